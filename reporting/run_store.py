@@ -1,0 +1,328 @@
+"""The run store: one folder per run, named by the content of its configuration.
+
+``runs/ID/`` holds ``config.yaml``, ``environment.json``, ``metrics.json`` (with ``status``), ``history.csv``,
+``predictions.csv`` and ``checkpoints/``. Every file appears whole or not at all: it is written under a temporary name,
+flushed to disk and then renamed, so a process killed at any moment leaves no half-written file under its final name.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import errno
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+# What a run id leaves out: where files lie, what is shown, what is asked of the run, and on which device it works.
+UNHASHED_GROUPS = frozenset({"paths", "logger", "task", "force", "hydra", "run", "input", "output"})
+UNHASHED_TRAINER = frozenset(
+    {
+        "accelerator",
+        "devices",
+        "num_nodes",
+        "strategy",
+        "log_every_n_steps",
+        "enable_progress_bar",
+        "enable_model_summary",
+        "enable_checkpointing",
+        "default_root_dir",
+        "plugins",
+    }
+)
+UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", "nan_guard"})
+UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
+
+LOCK_NAME = ".lock"
+
+
+class ReportError(ValueError):
+    """A run or a result that cannot be found, read or written; the message is one line."""
+
+
+def run_id(config: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -> str:
+    """Name of the run that ``config`` describes: ``{method}-{dataset}-{10 hex digits}``.
+
+    The digits are the start of the SHA-256 over the resolved config as canonical JSON: keys sorted, ``1.0`` equal to
+    ``1``, tuples equal to lists. Left out, because they do not change a result: the groups in ``UNHASHED_GROUPS``, the
+    trainer keys in ``UNHASHED_TRAINER``, the callbacks in ``UNHASHED_CALLBACKS`` (a callback set to null counts as
+    absent), and the keys in ``UNHASHED_ANYWHERE`` at any depth. Precision, seed and early stopping are part of the id.
+
+    Args:
+        config: resolved config (plain dicts, lists and scalars) with ``method.name`` and ``dataset.name``.
+        inputs: digests of content that the config names only by a path, as {name: digest}; an edited file is then
+            another run.
+
+    Raises:
+        ReportError: ``method.name`` or ``dataset.name`` is missing, or a value is no plain scalar.
+    """
+    content = _hashed_part(config)
+    if inputs:
+        content["inputs"] = dict(inputs)
+    canonical = json.dumps(_canonical(content), sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
+    return f"{_name(config, 'method')}-{_name(config, 'dataset')}-{digest}"
+
+
+def _hashed_part(config: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in config.items() if key not in UNHASHED_GROUPS}
+    if isinstance(kept.get("trainer"), Mapping):
+        kept["trainer"] = {key: value for key, value in kept["trainer"].items() if key not in UNHASHED_TRAINER}
+    callbacks = kept.pop("callbacks", None) or {}
+    kept["callbacks"] = {
+        key: value for key, value in callbacks.items() if value is not None and key not in UNHASHED_CALLBACKS
+    }
+    return kept
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _canonical(item) for key, item in value.items() if key not in UNHASHED_ANYWHERE}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(item) for item in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return repr(value)
+        return int(value) if value.is_integer() else value
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    raise ReportError(f"a run id needs plain values in the config, found {type(value).__name__}: {value!r}")
+
+
+def _name(config: Mapping[str, Any], group: str) -> str:
+    node = config.get(group)
+    name = node.get("name") if isinstance(node, Mapping) else node
+    if not name:
+        raise ReportError(f"{group}.name: missing in the config, a run id needs it")
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", str(name))
+
+
+@contextmanager
+def replacing(path: Path | str) -> Iterator[BinaryIO]:
+    """Open a binary file that takes the place of ``path`` when the block ends without an error, and vanishes otherwise.
+
+    Raises:
+        ReportError: the folder cannot be written to, a full disk included; ``path`` is then what it was before.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _write_error(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut; some platforms cannot open folders, and there the rename itself must do."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_error(path: Path, error: OSError) -> ReportError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ReportError(f"no space left in {path.parent} for {path.name}: free some, or set paths.runs elsewhere")
+    return ReportError(f"cannot write {path.name} in {path.parent}: {error.strerror or error}")
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write UTF-8 text atomically. Raises ReportError as `replacing` does."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def csv_text(rows: Iterable[Sequence[Any]], header: Sequence[str]) -> str:
+    """Rows as CSV text with a header line and ``\\n`` line ends."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and knows no NumPy scalar: the first becomes null, the second a Python number."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    raise TypeError(f"not a JSON value: {type(value).__name__}")
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run's folder. Reading needs no lock; whoever writes works inside `lock`."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def status(self) -> str:
+        """``new``, ``running``, ``finished``, ``failed`` or ``interrupted``.
+
+        A run that says ``running`` while no process holds its lock was killed, and is ``interrupted``.
+        """
+        status = str(self.read_metrics().get("status", "new"))
+        return "interrupted" if status == "running" and not self.is_locked() else status
+
+    def read_metrics(self) -> dict[str, Any]:
+        """Content of ``metrics.json``, empty before the run's first write. Raises ReportError where it is no JSON."""
+        return self.read_json("metrics.json") if (self.path / "metrics.json").exists() else {}
+
+    def write_metrics(self, metrics: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
+        """Merge values into ``metrics.json``; NaN and infinity become null. Returns the merged content."""
+        merged = {**self.read_metrics(), **(metrics or {}), **more}
+        self.write_json("metrics.json", merged)
+        return merged
+
+    def read_config(self) -> dict[str, Any]:
+        """The resolved config that the run was started with. Raises ReportError where the run has none."""
+        import yaml
+
+        try:
+            return yaml.safe_load((self.path / "config.yaml").read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise ReportError(f"run {self.id}: config.yaml cannot be read ({_first_line(error)})") from error
+
+    def read_json(self, name: str) -> Any:
+        try:
+            return json.loads((self.path / name).read_text())
+        except (OSError, ValueError) as error:
+            raise ReportError(f"run {self.id}: {name} cannot be read ({_first_line(error)})") from error
+
+    def write_text(self, name: str, text: str) -> None:
+        write_text(self.path / name, text)
+
+    def write_json(self, name: str, content: Any) -> None:
+        write_text(self.path / name, json.dumps(_plain(content), indent=2, allow_nan=False) + "\n")
+
+    def write_csv(self, name: str, rows: Iterable[Sequence[Any]], header: Sequence[str]) -> None:
+        write_text(self.path / name, csv_text(rows, header))
+
+    def is_locked(self) -> bool:
+        """Whether a process, this one included, works on the run now."""
+        from filelock import FileLock, Timeout
+
+        if not (self.path / LOCK_NAME).exists():
+            return False
+        try:
+            with FileLock(self.path / LOCK_NAME, timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    @contextmanager
+    def lock(self, wait: bool = True, say: Callable[[str], None] = _say) -> Iterator[RunFolder]:
+        """Hold the run for this process; a killed process loses its hold by itself.
+
+        While another process holds it, ``wait=True`` says so once and waits, and the caller then looks at `status`
+        again, since the other may have finished the run. Temporary files of a killed process are removed.
+
+        Raises:
+            ReportError: with ``wait=False``, another process holds it; or the folder cannot be written to.
+        """
+        from filelock import FileLock, Timeout
+
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / LOCK_NAME)
+            lock.acquire(timeout=0)
+        except Timeout:
+            if not wait:
+                raise ReportError(f"run {self.id}: another process is working on it") from None
+            say(f"run {self.id}: another process is working on it, waiting until it is done")
+            lock.acquire()
+        except OSError as error:
+            raise _write_error(self.path / LOCK_NAME, error) from error
+        try:
+            self._remove_leftovers()
+            yield self
+        finally:
+            lock.release()
+
+    def clear(self) -> None:
+        """Remove all that the run has written, for a run that is repeated by force. Call it inside `lock`."""
+        for entry in self.path.iterdir():
+            if entry.name == LOCK_NAME:
+                continue
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+    def _remove_leftovers(self) -> None:
+        for leftover in self.path.rglob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def list_runs(runs_dir: Path | str) -> list[RunFolder]:
+    """All runs of a run store, by id; a store that does not exist yet holds none."""
+    return [RunFolder(file.parent) for file in sorted(Path(runs_dir).glob("*/metrics.json"))]
+
+
+def find_run(runs_dir: Path | str, name: str | Path) -> RunFolder:
+    """The run with this id, this unique beginning of an id, or this folder.
+
+    Raises:
+        ReportError: no run or several runs match; the line lists the nearest ids.
+    """
+    folder = Path(name).expanduser()
+    if (folder / "metrics.json").is_file():
+        return RunFolder(folder)
+    name = str(name).rstrip("/")
+    ids = [run.id for run in list_runs(runs_dir)]
+    matches = [name] if name in ids else [one for one in ids if name and one.startswith(name)]
+    if len(matches) == 1:
+        return RunFolder(Path(runs_dir) / matches[0])
+    if matches:
+        raise ReportError(f"run={name}: {len(matches)} runs begin so: {', '.join(matches[:5])}")
+    if not ids:
+        raise ReportError(f"run={name}: no such run, {runs_dir} holds none yet")
+    nearest = difflib.get_close_matches(Path(name).name, ids, n=3, cutoff=0.0)
+    raise ReportError(f"run={name}: no such run in {runs_dir}; nearest: {', '.join(nearest)}")

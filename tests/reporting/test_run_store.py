@@ -1,0 +1,204 @@
+"""The run store: ids that follow content, files that are whole or absent, one worker per run."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reporting import run_store
+from reporting.run_store import ReportError, RunFolder, find_run, list_runs, run_id
+
+CONFIG = {
+    "seed": 0,
+    "method": {"name": "sharprecl", "mu": 1.0, "K": 20},
+    "dataset": {"name": "ohsumed", "max_length": 64},
+    "trainer": {"max_epochs": 10, "precision": "auto", "accelerator": "cpu", "devices": 1},
+    "callbacks": {"progress": {"refresh": 1}, "early_stopping": {"patience": 5}},
+    "loader": {"batch_size": 32, "num_workers": 2},
+    "paths": {"runs": "runs"},
+    "logger": {"name": "csv"},
+    "task": "fit",
+    "force": False,
+}
+
+
+def changed(path: str, value: object) -> dict:
+    config = json.loads(json.dumps(CONFIG))
+    *parents, key = path.split(".")
+    node = config
+    for parent in parents:
+        node = node[parent]
+    node[key] = value
+    return config
+
+
+def test_id_has_the_names_and_ten_hex_digits():
+    method, dataset, digest = run_id(CONFIG).split("-")
+    assert (method, dataset) == ("sharprecl", "ohsumed")
+    assert len(digest) == 10 and int(digest, 16) >= 0
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("paths.runs", "/elsewhere"),
+        ("logger", {"name": "wandb"}),
+        ("task", "evaluate"),
+        ("force", True),
+        ("trainer.devices", 4),
+        ("trainer.accelerator", "gpu"),
+        ("loader.num_workers", 8),
+        ("callbacks.progress", None),
+        ("callbacks.nan_guard", {"enabled": True}),
+        ("method.mu", 1),
+        ("hydra", {"verbose": True}),
+    ],
+)
+def test_id_ignores_what_does_not_change_a_result(path, value):
+    assert run_id(changed(path, value)) == run_id(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("seed", 1),
+        ("method.mu", 0.5),
+        ("trainer.precision", "32-true"),
+        ("trainer.max_epochs", 11),
+        ("callbacks.early_stopping.patience", 6),
+        ("callbacks.early_stopping", None),
+        ("dataset.max_length", 65),
+    ],
+)
+def test_id_follows_what_changes_a_result(path, value):
+    assert run_id(changed(path, value)) != run_id(CONFIG)
+
+
+def test_id_does_not_depend_on_key_order_and_does_on_inputs():
+    backwards = {
+        key: dict(reversed(value.items())) if isinstance(value, dict) else value
+        for key, value in reversed(CONFIG.items())
+    }
+    assert run_id(backwards) == run_id(CONFIG)
+    assert run_id(CONFIG, {"train": "ab"}) not in (run_id(CONFIG), run_id(CONFIG, {"train": "cd"}))
+
+
+def test_id_needs_names_and_plain_values():
+    with pytest.raises(ReportError, match=r"dataset\.name"):
+        run_id({"method": {"name": "ce"}, "dataset": {}})
+    with pytest.raises(ReportError, match="PosixPath|WindowsPath"):
+        run_id({**CONFIG, "extra": Path("a")})
+    assert run_id({**CONFIG, "dataset": {"name": "my data/x"}}).startswith("sharprecl-my_data_x-")
+
+
+def test_metrics_merge_and_stay_json(tmp_path):
+    run = RunFolder(tmp_path / "a")
+    assert run.read_metrics() == {} and run.status == "new"
+    run.write_metrics(status="finished", **{"test/accuracy": 0.5})
+    run.write_metrics({"test/macro_f1": float("nan")}, seconds=1)
+    expected = {"status": "finished", "test/accuracy": 0.5, "test/macro_f1": None, "seconds": 1}
+    assert json.loads((tmp_path / "a/metrics.json").read_text()) == expected
+    assert run.status == "finished"
+    assert [path.name for path in run.path.iterdir()] == ["metrics.json"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(KeyError), run_store.replacing(target) as file:
+        file.write(b"new")
+        raise KeyError
+    assert target.read_text() == "old" and os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_full_disk_is_one_line_with_the_folder(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ReportError, match="no space left in") as caught:
+        RunFolder(tmp_path).write_text("a.txt", "x" * 10)
+    assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the platform has no /dev/full")
+def test_a_real_full_device_is_refused(tmp_path):
+    with pytest.raises(OSError) as caught, open("/dev/full", "wb", buffering=0) as file:
+        file.write(b"x")
+    assert "no space left" in str(run_store._write_error(tmp_path / "x", caught.value))
+
+
+HOLD = """
+import sys, time
+from reporting.run_store import RunFolder
+with RunFolder(sys.argv[1]).lock() as run:
+    run.write_metrics(status="running")
+    (run.path / ".last.ckpt.1-aa.tmp").write_text("half")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_one_worker_per_run_and_a_killed_one_is_interrupted(tmp_path):
+    run = RunFolder(tmp_path / "ce-toy-0")
+    other = subprocess.Popen([sys.executable, "-c", HOLD, str(run.path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "held\n"
+        assert run.status == "running" and run.is_locked()
+        with pytest.raises(ReportError, match="another process"), run.lock(wait=False):
+            pass
+    finally:
+        other.kill()
+        other.wait()
+    assert run.status == "interrupted" and not run.is_locked()
+    said = []
+    with run.lock(say=said.append):
+        assert run.is_locked() and said == []
+        assert not list(run.path.glob("*.tmp")) and not list(run.path.glob(".*.tmp"))
+
+
+def test_clear_keeps_only_the_lock(tmp_path):
+    run = RunFolder(tmp_path / "a")
+    with run.lock():
+        run.write_metrics(status="finished")
+        run.write_text("checkpoints/last.ckpt", "x")
+        run.clear()
+        assert os.listdir(run.path) == [".lock"]
+    assert run.status == "new"
+
+
+def test_find_by_id_prefix_and_path(tmp_path):
+    for name in ("ce-trec-aa11", "ce-trec-bb22", "sharprecl-r52-cc33"):
+        RunFolder(tmp_path / name).write_metrics(status="finished")
+    (tmp_path / "sweeps").mkdir()
+    assert [run.id for run in list_runs(tmp_path)] == ["ce-trec-aa11", "ce-trec-bb22", "sharprecl-r52-cc33"]
+    assert find_run(tmp_path, "ce-trec-bb22").id == "ce-trec-bb22"
+    assert find_run(tmp_path, "sharp").id == "sharprecl-r52-cc33"
+    assert find_run("nowhere", tmp_path / "ce-trec-aa11").path == tmp_path / "ce-trec-aa11"
+    with pytest.raises(ReportError, match="2 runs begin so: ce-trec-aa11, ce-trec-bb22"):
+        find_run(tmp_path, "ce-trec")
+    with pytest.raises(ReportError, match="nearest: ce-trec-bb22"):
+        find_run(tmp_path, "ce-trec-bb23")
+    with pytest.raises(ReportError, match="holds none yet"):
+        find_run(tmp_path / "empty", "x")
+
+
+def test_damaged_metrics_are_one_line(tmp_path):
+    run = RunFolder(tmp_path / "a")
+    run.write_text("metrics.json", '{"status": ')
+    with pytest.raises(ReportError, match="run a: metrics.json cannot be read"):
+        run.read_metrics()
+
+
+def test_written_files_are_readable_by_others_as_the_umask_says(tmp_path):
+    mask = os.umask(0o022)
+    try:
+        RunFolder(tmp_path).write_text("a.txt", "x")
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644

@@ -1,0 +1,37 @@
+# Each target does the set-up that it needs. `make help` lists them.
+PYTHON ?= python3.11
+EXTRAS ?=
+ARGS ?=
+RUN_PYTHON := .venv/bin/python
+
+# Idle OpenMP threads sleep instead of spinning, so that two runs on one machine do not slow each other down.
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint bench lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+setup:  ## virtual environment, pinned packages and offline encoder weights (EXTRAS=gpu: CUDA torch and GPU faiss)
+	@$(PYTHON) scripts/environment.py $(EXTRAS)
+
+run: setup  ## train and report on the built-in data set (ARGS="key=value ..." is passed on)
+	$(RUN_PYTHON) run.py method=sharprecl dataset=docstrings encoder=minilm $(ARGS)
+
+test: setup  ## all tests (ARGS="-k name" is passed on to pytest)
+	$(RUN_PYTHON) -m pytest $(ARGS)
+
+lint: setup  ## ruff on everything, mypy where types help
+	$(RUN_PYTHON) -m ruff check .
+	$(RUN_PYTHON) -m mypy
+
+bench: setup  ## every race in benchmarks/ against its peer
+	set -e; for race in benchmarks/[a-z]*.py; do $(RUN_PYTHON) "$$race" $(ARGS); done
+
+lock: ## resolve pyproject.toml into the two lock files
+	$(PYTHON) scripts/lock.py
+
+clean:  ## remove the environment and caches; runs, data and cache stay
+	rm -rf .venv .venv.lock build dist .pytest_cache .ruff_cache .mypy_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

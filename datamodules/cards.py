@@ -1,0 +1,100 @@
+"""Data cards: what a prepared data set holds, counted; as a table, as files and as a picture."""
+
+import hashlib
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from datamodules.corpus import Corpus
+
+
+def card(corpus: "Corpus") -> dict[str, Any]:
+    """Facts and statistics of a data set.
+
+    Returns:
+        ``name``, ``fingerprint``, ``classes``, ``label_names``, the facts of its builder (``licence``, ``origin``,
+        ``sources``, ``paper``, ``differences``, ``split_rule``, ``deduplicate``, ``removed``), and ``splits``: for each
+        split ``rows``; ``classes`` that occur; ``class_counts`` by name; ``largest`` and ``smallest`` class and their
+        ratio ``ir``; ``words`` (mean, median, p95, max of whitespace-separated words); ``duplicates`` (rows whose text
+        came before in the split); ``conflicting_texts`` (texts with several labels); for ``val`` and ``test``
+        ``leaks_exact`` (rows whose text is in train) and ``leaks_folded`` (the same, letter case and white space
+        aside); where texts are augmented ``augmented`` (rows) and ``augmented_changed`` (share of those that differ).
+    """
+    splits: dict[str, dict[str, Any]] = {}
+    train: tuple[np.ndarray, np.ndarray] | None = None
+    for split in corpus.splits:
+        table = corpus.table(split)
+        exact, folded, words = text_digests(table)
+        labels = table["label"].to_numpy()
+        counts = np.bincount(labels, minlength=len(corpus.label_names))
+        present = counts[counts > 0]
+        splits[split] = facts = {
+            "rows": len(table),
+            "classes": len(present),
+            "largest": int(present.max()),
+            "smallest": int(present.min()),
+            "ir": round(float(present.max() / present.min()), 2),
+            "words": _lengths(words),
+            "duplicates": len(exact) - len(np.unique(exact)),
+            "conflicting_texts": _conflicts(exact, labels),
+        }
+        if train is None:
+            train = exact, folded
+        else:
+            facts["leaks_exact"] = int(np.isin(exact, train[0]).sum())
+            facts["leaks_folded"] = int(np.isin(folded, train[1]).sum())
+        if "aug" in table.column_names:
+            facts |= _augmentation(table)
+        facts["class_counts"] = dict(zip(corpus.label_names, counts.tolist(), strict=True))
+    return {
+        "name": corpus.name,
+        "fingerprint": corpus.fingerprint,
+        "classes": len(corpus.label_names),
+        **corpus.meta["about"],
+        "splits": splits,
+    }
+
+
+def text_digests(table: "pa.Table") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """64-bit digests of the texts, of the texts in lower case with single spaces, and lengths in words: (N,) each.
+
+    Two of a million different texts share a digest with probability 3e-8.
+    """
+    exact, folded, words = bytearray(), bytearray(), array("I")
+    for batch in table["text"].chunks:
+        for text in batch.to_pylist():
+            parts = text.lower().split()
+            exact += hashlib.blake2b(text.encode(), digest_size=8).digest()
+            folded += hashlib.blake2b(" ".join(parts).encode(), digest_size=8).digest()
+            words.append(len(parts))
+    return np.frombuffer(exact, np.uint64), np.frombuffer(folded, np.uint64), np.array(words)
+
+
+def _lengths(words: np.ndarray) -> dict[str, float]:
+    return {
+        "mean": round(float(words.mean()), 2),
+        "median": float(np.median(words)),
+        "p95": float(np.percentile(words, 95)),
+        "max": int(words.max()),
+    }
+
+
+def _conflicts(digests: np.ndarray, labels: np.ndarray) -> int:
+    """Number of texts that occur with more than one label."""
+    order = np.lexsort((labels, digests))
+    digests, labels = digests[order], labels[order]
+    conflict = (digests[1:] == digests[:-1]) & (labels[1:] != labels[:-1])
+    return len(np.unique(digests[1:][conflict]))
+
+
+def _augmentation(table: "pa.Table") -> dict[str, Any]:
+    rows = changed = 0
+    for batch in table.select(["text", "aug"]).to_batches():
+        for text, augmented in zip(batch["text"].to_pylist(), batch["aug"].to_pylist(), strict=True):
+            rows += augmented is not None
+            changed += augmented is not None and augmented != text
+    return {"augmented": rows, "augmented_changed": round(changed / rows, 4) if rows else 0.0}

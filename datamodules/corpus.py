@@ -1,0 +1,376 @@
+"""A prepared data set on disk: Arrow files, memory-mapped, built once and checked at each start."""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from datamodules.builders.base import Dataset, Row
+from datamodules.cards import card, text_digests
+from datamodules.errors import InputError
+from datamodules.sources import HOST, HashMemory, fetch, file_sha256
+from datamodules.splits import stratified_split
+
+FORMAT = 1
+SPLITS = ("train", "val", "test")
+CHUNK_ROWS, CHUNK_CHARACTERS = 16_384, 1 << 24
+SMALL = 32 << 20  # bytes; files up to this size are hashed at each start
+log = logging.getLogger(__name__)
+
+
+class Corpus:
+    """A prepared data set.
+
+    Attributes:
+        name: name of the data set.
+        folder: where its files lie.
+        label_names: class index -> name, sorted (numbers by value).
+        fingerprint: SHA-256 over all rows in order.
+        splits: those of ``train``, ``val``, ``test`` that it has.
+        card: statistics and facts, see `datamodules.cards.card`.
+    """
+
+    name: str
+    folder: Path
+    label_names: tuple[str, ...]
+    fingerprint: str
+    splits: tuple[str, ...]
+    card: dict[str, Any]
+
+    def __init__(self, folder: Path, meta: dict[str, Any]) -> None:
+        self.folder = Path(folder)
+        self.meta = meta
+        self.name = meta["name"]
+        self.label_names = tuple(meta["label_names"])
+        self.fingerprint = meta["fingerprint"]
+        self.splits = tuple(meta["files"])
+        self.card = meta.get("card", {})
+
+    @classmethod
+    def open(cls, folder: Path) -> "Corpus":
+        """Open a prepared folder.
+
+        Raises:
+            InputError: the folder is damaged; the line says how.
+        """
+        if (damage := _damage(folder)) is not None:
+            raise InputError(f"{folder}: {damage}")
+        return cls(folder, _read_meta(folder))
+
+    def table(self, split: str) -> pa.Table:
+        """Rows of a split, memory-mapped: ``text`` string, ``label`` int32 (index into ``label_names``), and ``aug``
+        string (nullable) where the source ships augmented texts.
+
+        Raises:
+            InputError: the data set has no such split.
+        """
+        if split not in self.splits:
+            raise InputError(f"{self.name}: no split {split!r}; there are {', '.join(self.splits)}")
+        return _read(self.folder / f"{split}.arrow")
+
+
+def prepare(dataset: Dataset, folder: Path, mirror: Path | None, offline: bool = False, host: str = HOST) -> Corpus:
+    """The data set's corpus below ``folder``: opened where it is there and sound, else built.
+
+    Safe when several processes do it at once. Nothing half-written is ever left under the final name.
+
+    Args:
+        dataset: what to prepare.
+        folder: folder of prepared data sets; downloaded sources go to its ``sources``.
+        mirror: folder of source files, OWNER/REPO/COMMIT/PATH.
+        offline: never download.
+        host: base address of the public host.
+
+    Raises:
+        InputError: a bad row, bad splits, sources that cannot be had, a full disk.
+    """
+    folder = Path(folder)
+    with _disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        final = folder / f"{dataset.name}-{_digest(dataset, folder)}"
+        if _damage(final) is None:
+            return Corpus.open(final)
+        from filelock import FileLock
+
+        with FileLock(folder / f".{final.name}.lock"):
+            if not final.exists() or (damage := _damage(final)) is not None:
+                if final.exists():
+                    log.warning("%s: %s; building it again", final, damage)
+                _rebuild(dataset, fetch(dataset.sources, mirror, folder / "sources", offline, host), final)
+    return Corpus.open(final)
+
+
+def _digest(dataset: Dataset, folder: Path) -> str:
+    """Digest of all that decides the content: options, source hashes, contents of the user's files, formats."""
+    memory = HashMemory(folder / "sources" / "verified.json")
+    content = {
+        "format": FORMAT,
+        "options": dataset.identity(),
+        "sources": [file.sha256 for file in dataset.sources],
+        "own_files": [memory.sha256(path) for path in dataset.own_files()],
+    }
+    memory.save()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _rebuild(dataset: Dataset, files: dict[str, Path], final: Path) -> None:
+    prefix = f".{final.name}.tmp-"
+    for stale in final.parent.glob(f"{prefix}*"):  # of a killed process: we hold the lock
+        shutil.rmtree(stale, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=final.parent))
+    try:
+        _build(dataset, files, temporary)
+        temporary.chmod(0o755)
+        if final.exists():
+            shutil.rmtree(final)
+        os.replace(temporary, final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+Parts = dict[str, tuple[pa.Table, np.ndarray]]  # split -> staged table, mask of its rows
+
+
+def _build(dataset: Dataset, files: dict[str, Path], folder: Path) -> None:
+    """Stage the rows as they come, decide which belong to which split, write those for good; meta.json comes last."""
+    staging = folder / "staged"
+    staging.mkdir()
+    codes: dict[str, int] = {}  # label -> number in order of appearance
+    parts: Parts = {}
+    first: dict[str, dict[str, str]] = {}  # split -> label -> where it came first
+    for split, rows in dataset.rows(files).items():
+        first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes)
+        table = _read(staging / f"{split}.arrow")
+        parts[split] = table, np.ones(len(table), bool)
+    split_rule = _hold_out_test(dataset, parts, list(codes))
+    removed = _deduplicate(dataset.deduplicate, parts)
+    label_names = _label_names(dataset.name, parts, list(codes), first)
+
+    indices = {name: index for index, name in enumerate(label_names)}
+    index = np.array([indices.get(name, -1) for name in codes], np.int32)
+    fingerprint = hashlib.sha256()
+    for split in sorted(parts, key=SPLITS.index):
+        fingerprint.update(f"{split}\n".encode())
+        _write(*parts[split], index, label_names, folder / f"{split}.arrow", fingerprint)
+    splits = sorted(parts, key=SPLITS.index)
+    del table, parts
+    shutil.rmtree(staging)
+
+    meta = {
+        "name": dataset.name,
+        "label_names": label_names,
+        "fingerprint": fingerprint.hexdigest(),
+        "files": {split: _file_facts(folder / f"{split}.arrow") for split in splits},
+        "about": dataset.about() | {"split_rule": split_rule, "removed": removed},
+    }
+    meta["card"] = card(Corpus(folder, meta))
+    meta["checksum"] = _checksum(meta)
+    (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int]) -> dict[str, str]:
+    """Check the rows and write them with the numbers of ``codes``; returns where each label came first."""
+    first: dict[str, str] = {}
+    writer = None
+    for chunk in _chunks(source, rows):
+        for row in chunk:
+            codes.setdefault(row["label"], len(codes))
+            if row["label"] not in first:
+                first[row["label"]] = row["where"]
+        columns = {
+            "text": _strings(chunk, "text"),
+            "label": pa.array([codes[row["label"]] for row in chunk], pa.int32()),
+        }
+        if "aug" in chunk[0]:
+            columns["aug"] = _strings(chunk, "aug")
+        batch = pa.record_batch(columns)
+        writer = writer or pa.ipc.new_file(str(path), batch.schema)
+        writer.write_batch(batch)
+    if writer is None:
+        raise InputError(f"{source}: no rows; at least one is needed")
+    writer.close()
+    return first
+
+
+def _chunks(source: str, rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Checked rows in lists that are bounded in rows and characters."""
+    chunk: list[Row] = []
+    characters = 0
+    for number, row in enumerate(rows, 1):
+        where = row.setdefault("where", f"{source} row {number}")
+        if not isinstance(row["text"], str) or not row["text"].strip():
+            found = "an empty text" if row["text"] is None or isinstance(row["text"], str) else repr(row["text"])[:80]
+            raise InputError(f"{where}: found {found}, allowed: a string with at least one visible character")
+        row["label"] = _label_name(row["label"], where)
+        chunk.append(row)
+        characters += len(row["text"])
+        if len(chunk) == CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _label_name(label: Any, where: str) -> str:
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    name = str(label).strip() if isinstance(label, str | int | float) else ""
+    if not name or name.lower() == "nan":
+        found = "an empty label" if label is None or label == "" else f"label {str(label)[:80]!r}"
+        raise InputError(f"{where}: found {found}, allowed: a name or a number")
+    return name
+
+
+def _strings(chunk: list[Row], column: str) -> pa.Array:
+    try:
+        return pa.array([row[column] or None for row in chunk], pa.string())
+    except UnicodeEncodeError:
+        for row in chunk:
+            try:
+                (row[column] or "").encode()
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"{row['where']}: {column} holds half a surrogate pair, allowed: Unicode text"
+                ) from error
+        raise
+
+
+def _hold_out_test(dataset: Dataset, parts: Parts, names: list[str]) -> str:
+    """Make a test split from train where the source ships none; returns the rule in words."""
+    if "test" in parts:
+        return "as the source ships it"
+    if dataset.test_fraction is None:
+        raise InputError(f"{dataset.name}: no test rows")
+    table, keep = parts["train"]
+    rng = np.random.default_rng(dataset.split_seed)
+    _, test = stratified_split(table["label"].to_numpy(), dataset.test_fraction, rng, dataset.singleton_classes, names)
+    keep[test] = False
+    parts["test"] = table, ~keep
+    rule = f"{dataset.test_fraction:.0%} stratified test split of the train rows by seed {dataset.split_seed}"
+    log.warning("%s ships no test split: %s", dataset.name, rule)
+    return f"{rule} (the source ships none)"
+
+
+def _deduplicate(mode: str, parts: Parts) -> dict[str, int]:
+    """Drop train rows from their mask as ``mode`` says; returns how many."""
+    removed = {"duplicates": 0, "leaks": 0}
+    if mode == "none":
+        return removed
+    digests = {split: text_digests(table)[0] for split, (table, _) in parts.items()}
+    train = parts["train"][1]
+    if mode in ("train", "all"):
+        rows = np.flatnonzero(train)
+        _, firsts = np.unique(digests["train"][rows], return_index=True)
+        train[np.delete(rows, firsts)] = False
+        removed["duplicates"] = len(rows) - len(firsts)
+    if mode in ("leaks", "all"):
+        held_out = np.concatenate([digests[split][parts[split][1]] for split in parts if split != "train"])
+        leaks = train & np.isin(digests["train"], held_out)
+        train[leaks] = False
+        removed["leaks"] = int(leaks.sum())
+    return removed
+
+
+def _label_names(name: str, parts: Parts, names: list[str], first: dict[str, dict[str, str]]) -> list[str]:
+    """Sorted names of the train labels; numbers by value."""
+    seen = {
+        split: {names[code] for code in np.unique(table["label"].to_numpy()[keep])}
+        for split, (table, keep) in parts.items()
+    }
+    train = seen.pop("train")
+    if len(train) < 2:
+        raise InputError(f"{name} train: one class only ({', '.join(train)}), allowed: at least 2 classes")
+    for split, labels in seen.items():
+        for label in sorted(labels - train):
+            where = first.get(split, {}).get(label, f"{name} {split}")
+            known = ", ".join(sorted(train)[:20]) + (", …" if len(train) > 20 else "")
+            raise InputError(f"{where}: label {label!r} does not occur in train; allowed: {known}")
+    return sorted(train, key=_by_value)
+
+
+def _by_value(name: str) -> tuple[bool, float, str]:
+    try:
+        return False, float(name), name
+    except ValueError:
+        return True, 0.0, name
+
+
+def _write(
+    table: pa.Table, keep: np.ndarray, index: np.ndarray, names: list[str], path: Path, fingerprint: "hashlib._Hash"
+) -> None:
+    """Write the kept rows with their final class indices, batch by batch, and feed them to the fingerprint."""
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        start = 0
+        for batch in table.to_batches():
+            kept = batch.filter(pa.array(keep[start : start + len(batch)]))
+            start += len(batch)
+            if not len(kept):
+                continue
+            labels = index[kept["label"].to_numpy()]
+            kept = kept.set_column(1, "label", pa.array(labels))
+            writer.write_batch(kept)
+            augmented = kept["aug"].to_pylist() if "aug" in kept.schema.names else [None] * len(kept)
+            rows = zip(kept["text"].to_pylist(), (names[label] for label in labels), augmented, strict=True)
+            fingerprint.update("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def _file_facts(path: Path) -> dict[str, Any]:
+    stat = path.stat()
+    return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": file_sha256(path)}
+
+
+def _checksum(meta: dict[str, Any]) -> str:
+    body = {key: value for key, value in meta.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+
+
+def _damage(folder: Path) -> str | None:
+    """What is wrong with a prepared folder, None where nothing is. Large files are hashed only when they changed."""
+    try:
+        meta = _read_meta(folder)
+        if meta.get("checksum") != _checksum(meta):
+            return "meta.json is altered"
+        for split, facts in meta["files"].items():
+            path = folder / f"{split}.arrow"
+            stat = path.stat()
+            if stat.st_size != facts["bytes"]:
+                return f"{path.name} has {stat.st_size} of {facts['bytes']} bytes"
+            suspect = stat.st_size <= SMALL or stat.st_mtime_ns != facts["mtime_ns"]
+            if suspect and file_sha256(path) != facts["sha256"]:
+                return f"{path.name} is altered"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError):
+        return "meta.json is damaged"
+    return None
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
+            raise InputError(
+                f"{folder}: the disk is full; free some space or choose another folder (paths.data)"
+            ) from error
+        raise

@@ -1,0 +1,92 @@
+"""Classification metrics from references and predictions, as fractions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+THIRDS = ("head", "middle", "tail")
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Figures per class, each (C,); a class never predicted has precision 0, one that does not occur recall 0."""
+
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    f1: NDArray[np.float64]
+    references: NDArray[np.int64]
+    predictions: NDArray[np.int64]
+
+
+def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> NDArray[np.int64]:
+    """Counts (C, C): row the reference class, column the predicted one.
+
+    Raises:
+        ValueError: lengths differ, or a class lies outside [0, num_classes).
+    """
+    labels, predictions = np.asarray(labels, dtype=np.int64), np.asarray(predictions, dtype=np.int64)
+    if labels.shape != predictions.shape or labels.ndim != 1:
+        raise ValueError(f"labels {labels.shape} and predictions {predictions.shape} must be two equally long rows")
+    for name, values in (("labels", labels), ("predictions", predictions)):
+        if values.size and (values.min() < 0 or values.max() >= num_classes):
+            raise ValueError(f"{name}: found class {values.min()} to {values.max()}, allowed 0 to {num_classes - 1}")
+    flat = np.bincount(labels * num_classes + predictions, minlength=num_classes * num_classes)
+    return flat.reshape(num_classes, num_classes)
+
+
+def class_scores(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> ClassScores:
+    """Precision, recall and F1 of each class. Raises ValueError as `confusion_matrix` does."""
+    matrix = confusion_matrix(labels, predictions, num_classes)
+    hits, references, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    return ClassScores(
+        precision=_ratio(hits, predicted),
+        recall=_ratio(hits, references),
+        f1=_ratio(2 * hits, references + predicted),
+        references=references,
+        predictions=predicted,
+    )
+
+
+def _ratio(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
+
+
+def thirds(class_counts: ArrayLike) -> dict[str, NDArray[np.int64]]:
+    """Classes in three groups by train size: ``head`` the largest, ``middle``, ``tail`` the smallest.
+
+    Equally large classes keep their order. Where C is no multiple of 3 the larger groups come first; with C < 3 the
+    last ones are empty.
+    """
+    order = np.argsort(-np.asarray(class_counts, dtype=np.int64), kind="stable")
+    return dict(zip(THIRDS, np.array_split(order, 3), strict=True))
+
+
+def classification_metrics(
+    labels: ArrayLike, predictions: ArrayLike, num_classes: int, class_counts: ArrayLike | None = None
+) -> dict[str, float]:
+    """``accuracy``, ``macro_f1``, ``micro_f1`` and, with train ``class_counts`` (C,), ``macro_f1_{head,middle,tail}``.
+
+    Macro-F1 is the mean over the classes that occur in references or predictions, as scikit-learn's
+    ``f1_score(average="macro")``: a class that occurs and is never predicted counts 0. F1 of a third is the mean over
+    its classes that occur in the references; a third without any is left out. With one label per row micro-F1 equals
+    accuracy.
+
+    Raises:
+        ValueError: no rows, or as `confusion_matrix`.
+    """
+    scores = class_scores(labels, predictions, num_classes)
+    if not scores.references.sum():
+        raise ValueError("metrics need at least one row, found none")
+    occurring = (scores.references + scores.predictions) > 0
+    accuracy = float(np.mean(np.asarray(labels) == np.asarray(predictions)))
+    metrics = {"accuracy": accuracy, "macro_f1": float(scores.f1[occurring].mean()), "micro_f1": accuracy}
+    if class_counts is None:
+        return metrics
+    for name, classes in thirds(class_counts).items():
+        present = classes[scores.references[classes] > 0]
+        if present.size:
+            metrics[f"macro_f1_{name}"] = float(scores.f1[present].mean())
+    return metrics

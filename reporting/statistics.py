@@ -1,0 +1,85 @@
+"""Comparison of two methods over paired seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+# Below 6 pairs the two-sided signed-rank test cannot reach 0.05, whatever the differences: its least p is 2 / 2^n.
+WILCOXON_MIN_PAIRS = 6
+T_TEST_MIN_PAIRS = 2
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """Outcome of `paired_comparison`; what the seeds are too few for is None, and ``note`` says so."""
+
+    seeds: tuple[int, ...]
+    mean_a: float
+    mean_b: float
+    difference: float
+    interval: tuple[float, float] | None
+    t_test_p: float | None
+    wilcoxon_p: float | None
+    note: str
+
+    def __str__(self) -> str:
+        parts = [f"difference {self.difference:+.4f} over {len(self.seeds)} paired seeds"]
+        if self.interval is not None:
+            parts.append(f"95 % interval {self.interval[0]:+.4f} to {self.interval[1]:+.4f}")
+        if self.t_test_p is not None:
+            parts.append(f"paired t-test p = {self.t_test_p:.3g}")
+        if self.wilcoxon_p is not None:
+            parts.append(f"Wilcoxon p = {self.wilcoxon_p:.3g}")
+        return "; ".join(parts + ([self.note] if self.note else []))
+
+
+def paired_comparison(a: Mapping[int, float], b: Mapping[int, float]) -> PairedComparison:
+    """Mean of a - b over the seeds that both have, with a paired t-test, its 95 % interval and Wilcoxon's signed-rank.
+
+    Args:
+        a, b: value of one metric per seed.
+
+    Raises:
+        ValueError: no seed in common, or a value that is not finite.
+    """
+    from scipy import stats
+
+    seeds = tuple(sorted(set(a) & set(b)))
+    if not seeds:
+        raise ValueError(f"no seed in common: found {sorted(a)} and {sorted(b)}")
+    first, second = (np.array([values[seed] for seed in seeds], dtype=np.float64) for values in (a, b))
+    difference = first - second
+    if not np.isfinite(difference).all():
+        raise ValueError("values to compare must be finite numbers")
+    notes = _notes(len(seeds), len(set(a) ^ set(b)))
+    interval = t_test_p = wilcoxon_p = None
+    if np.ptp(difference) == 0:
+        notes.append("the difference is the same at every seed: no test")
+    elif len(seeds) >= T_TEST_MIN_PAIRS:
+        outcome = stats.ttest_rel(first, second)
+        low, high = outcome.confidence_interval(0.95)
+        interval, t_test_p = (float(low), float(high)), float(outcome.pvalue)
+        if len(seeds) >= WILCOXON_MIN_PAIRS:
+            wilcoxon_p = float(stats.wilcoxon(first, second).pvalue)
+    return PairedComparison(
+        seeds,
+        float(first.mean()),
+        float(second.mean()),
+        float(difference.mean()),
+        interval,
+        t_test_p,
+        wilcoxon_p,
+        "; ".join(notes),
+    )
+
+
+def _notes(pairs: int, unpaired: int) -> list[str]:
+    notes = [f"{unpaired} seeds without a partner left out"] if unpaired else []
+    if pairs < T_TEST_MIN_PAIRS:
+        notes.append("1 seed is too few for any test")
+    elif pairs < WILCOXON_MIN_PAIRS:
+        notes.append(f"{pairs} seeds are too few for Wilcoxon ({WILCOXON_MIN_PAIRS} needed)")
+    return notes

@@ -1,0 +1,165 @@
+"""Tables that a run or a sweep ends with: rich on a terminal, plain text elsewhere, Markdown and CSV for files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reporting.metrics import class_scores, confusion_matrix
+from reporting.run_store import RunFolder, csv_text
+
+SUMMARY_COLUMNS = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "macro_f1_head": "F1 largest third",
+    "macro_f1_middle": "F1 middle third",
+    "macro_f1_tail": "F1 smallest third",
+}
+SWEEP_METRICS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "cluster/acc", "cluster/nmi")
+TOTAL_SECONDS = "seconds/total"
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, a header and rows of text."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def show(self, file: TextIO | None = None) -> None:
+        """Print it: with rich where the file is a terminal, as plain text otherwise."""
+        file = sys.stdout if file is None else file
+        if not file.isatty():
+            print(self.plain(), file=file)
+            return
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+
+        table = RichTable(title=escape(self.title), title_justify="left")
+        for position, name in enumerate(self.header):
+            table.add_column(escape(name), justify="right" if self._is_numeric(position) else "left", overflow="fold")
+        for row in self.rows:
+            table.add_row(*map(escape, row))
+        Console(file=file).print(table)
+
+    def plain(self) -> str:
+        return f"{self.title}\n{self._tabulate('simple')}"
+
+    def markdown(self) -> str:
+        return f"{self.title}\n\n{self._tabulate('github')}\n"
+
+    def csv(self) -> str:
+        return csv_text(self.rows, self.header)
+
+    def _tabulate(self, style: str) -> str:
+        from tabulate import tabulate
+
+        align = ["right" if self._is_numeric(position) else "left" for position in range(len(self.header))]
+        return tabulate(self.rows, headers=self.header, tablefmt=style, disable_numparse=True, colalign=align)
+
+    def _is_numeric(self, position: int) -> bool:
+        cells = [row[position] for row in self.rows if row[position] not in ("", MISSING)]
+        return bool(cells) and all(cell[0] in "+-0123456789" for cell in cells)
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent with two digits, as papers print it."""
+    return MISSING if value is None else f"{100 * value:.2f}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return MISSING
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
+    """The table that ends a run, from its ``metrics.json``; figures in percent.
+
+    Under the published protocol the title names it, since the epoch was then chosen on the test split itself.
+    """
+    names = [str(metrics[key]) for key in ("method", "dataset", "encoder") if metrics.get(key)]
+    title = " · ".join([*names, *([f"seed {metrics['seed']}"] if "seed" in metrics else []), f"{split} split, %"])
+    if metrics.get("protocol") == "published":
+        title += " · protocol published (epoch chosen on the test split)"
+    row = [percent(metrics.get(f"{split}/{key}")) for key in SUMMARY_COLUMNS]
+    return Table(title, (*SUMMARY_COLUMNS.values(), "time"), ((*row, duration(metrics.get(TOTAL_SECONDS))),))
+
+
+def worst_confusions(
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    label_names: Sequence[str],
+    class_counts: ArrayLike,
+    n: int = 5,
+    targets: int = 3,
+) -> Table:
+    """The n classes of lowest F1 among those that occur in ``labels``, with their recall and where their rows went.
+
+    Args:
+        labels, predictions: class indices (N,).
+        label_names: names (C,).
+        class_counts: train rows per class (C,).
+        n: classes shown.
+        targets: wrongly predicted classes named per class, the most frequent first.
+    """
+    num_classes = len(label_names)
+    scores = class_scores(labels, predictions, num_classes)
+    matrix = confusion_matrix(labels, predictions, num_classes)
+    counts = np.asarray(class_counts)
+    present = np.flatnonzero(scores.references)
+    worst = present[np.argsort(scores.f1[present], kind="stable")][:n]
+    rows = []
+    for index in worst:
+        wrong = matrix[index].copy()
+        wrong[index] = 0
+        went = [one for one in np.argsort(-wrong, kind="stable")[:targets] if wrong[one]]
+        shares = ", ".join(f"{label_names[one]} {100 * wrong[one] / matrix[index].sum():.0f} %" for one in went)
+        figures = (percent(scores.f1[index]), percent(scores.recall[index]))
+        sizes = (str(counts[index]), str(scores.references[index]))
+        rows.append((str(label_names[index]), *sizes, *figures, shares or MISSING))
+    header = ("class", "train rows", "rows", "F1", "recall", "its rows were taken for")
+    return Table(f"Worst {len(rows)} of {len(present)} classes, %", header, tuple(rows))
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """One job of a sweep: its overrides, how it ended, its run folder if it got that far, its error if it failed."""
+
+    overrides: Mapping[str, str]
+    status: str
+    folder: RunFolder | None = None
+    error: str = ""
+    seconds: float | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def sweep_table(jobs: Sequence[SweepJob]) -> Table:
+    """All jobs of a sweep in order: the keys that vary between jobs, status, main metrics in percent, run or error."""
+    keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
+    keys = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1]
+    measured = [key for key in SWEEP_METRICS if any(job.metrics.get(key) is not None for job in jobs)]
+    protocols = {job.metrics.get("protocol") for job in jobs}
+    failed = sum(job.status != "finished" for job in jobs)
+    title = f"{len(jobs)} jobs, {len(jobs) - failed} finished, {failed} not; figures in %"
+    if "published" in protocols:
+        title += " · protocol published (epoch chosen on the test split)"
+    rows = tuple(_sweep_row(job, keys, measured) for job in jobs)
+    return Table(title, (*keys, "status", *measured, "time", "run or error"), rows)
+
+
+def _sweep_row(job: SweepJob, keys: Sequence[str], measured: Sequence[str]) -> tuple[str, ...]:
+    settings = [job.overrides.get(key, MISSING) for key in keys]
+    figures = [percent(job.metrics.get(key)) for key in measured]
+    return (*settings, job.status, *figures, duration(job.seconds), job.error or (job.folder.id if job.folder else ""))

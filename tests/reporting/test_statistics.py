@@ -1,0 +1,38 @@
+"""The paired comparison against a calculation by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from reporting.statistics import paired_comparison
+
+A = {0: 0.70, 1: 0.72, 2: 0.69, 3: 0.71, 4: 0.74, 5: 0.70}
+B = {0: 0.68, 1: 0.69, 2: 0.68, 3: 0.66, 4: 0.70, 5: 0.67}
+
+
+def test_paired_t_test_by_hand_and_wilcoxon():
+    outcome = paired_comparison(A, B)
+    difference = np.array([A[seed] - B[seed] for seed in A])
+    error = difference.std(ddof=1) / np.sqrt(6)
+    margin = stats.t.ppf(0.975, 5) * error
+    assert outcome.difference == pytest.approx(difference.mean())
+    assert outcome.interval == pytest.approx((difference.mean() - margin, difference.mean() + margin))
+    assert outcome.t_test_p == pytest.approx(2 * stats.t.sf(difference.mean() / error, 5))
+    assert outcome.wilcoxon_p == pytest.approx(2 / 2**6)
+    assert "Wilcoxon p" in str(outcome) and outcome.note == ""
+
+
+def test_too_few_seeds_are_said():
+    three = paired_comparison(A, {seed: B[seed] for seed in (0, 1, 2)})
+    assert three.seeds == (0, 1, 2) and three.t_test_p is not None and three.wilcoxon_p is None
+    assert "3 seeds without a partner" in three.note and "too few for Wilcoxon" in three.note
+    one = paired_comparison({0: 0.5}, {0: 0.4})
+    assert one.interval is None and one.t_test_p is None and "too few for any test" in str(one)
+
+
+def test_equal_differences_and_bad_values():
+    assert "same at every seed" in paired_comparison({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5}).note
+    with pytest.raises(ValueError, match="no seed in common"):
+        paired_comparison({0: 1.0}, {1: 1.0})
+    with pytest.raises(ValueError, match="finite"):
+        paired_comparison({0: float("nan")}, {0: 1.0})

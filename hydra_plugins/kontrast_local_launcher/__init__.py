@@ -1,0 +1,94 @@
+"""Hydra launcher ``local`` and sweeper ``grid``: every job of a sweep in a process of its own.
+
+One job's failure, even a config that does not compose, leaves the others alone, and a job may start processes of its
+own (distributed training re-runs its command line). Hydra imports every plugin at each start, ``--help`` included, so
+nothing heavy is imported here. Hydra finds launchers only below ``hydra_plugins``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import CompactHydraException
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+COMMAND_LINE_PROVIDER = "command-line"
+INTERRUPTED_EXIT_CODE = 130
+
+
+class JobsFailed(CompactHydraException):
+    """At least one job did not finish; Hydra prints the message alone and exits with 1."""
+
+
+@dataclass
+class LocalLauncherConf:
+    _target_: str = "hydra_plugins.kontrast_local_launcher.LocalLauncher"
+    # jobs at a time; the processor's cores are shared between them
+    n_jobs: int = 1
+
+
+@dataclass
+class GridSweeperConf(BasicSweeperConf):
+    _target_: str = "hydra_plugins.kontrast_local_launcher.GridSweeper"
+
+
+class GridSweeper(BasicSweeper):
+    """Hydra's own grid of values, without composing all jobs beforehand: there one bad job would stop all."""
+
+    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
+        """Leave the check to each job."""
+
+
+class LocalLauncher(Launcher):
+    """Starts each job as ``python run.py OVERRIDES`` and ends with a table of all jobs."""
+
+    def __init__(self, n_jobs: int = 1) -> None:
+        if n_jobs < 1:
+            raise CompactHydraException(f"hydra.launcher.n_jobs: found {n_jobs}, allowed 1 or more")
+        self.n_jobs = n_jobs
+        self.config: DictConfig | None = None
+        self.ended: list[Any] = []
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.config = config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run a batch of jobs. A sweeper that learns from results calls it several times; the table has all so far."""
+        from reporting.sweep import NOT_STARTED, report_sweep, run_jobs
+
+        assert self.config is not None
+        folder = str(self.config.hydra.sweep.dir)
+        outcomes = run_jobs(_arguments(self.config), job_overrides, folder, self.n_jobs, first=initial_job_idx)
+        self.ended.extend(job for job, _ in outcomes)
+        report_sweep(self.ended, folder)
+        if any(job.status in ("interrupted", NOT_STARTED) for job, _ in outcomes):
+            raise SystemExit(INTERRUPTED_EXIT_CODE)
+        failed = sum(job.status != "finished" for job in self.ended)
+        message = f"{failed} of {len(self.ended)} jobs did not finish, logs in {folder}"
+        return [_job_return(job.status, value, message) for job, value in outcomes]
+
+
+def _arguments(config: DictConfig) -> list[str]:
+    """What the sweep was started with besides its own overrides. A job must not become a sweep again."""
+    arguments = [f"--config-name={config.hydra.job.config_name}"]
+    for source in config.hydra.runtime.config_sources:
+        if source.provider == COMMAND_LINE_PROVIDER:
+            arguments.append(f"--config-dir={source.path}")
+    hydra_overrides = OmegaConf.to_container(config.hydra.overrides.hydra)
+    kept = [line for line in hydra_overrides if not line.startswith(("hydra.mode=", "hydra.sweep", "hydra/sweep"))]
+    return [*arguments, *kept, "hydra.mode=RUN"]
+
+
+def _job_return(status: str, value: Any, message: str) -> JobReturn:
+    if status == "finished":
+        return JobReturn(status=JobStatus.COMPLETED, _return_value=value)
+    return JobReturn(status=JobStatus.FAILED, _return_value=JobsFailed(message))
+
+
+for group, name, node in (("launcher", "local", LocalLauncherConf), ("sweeper", "grid", GridSweeperConf)):
+    ConfigStore.instance().store(group=f"hydra/{group}", name=name, node=node, provider="kontrast")

@@ -1,0 +1,195 @@
+"""The jobs of a sweep: each in a process of its own, and a table of all of them at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from reporting.run_store import RunFolder, write_text
+from reporting.tables import MISSING, SweepJob, duration, percent, sweep_table
+
+# A job writes {"run": folder, "status": …, "error": …, "value": …} into the file that this variable names.
+RESULT_VARIABLE = "KONTRAST_JOB_RESULT"
+NOT_STARTED = "not started"
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 30.0
+
+
+@dataclass
+class _Running:
+    overrides: Sequence[str]
+    result: Path
+    log: Path
+    process: subprocess.Popen[bytes]
+    started: float = field(default_factory=time.monotonic)
+
+
+def write_job_result(run: Path | str | None, status: str, error: str = "", value: float | None = None) -> None:
+    """Tell the sweep that this process is a job of how the job ended; without a sweep nothing is written.
+
+    Args:
+        run: the run's folder, None where the job did not come so far.
+        status: ``finished``, ``failed`` or ``interrupted``.
+        error: one line, for a job that did not finish.
+        value: the figure a sweeper optimises.
+    """
+    if file := os.environ.get(RESULT_VARIABLE):
+        result = {"run": None if run is None else str(run), "status": status, "error": error, "value": value}
+        write_text(file, json.dumps(result))
+
+
+def run_jobs(
+    arguments: Sequence[str], jobs: Sequence[Sequence[str]], folder: Path | str, n_jobs: int = 1, first: int = 0
+) -> list[tuple[SweepJob, Any]]:
+    """Run every job, ``n_jobs`` at a time, and return each with its value, in the order given.
+
+    Args:
+        arguments: what every job gets before its own overrides.
+        jobs: overrides of each job.
+        folder: where each job's output goes, as ``job-NUMBER.log``.
+        first: number of the first job.
+
+    Ctrl-C and a termination request stop the jobs that run; the others come back as not started.
+    """
+    folder = Path(folder).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting, running, ended = deque(enumerate(jobs, first)), {}, {}
+    print(f"sweep: {len(jobs)} jobs, {n_jobs} at a time, output in {folder}", flush=True)
+    try:
+        with _termination_as_interrupt():
+            while waiting or running:
+                while waiting and len(running) < n_jobs:
+                    number, overrides = waiting.popleft()
+                    running[number] = _start(arguments, overrides, folder, number, n_jobs)
+                for number in [one for one, job in running.items() if job.process.poll() is not None]:
+                    ended[number] = _outcome(running.pop(number))
+                    print(_progress(len(ended), len(jobs), ended[number][0], jobs[number - first]), flush=True)
+                time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        print("sweep: interrupted, stopping its jobs", flush=True)
+    finally:
+        _stop(list(running.values()))
+    for number, job in running.items():
+        settled, value = _outcome(job)
+        ended[number] = replace(settled, status="interrupted" if settled.status == "failed" else settled.status), value
+    ended.update({number: (SweepJob(_settings(overrides), NOT_STARTED), None) for number, overrides in waiting})
+    return [ended[number] for number in sorted(ended)]
+
+
+def _start(arguments: Sequence[str], overrides: Sequence[str], folder: Path, number: int, n_jobs: int) -> _Running:
+    log, result = folder / f"job-{number}.log", folder / f"job-{number}.json"
+    result.unlink(missing_ok=True)
+    command = [sys.executable, sys.argv[0], *arguments, *overrides]
+    with log.open("wb") as output:
+        # A session of its own, so that Ctrl-C reaches the job once, through `_stop`, together with all it started.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=_environment(result, n_jobs),
+            start_new_session=True,
+        )
+    return _Running(overrides, result, log, process)
+
+
+def _environment(result: Path, n_jobs: int) -> dict[str, str]:
+    environment = {**os.environ, RESULT_VARIABLE: str(result), "PYTHONUNBUFFERED": "1"}
+    environment.pop("HYDRA_FULL_ERROR", None)
+    if n_jobs > 1:
+        share = max(1, _cores() // n_jobs)
+        given = os.environ.get("OMP_NUM_THREADS", "")
+        environment["OMP_NUM_THREADS"] = str(min(share, int(given)) if given.isdigit() else share)
+    return environment
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _outcome(job: _Running) -> tuple[SweepJob, Any]:
+    result = json.loads(job.result.read_text()) if job.result.exists() else {}
+    folder = RunFolder(Path(result["run"])) if result.get("run") else None
+    code = job.process.returncode
+    status = result.get("status", "failed")
+    if code != 0 and status == "finished":
+        status = "failed"
+    error = "" if status == "finished" else result.get("error") or _error_line(job.log, code)
+    seconds = time.monotonic() - job.started
+    metrics = folder.read_metrics() if folder else {}
+    return SweepJob(_settings(job.overrides), status, folder, error, seconds, metrics), result.get("value")
+
+
+def _settings(overrides: Sequence[str]) -> dict[str, str]:
+    return dict(override.partition("=")[::2] for override in overrides)
+
+
+def _error_line(log: Path, code: int) -> str:
+    """One line on a job that left no result: the signal, a traceback's last line, or its first line of output."""
+    if code < 0:
+        return f"ended by {signal.Signals(-code).name}"
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in lines if "HYDRA_FULL_ERROR" not in line]
+    if not lines:
+        return f"ended with code {code} and no output"
+    return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]
+
+
+def _progress(done: int, total: int, job: SweepJob, overrides: Sequence[str]) -> str:
+    figure = percent(job.metrics.get("test/accuracy"))
+    ending = job.error or ("" if figure == MISSING else f"accuracy {figure}")
+    return f"[{done}/{total}] {job.status} after {duration(job.seconds)}: {' '.join(overrides)}  {ending}".rstrip()
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """Let a termination request stop the jobs as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(running: Sequence[_Running]) -> None:
+    """Interrupt what still runs, give it time to record its state, then kill it; a second Ctrl-C kills at once."""
+    for job in running:
+        _signal(job, signal.SIGINT)
+    limit = time.monotonic() + GRACE_SECONDS
+    for job in running:
+        try:
+            job.process.wait(max(0.0, limit - time.monotonic()))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            _signal(job, signal.SIGKILL)
+            job.process.wait()
+
+
+def _signal(job: _Running, number: signal.Signals) -> None:
+    try:
+        os.killpg(job.process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def report_sweep(jobs: Sequence[SweepJob], folder: Path | str) -> None:
+    """Print the table of all jobs and keep it as ``sweep.md`` and ``sweep.csv``."""
+    table = sweep_table(jobs)
+    write_text(Path(folder) / "sweep.md", table.markdown())
+    write_text(Path(folder) / "sweep.csv", table.csv())
+    print()
+    table.show()
+    print(Path(folder).absolute(), flush=True)

@@ -1,0 +1,154 @@
+"""Sweeps through Hydra with a toy program: every job runs, failures are shown, nothing is started twice."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+TOY = """
+import json, os, sys, time
+import hydra
+from reporting.run_store import RunFolder
+from reporting.sweep import write_job_result
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(config):
+    run = RunFolder(f"{config.paths.runs}/toy-{config.x}")
+    try:
+        run.write_metrics(status="running", pid=os.getpid(), threads=os.environ.get("OMP_NUM_THREADS"))
+        print("hello from", config.x, flush=True)
+        time.sleep(config.sleep)
+        if config.x == 13:
+            raise ValueError("x: found 13, allowed any other")
+        run.write_metrics(status="finished", started=time.time(), **{"test/accuracy": config.x / 10})
+        write_job_result(run.path, "finished", value=config.x)
+    except ValueError as error:
+        write_job_result(run.path, "failed", str(error))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        run.write_metrics(status="interrupted")
+        write_job_result(run.path, "interrupted")
+        sys.exit(130)
+
+main()
+"""
+CONFIG = """
+defaults: [_self_, {hydra: default}, {kind: good}, {optional sweep: null}]
+paths:
+  runs: ???
+x: 1
+sleep: 0.0
+"""
+
+
+@pytest.fixture
+def toy(tmp_path):
+    (tmp_path / "toy.py").write_text(TOY)
+    shutil.copytree(REPOSITORY / "conf/hydra", tmp_path / "conf/hydra")
+    (tmp_path / "conf/config.yaml").write_text(CONFIG)
+    (tmp_path / "conf/sweep").mkdir()
+    (tmp_path / "conf/kind").mkdir()
+    (tmp_path / "conf/kind/good.yaml").write_text("weight: 1.0")
+    grid = "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper: {params: {x: '4,5'}}\n"
+    (tmp_path / "conf/sweep/grid.yaml").write_text(grid)
+    return tmp_path
+
+
+def command(folder: Path, *arguments: str) -> dict:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "HYDRA_FULL_ERROR": "0"}
+    line = [sys.executable, "toy.py", *arguments, f"paths.runs={folder}/runs"]
+    return {"args": line, "cwd": folder, "env": environment, "text": True, "stdout": subprocess.PIPE}
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(**command(folder, *arguments), stderr=subprocess.STDOUT, timeout=60, check=False)
+
+
+def sweep_rows(folder: Path) -> list[dict]:
+    (file,) = folder.glob("runs/sweeps/*/sweep.csv")
+    return list(csv.DictReader(file.open()))
+
+
+def test_all_jobs_run_though_some_fail_or_do_not_compose(toy):
+    outcome = run(toy, "-m", "x=1,13,2", "kind=good,missing", "hydra.launcher.n_jobs=2")
+    assert outcome.returncode == 1
+    assert "6 jobs, 2 finished, 4 not" in outcome.stdout and "4 of 6 jobs did not finish" in outcome.stdout
+    assert "Traceback" not in outcome.stdout
+    rows = sweep_rows(toy)
+    assert [(row["x"], row["kind"]) for row in rows] == [(x, k) for x in ("1", "13", "2") for k in ("good", "missing")]
+    assert [row["status"] for row in rows] == ["finished", "failed", "failed", "failed", "finished", "failed"]
+    assert [rows[0]["test/accuracy"], rows[0]["run or error"]] == ["10.00", "toy-1"]
+    assert rows[2]["run or error"] == "x: found 13, allowed any other"
+    assert all("Could not find 'kind/missing'" in rows[index]["run or error"] for index in (1, 3, 5))
+    (log,) = toy.glob("runs/sweeps/*/job-0.log")
+    assert log.read_text() == "hello from 1\n"
+    assert (log.parent / "sweep.md").read_text().count("\n|") == 8
+
+
+def test_a_job_that_crashes_or_is_killed_shows_why(toy):
+    crash = toy / "toy.py"
+    crash.write_text(
+        crash.read_text().replace("time.sleep(config.sleep)", "os.kill(os.getpid(), 9) if config.x else 1 / 0")
+    )
+    assert run(toy, "-m", "x=0,1").returncode == 1
+    assert [row["run or error"] for row in sweep_rows(toy)] == [
+        "ZeroDivisionError: division by zero",
+        "ended by SIGKILL",
+    ]
+
+
+def test_a_good_sweep_ends_with_zero_and_its_folder_as_last_line(toy):
+    outcome = run(toy, "-m", "x=1,2")
+    assert outcome.returncode == 0
+    assert Path(outcome.stdout.splitlines()[-1]) == next(toy.glob("runs/sweeps/*"))
+    assert "[2/2] finished" in outcome.stdout and "accuracy 20.00" in outcome.stdout
+
+
+def test_jobs_side_by_side_share_the_cores(toy):
+    started = time.monotonic()
+    assert run(toy, "-m", "x=1,2", "sleep=3", "hydra.launcher.n_jobs=2").returncode == 0
+    assert time.monotonic() - started < 6
+    metrics = [json.loads((toy / f"runs/toy-{x}/metrics.json").read_text()) for x in (1, 2)]
+    assert metrics[0]["pid"] != metrics[1]["pid"]
+    cores = len(os.sched_getaffinity(0))
+    assert all(1 <= int(one["threads"]) <= max(1, cores // 2) for one in metrics)
+
+
+def test_a_sweep_file_starts_its_jobs_once_each(toy):
+    outcome = run(toy, "sweep=grid")
+    assert outcome.returncode == 0
+    assert [row["x"] for row in sweep_rows(toy)] == ["4", "5"]
+    assert len(list(toy.glob("runs/sweeps/*"))) == 1
+
+
+def test_interrupt_stops_the_jobs_and_shows_all(toy):
+    sweep = subprocess.Popen(**command(toy, "-m", "x=1,2", "sleep=60"), stderr=subprocess.STDOUT)
+    metrics = toy / "runs/toy-1/metrics.json"
+    while not metrics.exists() and sweep.poll() is None:
+        time.sleep(0.05)
+    sweep.send_signal(signal.SIGTERM)
+    output, _ = sweep.communicate(timeout=30)
+    assert sweep.returncode == 130 and "Traceback" not in output
+    assert [row["status"] for row in sweep_rows(toy)] == ["interrupted", "not started"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(json.loads(metrics.read_text())["pid"], 0)
+
+
+def test_a_single_run_makes_no_folders_beside_the_run_store(toy):
+    before = {path.name for path in toy.iterdir()}
+    assert run(toy, "x=7").returncode == 0
+    assert {path.name for path in toy.iterdir()} - before == {"runs"}
+    assert [path.name for path in (toy / "runs").iterdir()] == ["toy-7"]
+
+
+def test_job_count_must_be_positive(toy):
+    outcome = run(toy, "-m", "x=1,2", "hydra.launcher.n_jobs=0")
+    assert outcome.returncode != 0 and "hydra.launcher.n_jobs: found 0, allowed 1 or more" in outcome.stdout

@@ -1,0 +1,1 @@
+"""One module per method over a shared encoder."""

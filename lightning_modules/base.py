@@ -1,0 +1,188 @@
+"""What every classification method shares: encoder, linear classifier, optimizer groups, metrics, the step protocol."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor, nn
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+
+from lightning_modules.encoders import TextEncoder
+
+Batch = dict[str, Any]
+
+
+def derived_seed(*parts: int | str) -> int:
+    """A seed that depends on all parts: the same parts give the same stream in a resumed run."""
+    return zlib.crc32("/".join(map(str, parts)).encode())
+
+
+class ClassifierModule(pl.LightningModule):
+    """Base of all methods for single-label classification. A method overrides `training_losses`.
+
+    Args:
+        encoder: the shared encoder.
+        loss: the method's loss (`loss=` in the config).
+        class_counts: rows a class in the thinned train split, shape (C,).
+        optimizer: partial, called with the parameter groups.
+        scheduler: partial, called with the optimizer and the number of steps.
+        name: of the method, as in the config.
+        seed: of the run; everything random in a step derives from it, the epoch and the step.
+        num_views: how many views of a text a training batch carries (1: the text alone).
+        head_lr: learning rate of everything that is not the encoder.
+        dropout: on the embeddings, before the classifier.
+        classifier_bias: whether the linear classifier has a bias.
+
+    Steps return dicts: `training_step` the "loss" and its parts; evaluation steps `logits` (B, C), `embeddings` (B, D),
+    `labels` (B,), `indices` (B,).
+    """
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        loss: nn.Module,
+        class_counts: Tensor,
+        optimizer: Callable,
+        scheduler: Callable,
+        name: str,
+        seed: int = 0,
+        num_views: Annotated[int, ">= 1"] = 1,
+        head_lr: Annotated[float, "> 0"] = 1e-3,
+        dropout: Annotated[float, ">= 0", "< 1"] = 0.1,
+        classifier_bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.encoder = encoder
+        self.loss = loss
+        self.register_buffer("class_counts", class_counts, persistent=False)
+        self.num_classes = len(class_counts)
+        self.classifier = nn.Linear(encoder.hidden_size, self.num_classes, bias=classifier_bias)
+        self.dropout = nn.Dropout(dropout)
+        self.optimizer, self.scheduler = optimizer, scheduler
+        self.seed, self.num_views, self.head_lr = seed, num_views, head_lr
+        self.metrics = nn.ModuleDict({split: self._make_metrics(split) for split in ("val", "test")})
+        self.selection_split = "val"  # the split that chooses the epoch; "test" under protocol=published only
+        self.run_id: str | None = None
+
+    def _make_metrics(self, split: str) -> MetricCollection:
+        size = {"num_classes": self.num_classes}
+        # a class that occurs and is never predicted counts as 0; one that occurs in neither does not count
+        metrics = {
+            "accuracy": MulticlassAccuracy(average="micro", **size),
+            "macro_f1": MulticlassF1Score(average="macro", **size),
+            "micro_f1": MulticlassF1Score(average="micro", **size),
+        }
+        return MetricCollection(metrics, prefix=f"{split}/", compute_groups=False)
+
+    def embed(self, batch: Batch) -> Tensor:
+        """Embeddings of all views in one encoder pass, shape (V*B, D), view-major; cached features are used as they are."""
+        if "features" in batch:
+            return batch["features"].float()
+        return self.encoder(batch["input_ids"], batch["attention_mask"])
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """Class scores (B, C) in float32; inference takes their argmax."""
+        return self.classifier(self.dropout(embeddings)).float()
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """`embeddings` (V*B, D) and `logits` (V*B, C) of a batch."""
+        embeddings = self.embed(batch)
+        return {"embeddings": embeddings, "logits": self.logits(embeddings)}
+
+    def training_losses(self, batch: Batch) -> dict[str, Tensor]:
+        """The method's scalar losses; "loss" is what is minimised, the others are logged."""
+        raise NotImplementedError
+
+    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
+        losses = self.training_losses(batch)
+        size = len(batch["labels"])
+        for name, value in losses.items():
+            self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=size)
+        return losses
+
+    def _evaluation_step(self, batch: Batch, split: str) -> dict[str, Tensor]:
+        output = self(batch)
+        labels = batch["labels"]
+        loss = nn.functional.cross_entropy(output["logits"], labels)
+        self.log(f"{split}/loss", loss, on_epoch=True, batch_size=len(labels), sync_dist=True)
+        metrics = self.metrics[split]
+        metrics.update(output["logits"], labels)
+        return {**output, "labels": labels, "indices": batch["indices"]}
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
+        return self._evaluation_step(batch, self.selection_split)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
+        return self._evaluation_step(batch, "test")
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
+        return {**self(batch), "indices": batch["indices"]}
+
+    def _log_metrics(self, split: str) -> None:
+        metrics = self.metrics[split]
+        self.log_dict(metrics.compute())
+        metrics.reset()
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_metrics(self.selection_split)
+
+    def on_test_epoch_end(self) -> None:
+        self._log_metrics("test")
+
+    def on_train_epoch_start(self) -> None:
+        """Dropout of an epoch depends on (seed, epoch, rank) alone: a resumed run draws the same masks."""
+        self.train()
+        torch.manual_seed(derived_seed(self.seed, "epoch", self.current_epoch, self.global_rank))
+
+    def step_generator(self) -> torch.Generator:
+        """Random numbers of this step's loss: the same on every rank and in a resumed run."""
+        generator = torch.Generator(device=self.device)
+        return generator.manual_seed(derived_seed(self.seed, "step", self.global_step))
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return int(self.trainer.estimated_stepping_batches)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Encoder and heads, each with and without weight decay (none on biases and norms)."""
+        groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+        for name, parameter in self.named_parameters():
+            if parameter.requires_grad:
+                key = (name.startswith("encoder."), parameter.ndim > 1)
+                groups.setdefault(key, []).append(parameter)
+        return [
+            {"params": parameters}
+            | ({} if in_encoder else {"lr": self.head_lr})
+            | ({} if decays else {"weight_decay": 0.0})
+            for (in_encoder, decays), parameters in groups.items()
+        ]
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        optimizer = self.optimizer(self.parameter_groups())
+        schedule = self.scheduler(optimizer, total_steps=self.total_steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Names the run; a frozen encoder is read from its own files, so no copy lies in every checkpoint."""
+        checkpoint["run_id"] = self.run_id
+        if self.encoder.frozen:
+            state = checkpoint["state_dict"]
+            checkpoint["state_dict"] = {k: v for k, v in state.items() if not k.startswith("encoder.")}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Raises ValueError where the checkpoint is of another run, that is, of another config."""
+        if checkpoint.get("run_id") != self.run_id:
+            raise ValueError(
+                f"checkpoint: found one of run {checkpoint.get('run_id')}, allowed: of run {self.run_id}; "
+                f"force=true starts anew"
+            )
+        if self.encoder.frozen:
+            own = {f"encoder.{k}": v for k, v in self.encoder.state_dict().items()}
+            checkpoint["state_dict"] = {**own, **checkpoint["state_dict"]}

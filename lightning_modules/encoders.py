@@ -1,0 +1,232 @@
+"""Sentence encoders: where the weights come from, how tokens become one vector, what is trained."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor, nn
+
+Pooling = Literal["mean", "cls", "first_token"]
+Training = Literal["full", "top_layers", "frozen"]
+
+
+class TextEncoder(nn.Module):
+    """A transformer with pooling: token ids in, one vector a text out.
+
+    Args:
+        model: a `transformers` encoder.
+        pooling: `mean` over the unmasked tokens, `first_token` (last hidden state at position 0, the [CLS] of BERT),
+            or `cls` (the pooler's output: dense layer and tanh over the first token).
+        train: `full`, `top_layers` (the last `num_top_layers` blocks), or `frozen` (no gradient, always in eval mode).
+        num_top_layers: used by `top_layers` only.
+
+    Raises:
+        ValueError: the model has no pooler although `pooling=cls`, or fewer blocks than `num_top_layers`.
+    """
+
+    def __init__(self, model: nn.Module, pooling: Pooling, train: Training, num_top_layers: int) -> None:
+        super().__init__()
+        if pooling == "cls" and getattr(model, "pooler", None) is None:
+            raise ValueError("encoder.pooling: cls needs a model with a pooler; allowed here: mean, first_token")
+        self.model = model
+        self.pooling = pooling
+        self.frozen = train == "frozen"
+        self.hidden_size: int = model.config.hidden_size
+        if train != "full":
+            model.requires_grad_(False)
+        if train == "top_layers":
+            self._unfreeze(num_top_layers)
+
+    def _unfreeze(self, num_top_layers: int) -> None:
+        blocks = max((m for m in self.model.modules() if isinstance(m, nn.ModuleList)), key=len)
+        if num_top_layers > len(blocks):
+            raise ValueError(f"encoder.num_top_layers: {num_top_layers}; allowed: 1 to {len(blocks)}")
+        for block in blocks[-num_top_layers:]:
+            block.requires_grad_(True)
+
+    def train(self, mode: bool = True) -> TextEncoder:
+        """A frozen encoder stays in eval mode, so that its features are the same at every epoch."""
+        return super().train(mode and not self.frozen)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Token ids (B, L) and mask (B, L) of 0/1 -> embeddings (B, hidden_size) in float32."""
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask)
+        if self.pooling == "cls":
+            return output.pooler_output.float()
+        hidden = output.last_hidden_state
+        if self.pooling == "first_token":
+            return hidden[:, 0].float()
+        weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
+        return (hidden * weights).sum(1).float() / weights.float().sum(1).clamp_min(1.0)
+
+    def token_embeddings(self) -> Tensor:
+        """The input embedding matrix, shape (vocabulary, hidden_size)."""
+        return self.model.get_input_embeddings().weight.detach()
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("model*.safetensors"))
+
+
+def _hash_weights(folder: Path) -> str:
+    digest = hashlib.sha256()
+    files = _weight_files(folder)
+    if not files:
+        raise ValueError(f"encoder.path: no model.safetensors in {folder}")
+    for file in files:
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+class PretrainedEncoder:
+    """Where an encoder's weights and tokenizer come from.
+
+    Looked for in this order: `path` (a folder), the hub's local cache, the installed `package` that carries the weights,
+    the hub itself. Weights are checked against `sha256` whichever way they came.
+
+    Raises (from `folder`):
+        ValueError: nothing found (says where to put it), or the weights have another hash.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        repo: str,
+        path: str | None = None,
+        package: str | None = None,
+        sha256: str | None = None,
+        pooling: Pooling = "mean",
+        train: Training = "full",
+        num_top_layers: Annotated[int, ">= 1"] = 2,
+    ) -> None:
+        self.name, self.repo, self.path, self.package, self.sha256 = name, repo, path, package, sha256
+        self.pooling, self.training, self.num_top_layers = pooling, train, num_top_layers
+        self._folder: Path | None = None
+
+    def folder(self) -> Path:
+        """The verified folder that holds config, weights and tokenizer."""
+        if self._folder is None:
+            folder = self._find()
+            self._verify(folder)
+            self._folder = folder
+        return self._folder
+
+    def _find(self) -> Path:
+        if self.path is not None:
+            if not (Path(self.path) / "config.json").is_file():
+                raise ValueError(f"encoder.path: no config.json in {self.path!r}; needed: a folder in Hugging Face layout")
+            return Path(self.path)
+        found = self._from_hub(local_files_only=True) or self._from_package() or self._from_hub(local_files_only=False)
+        if found is None:
+            raise ValueError(
+                f"encoder={self.name}: no weights of {self.repo} in the hub's cache and the hub is out of reach; "
+                f"download them elsewhere and give their folder as encoder.path=FOLDER"
+            )
+        return found
+
+    def _from_hub(self, local_files_only: bool) -> Path | None:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+        patterns = ["*.json", "*.txt", "*.model", "model.safetensors", "model-*.safetensors"]
+        try:
+            folder = Path(snapshot_download(self.repo, allow_patterns=patterns, local_files_only=local_files_only))
+        except (LocalEntryNotFoundError, HfHubHTTPError, OSError):
+            return None
+        return folder if _weight_files(folder) else None
+
+    def _from_package(self) -> Path | None:
+        if self.package is None:
+            return None
+        try:
+            return Path(importlib.import_module(self.package).get_model_path())
+        except ModuleNotFoundError:
+            return None
+
+    def _verify(self, folder: Path) -> None:
+        found = _hash_weights(folder)
+        if self.sha256 is not None and found != self.sha256:
+            raise ValueError(
+                f"encoder.sha256: the weights in {folder} have {found[:16]}…, expected {self.sha256[:16]}… "
+                f"(other weights on purpose: encoder.sha256=null)"
+            )
+
+    def weights_hash(self) -> str:
+        """sha256 over the weight files, in name order. Also the key of cached features."""
+        return _hash_weights(self.folder())
+
+    def tokenizer(self):
+        """The encoder's fast tokenizer."""
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(self.folder(), use_fast=True)
+
+    def load(self) -> TextEncoder:
+        """The encoder with its pretrained weights, in training mode unless frozen."""
+        from transformers import AutoModel
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        options = {} if self.pooling == "cls" else {"add_pooling_layer": False}
+        try:
+            model = AutoModel.from_pretrained(self.folder(), dtype=torch.float32, **options)
+        except TypeError:  # architectures without a pooler do not take the option
+            model = AutoModel.from_pretrained(self.folder(), dtype=torch.float32)
+        # from_pretrained returns eval mode, and nothing later would switch dropout back on
+        return TextEncoder(model, self.pooling, self.training, self.num_top_layers).train()
+
+
+class RandomEncoder(PretrainedEncoder):
+    """A small randomly initialised BERT with the tokenizer of the offline package: for tests and dry runs only."""
+
+    def __init__(
+        self,
+        name: str,
+        package: str,
+        hidden_size: Annotated[int, ">= 2"] = 32,
+        num_layers: Annotated[int, ">= 1"] = 2,
+        init_seed: int = 0,
+        pooling: Pooling = "mean",
+        train: Training = "full",
+        num_top_layers: Annotated[int, ">= 1"] = 1,
+    ) -> None:
+        super().__init__(
+            name, repo="none", package=package, pooling=pooling, train=train, num_top_layers=num_top_layers
+        )
+        self.hidden_size, self.num_layers, self.init_seed = hidden_size, num_layers, init_seed
+
+    def _find(self) -> Path:
+        folder = self._from_package()
+        if folder is None:
+            raise ValueError(f"encoder={self.name}: the package {self.package} with the tokenizer is not installed")
+        return folder
+
+    def _verify(self, folder: Path) -> None:
+        """Nothing to verify: the weights are drawn, not read."""
+
+    def weights_hash(self) -> str:
+        """Hash of what determines the drawn weights."""
+        return hashlib.sha256(repr((self.hidden_size, self.num_layers, self.init_seed)).encode()).hexdigest()
+
+    def load(self) -> TextEncoder:
+        """The encoder with weights drawn from `init_seed`."""
+        from transformers import BertConfig, BertModel
+
+        config = BertConfig(
+            vocab_size=len(self.tokenizer()),
+            hidden_size=self.hidden_size,
+            num_hidden_layers=self.num_layers,
+            num_attention_heads=2,
+            intermediate_size=2 * self.hidden_size,
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.init_seed)
+            model = BertModel(config, add_pooling_layer=self.pooling == "cls")
+        return TextEncoder(model, self.pooling, self.training, self.num_top_layers).train()

@@ -1,0 +1,122 @@
+"""From a validated config to the objects of a run: data, encoder, module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from datamodules.builders.base import Dataset
+from datamodules.corpus import Corpus, prepare
+from datamodules.datamodule import TextDataModule
+from datamodules.sources import SourceFile, fetch
+from lightning_modules.base import ClassifierModule
+from lightning_modules.encoders import PretrainedEncoder
+from tasks.features import cached_features
+from tasks.validation import ConfigError, validate
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A config that was checked, and the cheap objects that say what the run will read."""
+
+    config: DictConfig
+    plain: Mapping[str, Any]
+    dataset: Dataset
+    encoder: PretrainedEncoder
+
+    @classmethod
+    def make(cls, config: DictConfig) -> Plan:
+        """Validate every node and what depends on two nodes. Raises ConfigError with all findings."""
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        validate(plain)
+        _validate_together(plain)
+        return cls(config, plain, instantiate(config.dataset), instantiate(config.encoder))
+
+    def inputs(self) -> dict[str, str]:
+        """Digests of content that the config names only by path: an edited file is another run."""
+        from datamodules.sources import file_sha256
+
+        digests = {str(path): file_sha256(Path(path)) for path in self.dataset.own_files()}
+        if self.plain["encoder"].get("path"):
+            digests["encoder"] = self.encoder.weights_hash()
+        return digests
+
+    def corpus(self) -> Corpus:
+        return prepare(self.dataset, self._path("data"), self._mirror())
+
+    def _path(self, name: str) -> Path:
+        return Path(self.plain["paths"][name])
+
+    def _mirror(self) -> Path | None:
+        mirror = self.plain["paths"]["source_mirror"]
+        return Path(mirror) if mirror and Path(mirror).is_dir() else None
+
+    def fetch(self, files: tuple[SourceFile, ...]) -> dict[str, Path]:
+        """Source files of a lexicon, as those of a data set."""
+        return fetch(files, self._mirror(), self._path("data") / "sources")
+
+    def datamodule(self, corpus: Corpus) -> TextDataModule:
+        """Data module, set up: split, thinned, augmented, tokenised."""
+        config, tokenizer = self.config, self.encoder.tokenizer()
+        augment = instantiate(config.augment)
+        augment.prepare(tokenizer, lambda: self.encoder.load().token_embeddings().numpy(), self.fetch)
+        datamodule = TextDataModule(
+            corpus,
+            tokenizer,
+            augment=augment,
+            imbalance=instantiate(config.imbalance),
+            sampler=self.sampler(),
+            protocol=instantiate(config.protocol),
+            num_views=config.method.num_views,
+            max_length=self.dataset.max_length,
+            seed=config.seed,
+            cache_dir=self._path("cache"),
+            singleton_classes=self.dataset.singleton_classes,
+        )
+        datamodule.prepare_data()
+        datamodule.setup()
+        return datamodule
+
+    def sampler(self) -> Any:
+        return instantiate(self.config.sampler)
+
+    def module(self, datamodule: TextDataModule) -> ClassifierModule:
+        """The method over the encoder; a frozen encoder's features are computed once and handed to the data module."""
+        module = self.bare_module(datamodule.class_counts)
+        if module.encoder.frozen:
+            key = f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
+            datamodule.use_features(cached_features(module.encoder, datamodule, key, self._path("cache")))
+        return module
+
+    def bare_module(self, class_counts: Tensor) -> ClassifierModule:
+        """The method over the encoder, without data."""
+        return instantiate(
+            self.config.method,
+            encoder=self.encoder.load(),
+            loss=instantiate(self.config.loss),
+            class_counts=class_counts,
+            optimizer=instantiate(self.config.optimizer),
+            scheduler=instantiate(self.config.scheduler),
+            seed=self.config.seed,
+            _recursive_=False,
+        )
+
+
+def _validate_together(plain: Mapping[str, Any]) -> None:
+    """What no single signature can see."""
+    findings = []
+    frozen, views = plain["encoder"]["train"] == "frozen", plain["method"]["num_views"]
+    augment = plain["augment"]["_target_"].rpartition(".")[2].lower()
+    if frozen and views > 1 and augment in ("dropout", "none"):
+        findings.append(
+            f"augment={augment}: the views of a frozen encoder would be identical; "
+            f"allowed with encoder.train=frozen: source, wordnet, eda, embedding"
+        )
+    if findings:
+        raise ConfigError("\n".join(findings))

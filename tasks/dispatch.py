@@ -1,0 +1,47 @@
+"""Choose the task, and hold what is given at the command line against it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from tasks.command_line import report_job
+
+TASKS = ("fit", "describe", "evaluate", "predict", "export")
+# a task on a finished run takes the run's own config; anything else on the line would do nothing
+ON_A_RUN = {
+    "evaluate": ("run", "trainer.devices", "trainer.accelerator", "trainer.num_threads"),
+    "predict": ("run", "input", "output", "text_column", "trainer.num_threads"),
+    "export": ("run", "output"),
+}
+
+
+def run_task(config: DictConfig, overrides: list[str]) -> None:
+    """Do `config.task`; the last line on stdout is the folder that holds the result.
+
+    Raises:
+        ValueError: unknown task, or an override that the task would ignore.
+    """
+    task = config.task
+    if task not in TASKS:
+        raise ValueError(f"task={task}: unknown task; allowed: {', '.join(TASKS)}")
+    if task in ON_A_RUN:
+        _refuse_idle_overrides(task, overrides)
+        if config.run is None:
+            raise ValueError(f"run: task={task} needs the run to work on, run=ID")
+    elif config.run is not None:
+        raise ValueError(f"run: task={task} starts from a config, not from a run; allowed with: {', '.join(ON_A_RUN)}")
+    folder: Path = getattr(importlib.import_module(f"tasks.{task}"), task)(config, overrides)
+    report_job("finished", run=folder)
+    print(folder, flush=True, file=sys.stderr if config.output == "-" else sys.stdout)
+
+
+def _refuse_idle_overrides(task: str, overrides: list[str]) -> None:
+    allowed = ("task", "paths.runs", "paths.data", "paths.cache", "paths.source_mirror", *ON_A_RUN[task])
+    for override in overrides:
+        key = override.lstrip("+~").split("=")[0].split("@")[0]
+        if key not in allowed:
+            raise ValueError(f"{key}: task={task} takes everything else from the run; allowed: {', '.join(allowed)}")

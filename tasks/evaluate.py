@@ -1,0 +1,23 @@
+"""Evaluate a finished run again, from its checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from reporting.tables import summary_table
+from tasks.finished import load_weights, open_run
+from tasks.fit import measure, names_of
+
+
+def evaluate(config: DictConfig, overrides: list[str]) -> Path:
+    """Read the data and the selected weights again and print the figures; `evaluation.json` holds them."""
+    run, plan = open_run(config)
+    datamodule = plan.datamodule(plan.corpus())
+    module = plan.module(datamodule)
+    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    figures = names_of(plan) | measure(plan, run, module, datamodule)
+    run.write_json("evaluation.json", figures)
+    summary_table(figures).show()
+    return run.path

@@ -1,0 +1,71 @@
+"""Write a finished run as a folder that plain transformers and safetensors code can load."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from tasks.finished import load_module, open_run
+
+README = """# {run}
+
+Exported by Kontrast. Load it with transformers and safetensors alone:
+
+```python
+import json, torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+folder = "{folder}"
+about = json.load(open(f"{{folder}}/kontrast.json"))
+tokenizer = AutoTokenizer.from_pretrained(folder)
+encoder = AutoModel.from_pretrained(folder).eval()
+classifier = load_file(f"{{folder}}/classifier.safetensors")
+
+batch = tokenizer(["a text"], return_tensors="pt", padding=True, truncation=True, max_length=about["max_length"])
+with torch.inference_mode():
+    {pooling}
+    logits = embedding @ classifier["weight"].T + classifier.get("bias", 0)
+print([about["label_names"][i] for i in logits.argmax(-1)])
+```
+"""
+POOLING = {
+    "mean": (
+        "hidden, mask = encoder(**batch).last_hidden_state, batch['attention_mask'].unsqueeze(-1)\n"
+        "    embedding = (hidden * mask).sum(1) / mask.sum(1)"
+    ),
+    "first_token": "embedding = encoder(**batch).last_hidden_state[:, 0]",
+    "cls": "embedding = encoder(**batch).pooler_output",
+}
+
+
+def export(config: DictConfig, overrides: list[str]) -> Path:
+    """Encoder and tokenizer in Hugging Face layout, `classifier.safetensors` (weight (C, D), bias (C,)), `kontrast.json`.
+
+    Raises:
+        ValueError: the run is not there or not finished, or `output` is a folder with something else in it.
+    """
+    from safetensors.torch import save_file
+
+    run, plan = open_run(config)
+    folder = Path(config.output) if config.output else run.path / "export"
+    if folder.exists() and any(folder.iterdir()) and not (folder / "kontrast.json").exists():
+        raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")
+    module, label_names = load_module(run, plan)
+    folder.mkdir(parents=True, exist_ok=True)
+    module.encoder.model.save_pretrained(folder)
+    plan.encoder.tokenizer().save_pretrained(folder)
+    save_file({k: v.contiguous() for k, v in module.classifier.state_dict().items()}, folder / "classifier.safetensors")
+    about = {
+        "run": run.id,
+        "label_names": label_names,
+        "pooling": plan.encoder.pooling,
+        "max_length": plan.dataset.max_length,
+        "metrics": {k: v for k, v in run.read_metrics().items() if k.startswith("test/")},
+    }
+    readme = README.format(run=run.id, folder=folder, pooling=POOLING[plan.encoder.pooling])
+    (folder / "README.md").write_text(readme)
+    (folder / "kontrast.json").write_text(json.dumps(about, indent=2) + "\n")  # last: it marks a whole export
+    return folder

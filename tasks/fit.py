@@ -1,0 +1,168 @@
+"""Train, select, test: the default task."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from callbacks.checkpoint import AtomicCheckpointIO
+from callbacks.predictions import Predictions
+from callbacks.wandb_logger import finish_wandb
+from datamodules.datamodule import TextDataModule
+from lightning_modules.base import ClassifierModule
+from reporting.metrics import classification_metrics
+from reporting.run_store import RunFolder, run_id
+from reporting.tables import summary_table, worst_confusions
+from tasks.build import Plan
+from tasks.environment import environment
+from tasks.finished import load_weights
+
+log = logging.getLogger(__name__)
+
+
+def fit(config: DictConfig, overrides: list[str]) -> Path:
+    """Do the run that `config` describes, unless the run store holds it finished; returns its folder.
+
+    Interrupted at any moment, the same call goes on from the last whole epoch and ends with the same figures.
+    """
+    plan = Plan.make(config)
+    _refuse_unused_augment(plan, overrides)
+    run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
+    with run.lock():
+        if config.force:
+            run.clear()
+        if run.status != "finished":
+            _do(plan, run)
+        else:
+            print(f"{run.id} is finished already; force=true repeats it")
+    _report(run)
+    return run.path
+
+
+def _refuse_unused_augment(plan: Plan, overrides: list[str]) -> None:
+    if plan.plain["method"]["num_views"] == 1 and any(o.split("=")[0] == "augment" for o in overrides):
+        raise ValueError("augment: has no effect with method.num_views=1; allowed: method.num_views=2 or more")
+
+
+def _do(plan: Plan, run: RunFolder) -> None:
+    run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
+    run.write_metrics(status="running", error=None, **names_of(plan))
+    try:
+        with _logged_to(run.path / "run.log"):
+            run.write_metrics(_train(plan, run), status="finished")
+    except Exception as error:
+        run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
+        raise
+    except BaseException:  # Ctrl-C, SIGTERM, and the exit that Lightning turns them into
+        run.write_metrics(status="interrupted")
+        raise KeyboardInterrupt from None
+    finally:
+        finish_wandb()  # or the next job of a sweep would log into this run
+
+
+def _names(plan: Plan) -> dict[str, Any]:
+    plain = plan.plain
+    names = {group: plain[group]["name"] for group in ("method", "dataset", "encoder", "protocol")}
+    return names | {"seed": plain["seed"], "imbalance/ir": plain["imbalance"].get("ir")}
+
+
+def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
+    started = time.perf_counter()
+    config = plan.config
+    pl.seed_everything(config.seed, verbose=False)
+    corpus = plan.corpus()
+    datamodule = plan.datamodule(corpus)
+    run.write_json("kept_indices.json", {split: rows for split, rows in datamodule.indices.items()})
+    module = plan.module(datamodule)
+    module.run_id = run.id
+    trainer = _trainer(plan, run, datamodule)
+    run.write_json("environment.json", environment(plan, corpus, trainer))
+    prepared = time.perf_counter()
+
+    last = run.checkpoints / "last.ckpt"
+    module.selection_split = "test" if datamodule.protocol.name == "published" else "val"
+    trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
+    trained = time.perf_counter()
+
+    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    metrics = measure(plan, run, module, datamodule)
+    last.unlink(missing_ok=True)  # a finished run keeps the selected epoch only
+    return metrics | {
+        "augment": datamodule.augment_report,
+        "epochs": trainer.current_epoch,
+        "seconds/prepare": prepared - started,
+        "seconds/fit": trained - prepared,
+        "seconds/total": time.perf_counter() - started,
+    }
+
+
+def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
+    """Figures of the weights in `module`: validation, then the one reading of test; the predictions are written.
+
+    Under the published protocol there is no validation split, and test has chosen the epoch.
+    """
+    splits = [split for split in ("val", "test") if split in datamodule.indices]
+    if datamodule.protocol.name == "published":
+        splits.remove("val")
+    collector = Predictions(run)
+    trainer = instantiate(plan.config.trainer, run_folder=run.path, callbacks=[collector], logger=False, plugins=[])
+    class_counts = datamodule.class_counts.tolist()
+    figures: dict[str, Any] = {"class_counts": class_counts, "label_names": list(datamodule.label_names)}
+    for split in splits:
+        loader = datamodule.test_dataloader() if split == "test" else datamodule.val_dataloader()
+        getattr(trainer, "test" if split == "test" else "validate")(module, loader, verbose=False)
+        labels, predictions = collector.of(split)
+        scores = classification_metrics(labels, predictions, module.num_classes, class_counts)
+        figures |= {f"{split}/{name}": value for name, value in scores.items()}
+    return figures
+
+
+def _trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Trainer:
+    config = plan.config
+    protocol = datamodule.protocol
+    callbacks = [
+        instantiate(node, run=run, protocol=protocol) for node in (config.callbacks or {}).values() if node is not None
+    ]
+    logger = instantiate(config.logger, run=run, config=plan.plain) if config.logger else None
+    return instantiate(
+        config.trainer,
+        run_folder=run.path,
+        callbacks=callbacks,
+        logger=logger or False,
+        plugins=[AtomicCheckpointIO()],
+        _convert_="all",
+    )
+
+
+def _report(run: RunFolder) -> None:
+    metrics = run.read_metrics()
+    summary_table(metrics).show()
+    rows = [row for row in run.read_csv("predictions.csv") if row["split"] == "test"]
+    index = {name: number for number, name in enumerate(metrics["label_names"])}
+    labels, predictions = ([index[row[column]] for row in rows] for column in ("label", "prediction"))
+    print()
+    worst_confusions(labels, predictions, metrics["label_names"], metrics["class_counts"]).show()
+
+
+class _logged_to:
+    """Log lines and warnings of a run into its run.log as well."""
+
+    def __init__(self, file: Path) -> None:
+        self.handler = logging.FileHandler(file)
+        self.handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def __enter__(self) -> None:
+        logging.captureWarnings(True)
+        for name in (None, "lightning.pytorch"):
+            logging.getLogger(name).addHandler(self.handler)
+
+    def __exit__(self, *_: object) -> None:
+        for name in (None, "lightning.pytorch"):
+            logging.getLogger(name).removeHandler(self.handler)
+        self.handler.close()

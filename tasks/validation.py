@@ -1,0 +1,122 @@
+"""Check a whole config against the signatures of what it names, before anything is built.
+
+A callable says what it takes by its annotations: `Literal["a", "b"]` for choices, `Annotated[float, "> 0"]` for ranges.
+A new method is therefore validated without an edit here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+HYDRA_KEYS = {"_target_", "_partial_", "_recursive_", "_convert_", "_args_"}
+
+
+class ConfigError(ValueError):
+    """Everything that is wrong with a config, one line a finding."""
+
+
+def validate(config: Mapping[str, Any]) -> None:
+    """Check every `_target_` node of a resolved config (plain dicts).
+
+    Raises:
+        ConfigError: unknown keys, values of a wrong type, outside their range or choices; all findings at once.
+    """
+    findings = [finding for key, node in _target_nodes(config) for finding in _check_node(key, node)]
+    if findings:
+        raise ConfigError("\n".join(findings))
+
+
+def _target_nodes(node: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(node, Mapping):
+        return
+    if "_target_" in node:
+        yield key, node
+    for name, child in node.items():
+        yield from _target_nodes(child, f"{key}.{name}" if key else str(name))
+
+
+def _check_node(key: str, node: Mapping[str, Any]) -> Iterator[str]:
+    from hydra.utils import get_object
+
+    try:
+        target = get_object(node["_target_"])
+    except Exception as error:
+        yield f"{key}._target_: cannot import {node['_target_']!r} ({str(error).splitlines()[0]})"
+        return
+    parameters, open_ended = signature(target)
+    for name, value in node.items():
+        if name in HYDRA_KEYS:
+            continue
+        if name not in parameters:
+            if not open_ended:
+                allowed = ", ".join(sorted(set(parameters) - {"self"}))
+                yield f"{key}.{name}: unknown key of {node['_target_']}; allowed: {allowed}"
+            continue
+        if not (isinstance(value, Mapping) and "_target_" in value):
+            problem = mismatch(value, parameters[name])
+            if problem:
+                yield f"{key}.{name}: found {value!r}; allowed: {problem}"
+
+
+def signature(target: Any) -> tuple[dict[str, Any], bool]:
+    """Annotations by parameter name, `**kwargs` followed up the classes it is passed to; and whether anything goes."""
+    callables = [c.__init__ for c in target.__mro__ if "__init__" in vars(c)] if inspect.isclass(target) else [target]
+    parameters: dict[str, Any] = {}
+    for function in callables:
+        hints = _hints(function)
+        kinds = inspect.signature(function).parameters.values()
+        for parameter in kinds:
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                parameters.setdefault(parameter.name, hints.get(parameter.name, Any))
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in kinds):
+            return parameters, False
+    return parameters, True
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError):  # annotations that only a type checker can resolve
+        return {}
+
+
+def mismatch(value: Any, hint: Any) -> str | None:
+    """What is allowed, if `value` does not fit `hint`; None if it fits or the hint says nothing checkable."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        base, *bounds = get_args(hint)
+        bounds = [bound for bound in bounds if isinstance(bound, str)]
+        kind = mismatch(value, base)
+        inside = kind is None and (value is None or all(_holds(value, bound) for bound in bounds))
+        return None if inside else " ".join([_name(base), " and ".join(bounds)])
+    if origin in (Union, types.UnionType):
+        problems = [mismatch(value, option) for option in get_args(hint)]
+        return None if None in problems else " or ".join(filter(None, problems))
+    if origin is Literal:
+        return None if value in get_args(hint) else ", ".join(map(str, get_args(hint)))
+    if hint is type(None):
+        return None if value is None else "null"
+    if hint in (int, float, bool, str):
+        return None if _is(value, hint) else _name(hint)
+    return None
+
+
+def _holds(value: Any, bound: str) -> bool:
+    symbol, limit = bound.split()
+    return COMPARISONS[symbol](value, float(limit))
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+def _name(hint: Any) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(hint, str(hint))

@@ -1,0 +1,276 @@
+"""From a prepared corpus to the batches of a run."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader, Dataset
+
+from datamodules.collation import FeatureBatches, TokenBatches
+from datamodules.errors import InputError
+from datamodules.samplers import Batches
+from datamodules.splits import Protocol, stratified_split
+from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
+
+# Batches are cut from memory-mapped arrays; worker processes would only cost here.
+warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+
+SAME_TEXT = ("none", "dropout")  # augmentations whose views are the text itself
+_SPLIT, _THIN, _VIEW = 2, 3, 4  # streams of random numbers of one seed; the sampler has stream 1
+
+
+class TextDataModule(LightningDataModule):
+    """Splits, thins, augments and tokenises a corpus, and batches it.
+
+    Train batches hold ``input_ids`` and ``attention_mask`` ``(V * B, L)`` int64, view-major (rows ``[0:B]`` the text
+    itself, ``[B:2B]`` its first augmentation), ``labels`` ``(B,)``, ``indices`` ``(B,)`` (positions in the split) and
+    ``num_views``. Evaluation batches have one view. After `use_features`, ``features`` ``(V * B, D)`` stand in place
+    of the tokens. Batches are a pure function of (seed, epoch, rank).
+
+    Args:
+        corpus: a prepared ``datamodules.corpus.Corpus``.
+        tokenizer: the encoder's fast tokenizer.
+        augment: makes views 1, 2, … of the train texts, already prepared; None gives copies of the text.
+        imbalance: thins the train split.
+        sampler: makes the batch order.
+        protocol: a ``Protocol``, or its fields as a mapping.
+        num_views: views of a train text, the text itself included.
+        max_length: tokens per text, special tokens included.
+        seed: of the split, the thinning, the augmentation and the batch order.
+        cache_dir: where token caches lie.
+        singleton_classes: classes of one train row under a stratified split: refuse, or leave them in train.
+        num_workers: loader processes.
+
+    Attributes:
+        num_classes, label_names: classes, in the order of their indices.
+        class_counts: ``(C,)`` int64, rows per class in the thinned train split (after ``setup``).
+        indices: split -> sorted row numbers ``(N,)`` (after ``setup``). "train" and a "val" split from it point into
+            the corpus table "train", a shipped "val" into the table "val". Under ``protocol=published`` "val" equals
+            "test".
+        labels: split -> class indices ``(N,)`` (after ``setup``).
+        augment_report: name, share of texts changed over all augmented views, and number of views (after ``setup``).
+
+    Raises:
+        InputError: an option out of range; one class only; a class of one row under a stratified split; an imbalance
+            that the data cannot give.
+    """
+
+    def __init__(
+        self,
+        corpus,
+        tokenizer,
+        augment,
+        imbalance,
+        sampler,
+        protocol: Protocol | Mapping,
+        num_views: Annotated[int, ">= 1"],
+        max_length: Annotated[int, ">= 3"],
+        seed: Annotated[int, ">= 0"],
+        cache_dir: str | Path,
+        singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
+        num_workers: Annotated[int, ">= 0"] = 0,
+    ) -> None:
+        super().__init__()
+        if num_views < 1:
+            raise InputError(f"num_views: found {num_views}, allowed: >= 1")
+        _check_tokenizer(tokenizer, max_length)
+        self.corpus, self.tokenizer, self.max_length = corpus, tokenizer, max_length
+        self.augment, self.imbalance, self.sampler = augment, imbalance, sampler
+        self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
+        self.num_views, self.seed, self.num_workers = num_views, seed, num_workers
+        self.singleton_classes, self.cache = singleton_classes, Path(cache_dir) / "tokens"
+        self.label_names = tuple(corpus.label_names)
+        self.num_classes = len(self.label_names)
+        self._features: dict[str, np.ndarray] | None = None
+        self._ready = False
+
+    def prepare_data(self) -> None:
+        """Fill the token cache; the other processes then only map it."""
+        self.setup()
+
+    def setup(self, stage: str | None = None) -> None:
+        """Choose the rows of each split and open their tokens; all splits at once, whatever the stage."""
+        if self._ready:
+            return
+        self._choose_rows()
+        self._open_tokens()
+        self._ready = True
+
+    def _choose_rows(self) -> None:
+        tables = {split: self.corpus.table(split) for split in self.corpus.splits}
+        labels = {split: table.column("label").to_numpy() for split, table in tables.items()}
+        if len(np.unique(labels["train"])) < 2:
+            raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
+        rows = {split: np.arange(len(labels[split])) for split in labels}
+        self._table_of = {split: split for split in rows}
+        if self.protocol.name == "published":
+            if "test" not in rows:
+                raise InputError("protocol: found published without a test split, allowed: clean")
+            rows["val"], self._table_of["val"] = rows["test"], "test"
+        elif "val" not in rows:
+            rows["train"], rows["val"] = stratified_split(
+                labels["train"],
+                self.protocol.val_fraction,
+                np.random.default_rng([self.seed, 0, _SPLIT]),
+                self.singleton_classes,
+                self.label_names,
+            )
+            self._table_of["val"] = "train"
+        kept = self.imbalance.select(
+            labels["train"][rows["train"]], np.random.default_rng([self.seed, 0, _THIN]), self.label_names
+        )
+        rows["train"] = rows["train"][kept]
+        self.indices = rows
+        self.labels = {split: labels[self._table_of[split]][rows[split]].astype(np.int64) for split in rows}
+        counts = np.bincount(self.labels["train"], minlength=self.num_classes)
+        self.class_counts = torch.from_numpy(counts.astype(np.int64))
+
+    def _open_tokens(self) -> None:
+        common = {
+            "corpus": self.corpus.fingerprint,
+            "tokenizer": tokenizer_fingerprint(self.tokenizer),
+            "max_length": self.max_length,
+        }
+        # Whole tables, so that every seed and every imbalance shares one cache.
+        whole = {table: self._whole(table, common) for table in sorted(set(self._table_of.values()))}
+        self._views = {split: [whole[table]] for split, table in self._table_of.items()}
+        self._rows = {split: [rows] for split, rows in self.indices.items()}
+        name = self.augment.name if self.augment is not None and self.num_views > 1 else "none"
+        changed = 0
+        for view in range(1, self.num_views):
+            if name in SAME_TEXT:
+                tokens, rows = whole["train"], self.indices["train"]
+            else:
+                tokens = self._augmented(view, common)
+                rows = np.arange(len(tokens))
+                changed += tokens.notes["changed"]
+            self._views["train"].append(tokens)
+            self._rows["train"].append(rows)
+        share = changed / (len(self.indices["train"]) * max(self.num_views - 1, 1))
+        self.augment_report = {"name": name, "share_changed": share, "views": self.num_views}
+
+    def _whole(self, table: str, common: dict) -> Tokens:
+        return self._cached(lambda _: _texts(self.corpus.table(table)), table=table, **common)
+
+    def _augmented(self, view: int, common: dict) -> Tokens:
+        """Tokens of one augmented view of the thinned train rows."""
+        seed = int(np.random.SeedSequence([self.seed, view, _VIEW]).generate_state(1)[0])
+        table, rows = self.corpus.table("train"), self.indices["train"]
+
+        def chunks(notes: dict) -> Iterator[list[str]]:
+            notes["changed"] = 0
+            for part in _parts(table, rows):
+                texts = part.column("text").to_pylist()
+                shipped = part.column("aug").to_pylist() if "aug" in part.column_names else None
+                augmented = self.augment.augment(texts, seed, shipped)
+                notes["changed"] += sum(new != old for new, old in zip(augmented, texts, strict=True))
+                yield augmented
+
+        return self._cached(chunks, table="train", rows=rows, augment=self.augment.fingerprint(), seed=seed, **common)
+
+    def _cached(self, chunks, **key) -> Tokens:
+        return cached_tokens(self.cache, key_of(**key), chunks, self.tokenizer, self.max_length)
+
+    def use_features(self, features: dict[str, np.ndarray]) -> None:
+        """Batch these features in place of tokens, for an encoder that does not train.
+
+        Args:
+            features: split -> ``(V, N, D)``, or ``(1, N, D)`` where all views share them; row i belongs to position i
+                of the split.
+        """
+        for split, array in features.items():
+            views, wanted = (self.num_views if split == "train" else 1), len(self.indices[split])
+            if array.ndim != 3 or array.shape[0] not in (1, views) or array.shape[1] != wanted:
+                raise InputError(f"{split} features: found shape {array.shape}, allowed: ({views} or 1, {wanted}, D)")
+        self._features = features
+
+    def tokens_digest(self, split: str) -> str:
+        """Digest of the token ids of all views of a split, in order: a key for features made from them."""
+        return key_of(ids=[view.digest for view in self._views[split]], rows=self._rows[split])
+
+    def train_dataloader(self) -> DataLoader:
+        data = self._tokens("train")
+        order = self.sampler.train(data.lengths, self.labels["train"], self.seed, *self._place())
+        return self._loader("train", data, order)
+
+    def val_dataloader(self) -> DataLoader:
+        return self._eval_loader("val")
+
+    def test_dataloader(self) -> DataLoader:
+        return self._eval_loader("test")
+
+    def feature_loader(self, split: str) -> DataLoader:
+        """Every row of a split once, with all its views, longest first, as tokens; the same on every process."""
+        data = self._tokens(split)
+        return _loader(data, self.sampler.eval(data.lengths), self.num_workers)
+
+    def predict_loader(self, texts: list[str]) -> DataLoader:
+        """Batches of new texts, see `predict_loader`."""
+        return predict_loader(texts, self.tokenizer, self.max_length, self.sampler)
+
+    def _eval_loader(self, split: str) -> DataLoader:
+        if split not in self.indices:
+            raise InputError(f"dataset: found no {split} split, allowed: {', '.join(self.indices)}")
+        data = self._tokens(split)
+        return self._loader(split, data, self.sampler.eval(data.lengths, *self._place()))
+
+    def _loader(self, split: str, data: TokenBatches, order: Batches) -> DataLoader:
+        if self._features is None:
+            return _loader(data, order, self.num_workers)
+        views = self.num_views if split == "train" else 1
+        return _loader(FeatureBatches(self._features[split], self.labels[split], views), order, self.num_workers)
+
+    def _tokens(self, split: str) -> TokenBatches:
+        return TokenBatches(self._views[split], self._rows[split], self.labels[split], self.tokenizer.pad_token_id)
+
+    def _place(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+def predict_loader(texts: list[str], tokenizer, max_length: int, sampler) -> DataLoader:
+    """Batches of new texts, longest first; ``indices`` gives each row's place in ``texts``, ``labels`` are -1.
+
+    Texts are tokenised in memory; give a long stream in pieces.
+    """
+    _check_tokenizer(tokenizer, max_length)
+    tokens, rows = tokenize(texts, tokenizer, max_length), np.arange(len(texts))
+    data = TokenBatches([tokens], [rows], np.full(len(texts), -1), tokenizer.pad_token_id)
+    return _loader(data, sampler.eval(tokens.lengths))
+
+
+def _loader(data: Dataset, order: Batches, num_workers: int = 0) -> DataLoader:
+    # batch_size=None: the sampler gives whole batches, and Lightning finds its set_epoch.
+    return DataLoader(
+        data,
+        sampler=order,
+        batch_size=None,
+        num_workers=num_workers,
+        persistent_workers=num_workers > 0,
+        pin_memory=torch.cuda.is_available(),
+    )
+
+
+def _check_tokenizer(tokenizer, max_length: int) -> None:
+    least = tokenizer.num_special_tokens_to_add() + 1
+    if max_length < least:
+        raise InputError(f"dataset.max_length: found {max_length}, allowed: >= {least}")
+    if tokenizer.pad_token_id is None:
+        raise InputError("encoder tokenizer: found no padding token, allowed: a tokenizer that has one")
+
+
+def _texts(table: pa.Table) -> Iterator[list[str]]:
+    for part in _parts(table, np.arange(len(table))):
+        yield part.column("text").to_pylist()
+
+
+def _parts(table: pa.Table, rows: np.ndarray) -> Iterable[pa.Table]:
+    """The chosen rows (sorted) in bounded pieces, so that a large table is never in memory as a whole."""
+    for start in range(0, len(table), CHUNK):
+        first, last = np.searchsorted(rows, [start, start + CHUNK])
+        if first < last:
+            yield table.slice(start, CHUNK).take(pa.array(rows[first:last] - start))

@@ -1,0 +1,151 @@
+"""Thin the train split to a chosen imbalance ratio: largest to smallest class."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import numpy as np
+
+from datamodules.errors import InputError
+from datamodules.splits import rank_in_class
+
+
+class Imbalance(ABC):
+    """Decides how many rows of each class the train split keeps."""
+
+    @abstractmethod
+    def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+        """Rows to keep per class ``(C,)``, given the rows there are ``(C,)``."""
+
+    def select(
+        self, labels: np.ndarray, rng: np.random.Generator, label_names: Sequence[str] | None = None
+    ) -> np.ndarray:
+        """Draw the rows to keep.
+
+        With the same ``rng`` state, the rows kept of a class for a smaller count are a subset of those for a larger.
+
+        Args:
+            labels: ``(N,)`` class indices.
+            rng: draws the rows.
+            label_names: names of the classes; the indices as text where not given.
+
+        Returns:
+            Sorted positions of the kept rows.
+
+        Raises:
+            InputError: the wanted counts cannot be had; names the key, what was found and what is allowed.
+        """
+        num_classes = int(labels.max()) + 1 if label_names is None else len(label_names)
+        names = [str(c) for c in range(num_classes)] if label_names is None else label_names
+        sizes = np.bincount(labels, minlength=num_classes)
+        return np.flatnonzero(rank_in_class(labels, rng) < self.wanted(sizes, names)[labels])
+
+
+class Exponential(Imbalance):
+    """Class sizes that fall off exponentially from the largest class to the smallest.
+
+    ``n_c = n_max * ir ** (-(c - 1) / (C - 1))`` over the C classes sorted by size, no class growing (Cui et al., 2019,
+    "Class-Balanced Loss Based on Effective Number of Samples", sec. 5.1). ``ir=None`` keeps the data as it is.
+    """
+
+    def __init__(self, ir: Annotated[float, ">= 1"] | None = None) -> None:
+        self.ir = _checked(ir)
+
+    def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+        if self.ir is None:
+            return sizes
+        n_min, n_max = _ends(sizes, self.ir)
+        order = _by_size(sizes)
+        decay = np.arange(len(order)) / max(len(order) - 1, 1)
+        # The small term keeps a profile value that is a whole number from being floored to the one below.
+        profile = np.floor(n_max * self.ir**-decay + 1e-9).astype(np.int64)
+        return _placed(sizes, order, np.maximum(profile, n_min))
+
+
+class Step(Imbalance):
+    """Two levels: a share of the classes, the largest ones, keeps n_max rows and the others n_min = n_max / ir.
+
+    Buda et al., 2018, "A systematic study of the class imbalance problem in convolutional neural networks", sec. 2.1.
+    A head class that has fewer than n_max rows keeps them all. ``ir=None`` keeps the data as it is.
+    """
+
+    def __init__(
+        self, ir: Annotated[float, ">= 1"] | None = None, share_of_head: Annotated[float, "> 0", "< 1"] = 0.5
+    ) -> None:
+        self.ir = _checked(ir)
+        if not 0 < share_of_head < 1:
+            raise InputError(f"imbalance.share_of_head: found {share_of_head}, allowed: 0 < share_of_head < 1")
+        self.share_of_head = share_of_head
+
+    def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+        if self.ir is None:
+            return sizes
+        n_min, n_max = _ends(sizes, self.ir)
+        order = _by_size(sizes)
+        head = min(max(round(self.share_of_head * len(order)), 1), max(len(order) - 1, 1))
+        return _placed(sizes, order, np.where(np.arange(len(order)) < head, n_max, n_min))
+
+
+class Counts(Imbalance):
+    """A given number of rows per class: a list in the order of the label names, or a mapping from class name.
+
+    Classes that a mapping does not name keep all their rows.
+    """
+
+    def __init__(self, counts: list | dict) -> None:
+        self.counts = counts
+
+    def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+        counts = self._by_name(label_names)
+        for name, size in zip(label_names, sizes, strict=True):
+            count = counts.get(name, size)
+            if isinstance(count, bool) or count != int(count) or not 1 <= count <= size:
+                raise InputError(f"imbalance.counts: found {count} for class {name!r}, allowed: 1 to {size} rows")
+        return np.array([int(counts.get(name, size)) for name, size in zip(label_names, sizes, strict=True)])
+
+    def _by_name(self, label_names: Sequence[str]) -> dict:
+        if isinstance(self.counts, Mapping):
+            counts = {str(name): count for name, count in self.counts.items()}
+            if unknown := [name for name in counts if name not in set(label_names)]:
+                raise InputError(f"imbalance.counts: found class {unknown[0]!r}, allowed: {', '.join(label_names)}")
+            return counts
+        if len(self.counts) != len(label_names):
+            raise InputError(
+                f"imbalance.counts: found {len(self.counts)}, allowed: one for each of {len(label_names)} classes"
+            )
+        return dict(zip(label_names, self.counts, strict=True))
+
+
+def _checked(ir: float | None) -> float | None:
+    if ir is not None and not (ir >= 1 and math.isfinite(ir)):
+        raise InputError(f"imbalance.ir: found {ir}, allowed: a number >= 1, or null to keep the data as it is")
+    return ir
+
+
+def _by_size(sizes: np.ndarray) -> np.ndarray:
+    """Classes that have rows, largest first, ties by class index."""
+    order = np.argsort(-sizes, kind="stable")
+    return order[sizes[order] > 0]
+
+
+def _ends(sizes: np.ndarray, ir: float) -> tuple[int, int]:
+    """Sizes of the smallest and the largest class, so that their ratio is ``ir`` within half a row.
+
+    The smallest class is as large as it can be, which keeps the most rows: where the data is more imbalanced than
+    wanted that cuts the largest class, otherwise the smallest.
+    """
+    largest, smallest = int(sizes.max()), int(sizes[sizes > 0].min())
+    if ir > largest:
+        raise InputError(
+            f"imbalance.ir: found {ir:g}, allowed: 1 to {largest} (the largest class has {largest} train rows, "
+            "a larger ratio would leave the smallest class empty)"
+        )
+    n_min = min(smallest, math.floor(largest / ir))
+    return n_min, min(largest, math.ceil(n_min * ir - 0.5))
+
+
+def _placed(sizes: np.ndarray, order: np.ndarray, profile: np.ndarray) -> np.ndarray:
+    wanted = np.zeros_like(sizes)
+    wanted[order] = np.minimum(profile, sizes[order])
+    return wanted

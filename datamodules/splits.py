@@ -1,0 +1,85 @@
+"""Which rows select the epoch: the protocol and the stratified validation split."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+
+from datamodules.errors import InputError
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a run chooses its epoch and what it calls that.
+
+    ``clean``: a validation split chooses; test is read once, at the end. Where the data set ships a validation split,
+    that one is used, otherwise a stratified share ``val_fraction`` (0 < f < 1) of train. ``published``: the test rows
+    choose, as in some published code; every figure of such a run carries the name.
+    """
+
+    name: Literal["clean", "published"]
+    val_fraction: Annotated[float, ">= 0", "< 1"]
+    monitor: str
+    mode: Literal["min", "max"] = "max"
+
+    def __post_init__(self) -> None:
+        if self.name not in ("clean", "published"):
+            raise InputError(f"protocol.name: found {self.name!r}, allowed: clean, published")
+        if self.name == "clean" and not 0 < self.val_fraction < 1:
+            raise InputError(f"protocol.val_fraction: found {self.val_fraction}, allowed: 0 < val_fraction < 1")
+
+
+def stratified_split(
+    labels: np.ndarray,
+    val_fraction: float,
+    rng: np.random.Generator,
+    singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
+    label_names: Sequence[str] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Split row positions into train and validation, class by class.
+
+    A class of n rows gives ``round(val_fraction * n)`` of them to validation, but at least one, so that validation
+    macro-F1 sees every class, and keeps at least one. With many small classes validation is therefore a little larger
+    than ``val_fraction``. A class of one row cannot do both: it is refused, or stays in train.
+
+    Args:
+        labels: ``(N,)`` class indices.
+        val_fraction: wanted share of validation rows, 0 < f < 1.
+        rng: draws the rows.
+        singleton_classes: what to do with classes of one row.
+        label_names: names for the error message.
+
+    Returns:
+        Sorted positions of the train rows and of the validation rows.
+
+    Raises:
+        InputError: a class of one row under ``refuse``.
+    """
+    sizes = np.bincount(labels)
+    singletons = np.flatnonzero(sizes == 1)
+    if len(singletons) and singleton_classes == "refuse":
+        first = singletons[0] if label_names is None else repr(label_names[singletons[0]])
+        raise InputError(
+            f"dataset.singleton_classes: class {first} has one train row ({len(singletons)} such classes), too few for "
+            "a stratified validation split; allowed: at least 2 rows per class, "
+            "or dataset.singleton_classes=keep_in_train"
+        )
+    quota = np.clip(np.floor(val_fraction * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 0))
+    is_val = rank_in_class(labels, rng) < quota[labels]
+    return np.flatnonzero(~is_val), np.flatnonzero(is_val)
+
+
+def rank_in_class(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Give each row a random rank 0..n-1 among the n rows of its class: ``(N,)``.
+
+    Taking the rows whose rank is below n' draws n' rows of each class without replacement, and the draws for a smaller
+    n' are a subset of those for a larger one.
+    """
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    sizes = np.bincount(labels)
+    starts = np.cumsum(sizes) - sizes
+    ranks = np.empty(len(labels), dtype=np.int64)
+    ranks[order] = np.arange(len(labels)) - starts[labels[order]]
+    return ranks

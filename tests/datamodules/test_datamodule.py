@@ -1,0 +1,407 @@
+"""Corpus to batches: tokens, views, splits, caches."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.datamodule import TextDataModule, predict_loader
+from datamodules.errors import InputError
+from datamodules.imbalance import Exponential
+from datamodules.samplers import LengthGrouped, Shuffle
+from datamodules.tokens import CHUNK
+
+WORDS = [f"w{i}" for i in range(50)]
+CLEAN = {"name": "clean", "val_fraction": 0.1, "monitor": "val/macro_f1", "mode": "max"}
+PUBLISHED = {"name": "published", "val_fraction": 0.0, "monitor": "test/accuracy"}
+
+
+class FakeCorpus:
+    """In-memory stand-in for a prepared corpus: class c has ``sizes[c]`` train rows and 4 test rows."""
+
+    name = "fake"
+
+    def __init__(self, sizes=(60, 30, 10), val_rows=0, seed=0):
+        rng = np.random.default_rng(seed)
+        self.label_names = tuple(f"class {c}" for c in range(len(sizes)))
+        labels = {"train": np.repeat(np.arange(len(sizes)), sizes), "test": np.repeat(np.arange(len(sizes)), 4)}
+        if val_rows:
+            labels["val"] = np.arange(val_rows) % len(sizes)
+        self.tables = {split: self._table(rng.permutation(values), rng) for split, values in labels.items()}
+        self.splits = tuple(self.tables)
+        rows = {split: table.to_pylist() for split, table in self.tables.items()}
+        self.fingerprint = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+    @staticmethod
+    def _table(labels, rng):
+        texts = [" ".join(rng.choice(WORDS, rng.integers(1, 30))) for _ in labels]
+        aug = [text.replace("w1", "w2") for text in texts]
+        return pa.table({"text": texts, "label": pa.array(labels, pa.int32()), "aug": aug})
+
+    def table(self, split):
+        return self.tables[split]
+
+
+class Reverse:
+    """Turns the words round; the seed adds a word, so that views differ."""
+
+    name = "reverse"
+
+    def fingerprint(self):
+        return "reverse-1"
+
+    def augment(self, texts, seed, aug_column=None):
+        assert aug_column is None or len(aug_column) == len(texts)
+        return [" ".join([WORDS[seed % 50], *reversed(text.split())]) for text in texts]
+
+
+def wordpiece(folder: Path) -> PreTrainedTokenizerFast:
+    vocab = {token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    ).save_pretrained(folder)
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return wordpiece(tmp_path_factory.mktemp("tokenizer"))
+
+
+@pytest.fixture
+def make(tokenizer, tmp_path):
+    def build(corpus=None, ready=True, **options):
+        settings = {
+            "augment": None,
+            "imbalance": Exponential(),
+            "sampler": LengthGrouped(batch_size=8, eval_batch_size=5),
+            "protocol": CLEAN,
+            "num_views": 1,
+            "max_length": 16,
+            "seed": 0,
+            "cache_dir": tmp_path / "cache",
+        }
+        data = TextDataModule(corpus or FakeCorpus(), tokenizer, **(settings | options))
+        if ready:
+            data.prepare_data()
+            data.setup()
+        return data
+
+    return build
+
+
+def expected_ids(tokenizer, text, max_length=16):
+    return tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
+
+
+def texts_of(data, split, table):
+    return data.corpus.table(table).column("text").take(pa.array(data.indices[split])).to_pylist()
+
+
+def test_batches_hold_the_tokens_of_their_rows(make, tokenizer):
+    data = make()
+    for split, table, loader in (("train", "train", data.train_dataloader()), ("val", "train", data.val_dataloader())):
+        texts = texts_of(data, split, table)
+        seen = []
+        for batch in loader:
+            for row, position in enumerate(batch["indices"].tolist()):
+                ids = batch["input_ids"][row][batch["attention_mask"][row].bool()].tolist()
+                assert ids == expected_ids(tokenizer, texts[position])
+                assert batch["labels"][row] == data.labels[split][position]
+            assert batch["input_ids"].dtype == batch["labels"].dtype == torch.int64
+            assert batch["attention_mask"].any(0).all()  # no column of padding only
+            assert (batch["input_ids"][batch["attention_mask"] == 0] == tokenizer.pad_token_id).all()
+            seen += batch["indices"].tolist()
+        assert sorted(seen) == list(range(len(texts)))
+
+
+def test_views_are_stacked_view_by_view(make, tokenizer):
+    data = make(augment=Reverse(), num_views=3)
+    texts = texts_of(data, "train", "train")
+    batch = next(iter(data.train_dataloader()))
+    size = len(batch["labels"])
+    assert batch["input_ids"].shape[0] == 3 * size and batch["num_views"] == 3
+    rows = [ids[mask.bool()].tolist() for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
+    for i, position in enumerate(batch["indices"].tolist()):
+        assert rows[i] == expected_ids(tokenizer, texts[position])
+        body = " ".join(reversed(texts[position].split()))
+        assert rows[size + i][2:] == expected_ids(tokenizer, f"w0 {body}")[2:]
+        assert rows[size + i][2:] == rows[2 * size + i][2:] and rows[size + i][1] != rows[2 * size + i][1]
+    assert data.augment_report == {"name": "reverse", "share_changed": 1.0, "views": 3}
+    assert next(iter(data.val_dataloader()))["num_views"] == 1
+
+
+def test_without_augmentation_two_views_are_the_same_text(make):
+    data = make(num_views=2)
+    batch = next(iter(data.train_dataloader()))
+    first, second = batch["input_ids"].chunk(2)
+    assert torch.equal(first, second) and len(first) == len(batch["labels"])
+    assert data.augment_report == {"name": "none", "share_changed": 0.0, "views": 2}
+
+
+def test_clean_protocol_splits_train_and_leaves_test(make):
+    data = make()
+    train, val = data.indices["train"], data.indices["val"]
+    assert len(np.intersect1d(train, val)) == 0
+    assert sorted([*train, *val]) == list(range(100))
+    assert data.class_counts.tolist() == [54, 27, 9] and data.class_counts.dtype == torch.int64
+    assert len(data.indices["test"]) == 12
+
+
+def test_a_shipped_validation_split_is_used(make):
+    data = make(FakeCorpus(val_rows=7))
+    assert len(data.indices["train"]) == 100 and len(data.indices["val"]) == 7
+    assert sum(len(batch["labels"]) for batch in data.val_dataloader()) == 7
+
+
+def test_published_protocol_selects_on_test(make, tokenizer):
+    data = make(protocol=PUBLISHED)
+    assert len(data.indices["train"]) == 100
+    assert np.array_equal(data.indices["val"], data.indices["test"])
+    texts = data.corpus.table("test").column("text").to_pylist()
+    batch = next(iter(data.val_dataloader()))
+    ids = batch["input_ids"][0][batch["attention_mask"][0].bool()].tolist()
+    assert ids == expected_ids(tokenizer, texts[batch["indices"][0]])
+
+
+def test_thinning_touches_train_only(make):
+    data = make(imbalance=Exponential(ir=3))
+    assert data.class_counts.tolist() == [27, 15, 9]
+    assert len(data.indices["val"]) == 10 and len(data.indices["test"]) == 12
+    assert np.array_equal(np.bincount(data.labels["train"]), data.class_counts)
+
+
+def test_seed_decides_split_thinning_and_order(make):
+    def run(seed):
+        data = make(seed=seed, imbalance=Exponential(ir=3))
+        return data.indices["train"].tolist(), [batch["indices"].tolist() for batch in data.train_dataloader()]
+
+    assert run(1) == run(1)
+    assert run(1)[0] != run(2)[0] and run(1)[1] != run(2)[1]
+
+
+def test_two_processes_give_the_same_batches(make, tmp_path):
+    code = """
+import hashlib, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_datamodule import CLEAN, FakeCorpus, Reverse, wordpiece
+from datamodules.datamodule import TextDataModule
+from datamodules.imbalance import Exponential
+from datamodules.samplers import LengthGrouped
+folder = Path(sys.argv[1])
+data = TextDataModule(FakeCorpus(), wordpiece(folder / sys.argv[3]), Reverse(), Exponential(2), LengthGrouped(8),
+                      CLEAN, 2, 16, 3, folder / "shared")
+data.prepare_data(); data.setup()
+digest = hashlib.sha256()
+loader = data.train_dataloader()
+for epoch in range(2):
+    loader.sampler.set_epoch(epoch)
+    for batch in loader:
+        digest.update(batch["input_ids"].numpy().tobytes() + batch["indices"].numpy().tobytes())
+print(digest.hexdigest())
+"""
+    here = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": str(here.parent.parent), "OMP_NUM_THREADS": "1"}
+    # Both start at once on an empty cache.
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path), str(here), name],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment | {"PYTHONHASHSEED": str(i)},
+        )
+        for i, name in enumerate("ab")
+    ]
+    digests = [process.communicate()[0].strip() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert len(digests[0]) == 64 and digests[0] == digests[1]
+
+
+def test_tokens_come_from_the_cache_the_second_time(make):
+    first = make(augment=Reverse(), num_views=2)
+
+    class Unwanted(Reverse):
+        def augment(self, *_):
+            raise AssertionError("augmented again")
+
+    again = make(augment=Unwanted(), num_views=2)
+    assert again.tokens_digest("train") == first.tokens_digest("train")
+    assert again.augment_report == first.augment_report
+    assert isinstance(again._views["train"][0].ids, np.memmap)
+
+
+def test_cache_is_keyed_by_what_decides_the_ids(make, tmp_path):
+    digests = [
+        make(**options).tokens_digest("train")
+        for options in ({}, {"max_length": 8}, {"seed": 1}, {"corpus": FakeCorpus(seed=1)}, {"num_views": 2})
+    ]
+    assert len(set(digests)) == 5
+    # The seed changes the rows, not the ids of the whole table: it shares the cache.
+    folders = [path for path in (tmp_path / "cache" / "tokens").iterdir() if path.is_dir()]
+    assert len(folders) == 3 * 2
+
+
+@pytest.mark.parametrize("file", ["ids.bin", "offsets.npy", "meta.json"])
+@pytest.mark.parametrize("damage", ["truncate", "alter", "remove"])
+def test_a_damaged_cache_is_built_anew(make, tmp_path, file, damage, caplog):
+    wanted = make().tokens_digest("train")
+    for path in (tmp_path / "cache" / "tokens").glob(f"*/{file}"):
+        content = bytearray(path.read_bytes())
+        path.unlink()
+        if damage == "truncate":
+            path.write_bytes(content[: len(content) // 2])
+        elif damage == "alter":
+            content[len(content) // 3] ^= 1
+            path.write_bytes(content)
+    data = make()
+    assert data.tokens_digest("train") == wanted
+    assert "damaged" in caplog.text
+    assert sum(len(batch["labels"]) for batch in data.train_dataloader()) == len(data.indices["train"])
+
+
+def test_nothing_half_written_remains_when_augmentation_fails(make, tmp_path):
+    class Broken(Reverse):
+        def augment(self, *_):
+            raise RuntimeError("no words")
+
+    with pytest.raises(RuntimeError, match="no words"):
+        make(augment=Broken(), num_views=2)
+    whole = [path for path in (tmp_path / "cache" / "tokens").iterdir() if path.is_dir()]
+    assert len(whole) == 2 and all((path / "meta.json").exists() for path in whole)
+
+
+def test_features_replace_tokens(make):
+    data = make(num_views=2)
+    rng = np.random.default_rng(0)
+    features = {"train": rng.normal(size=(2, 90, 4)), "val": rng.normal(size=(1, 10, 4))}
+    data.use_features(features)
+    batch = next(iter(data.train_dataloader()))
+    size, positions = len(batch["labels"]), batch["indices"].numpy()
+    assert set(batch) == {"features", "labels", "indices", "num_views"} and batch["features"].shape == (2 * size, 4)
+    for view in (0, 1):
+        part = batch["features"][view * size : (view + 1) * size].numpy()
+        assert np.array_equal(part, features["train"][view, positions])
+    data.use_features({"train": features["train"][:1], "val": features["val"]})
+    first, second = next(iter(data.train_dataloader()))["features"].chunk(2)
+    assert torch.equal(first, second)
+    with pytest.raises(InputError, match=r"train features: found shape \(3, 90, 4\)"):
+        data.use_features({"train": np.zeros((3, 90, 4))})
+
+
+def test_feature_loader_covers_all_rows_and_views(make):
+    data = make(augment=Reverse(), num_views=2)
+    batches = list(data.feature_loader("train"))
+    assert sorted(torch.cat([batch["indices"] for batch in batches]).tolist()) == list(range(90))
+    assert all(batch["input_ids"].shape[0] == 2 * len(batch["labels"]) for batch in batches)
+
+
+def test_new_texts_come_back_in_order_through_indices(make, tokenizer):
+    texts = ["w1 w2 w3", "w4", "w5 w6", "", "never seen"] * 3
+    for loader in (make().predict_loader(texts), predict_loader(texts, tokenizer, 16, Shuffle(2, 4))):
+        found = {}
+        for batch in loader:
+            assert (batch["labels"] == -1).all() and batch["num_views"] == 1
+            for row, position in enumerate(batch["indices"].tolist()):
+                found[position] = batch["input_ids"][row][batch["attention_mask"][row].bool()].tolist()
+        assert [found[i] for i in range(len(texts))] == [expected_ids(tokenizer, text) for text in texts]
+    assert list(predict_loader([], tokenizer, 16, Shuffle())) == []
+
+
+def test_worker_processes_give_the_same_batches(make, capfd):
+    plain, workers = make(), make(num_workers=2)
+    pairs = zip(plain.train_dataloader(), workers.train_dataloader(), strict=True)
+    assert all(torch.equal(a["input_ids"], b["input_ids"]) for a, b in pairs)
+    assert "TOKENIZERS_PARALLELISM" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"corpus": FakeCorpus((20,))}, "one class only"),
+        ({"corpus": FakeCorpus((9, 1, 1))}, r"'class 1' has one train row \(2 such classes\).*keep_in_train"),
+        ({"max_length": 2}, r"dataset.max_length: found 2, allowed: >= 3"),
+        ({"num_views": 0}, "num_views: found 0, allowed: >= 1"),
+        ({"imbalance": Exponential(ir=100)}, r"imbalance.ir: found 100, allowed: 1 to 54"),
+        ({"protocol": CLEAN | {"val_fraction": 0.0}}, "protocol.val_fraction: found 0.0"),
+        ({"protocol": CLEAN | {"name": "sloppy"}}, "protocol.name: found 'sloppy', allowed: clean, published"),
+    ],
+)
+def test_bad_input_is_named(make, options, message):
+    with pytest.raises(InputError, match=message) as caught:
+        make(**options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_class_of_one_row_may_stay_in_train(make):
+    data = make(FakeCorpus((9, 1, 1)), singleton_classes="keep_in_train")
+    assert data.class_counts.tolist() == [8, 1, 1]
+    assert data.labels["val"].tolist() == [0]
+
+
+def test_lightning_sets_the_epoch_and_keeps_the_order(make):
+    from lightning import LightningModule, Trainer
+
+    class Recorder(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(()))
+            self.seen, self.predicted = [], []
+
+        def training_step(self, batch, _):
+            self.seen.append((self.current_epoch, batch["indices"].tolist()))
+            return self.weight * 0
+
+        def validation_step(self, batch, _):
+            assert batch["num_views"] == 1
+
+        def predict_step(self, batch, _):
+            self.predicted += batch["indices"].tolist()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    data, model = make(), Recorder()
+    trainer = Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        use_distributed_sampler=False,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(model, datamodule=data)
+    order = data.sampler.train(data._tokens("train").lengths, data.labels["train"], data.seed)
+    for epoch in (0, 1):
+        order.set_epoch(epoch)
+        assert [rows for at, rows in model.seen if at == epoch] == [batch.tolist() for batch in order]
+    trainer.predict(model, data.predict_loader(["w1", "w2 w3", "w4"]))
+    assert sorted(model.predicted) == [0, 1, 2]
+
+
+def test_many_rows_pass_in_bounded_pieces(make):
+    class Watching(Reverse):
+        sizes: list[int] = []
+
+        def augment(self, texts, seed, aug_column=None):
+            self.sizes.append(len(texts))
+            return super().augment(texts, seed, aug_column)
+
+    data = make(FakeCorpus((9000, 1000)), augment=Watching(), num_views=2)
+    assert sum(Watching.sizes) == 9000 and max(Watching.sizes) <= CHUNK
+    assert len(data._views["train"][0]) == 10_000 and len(data._views["train"][1]) == 9000

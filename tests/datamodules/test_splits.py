@@ -1,0 +1,56 @@
+"""The stratified validation split."""
+
+import numpy as np
+import pytest
+
+from datamodules.errors import InputError
+from datamodules.splits import Protocol, rank_in_class, stratified_split
+
+OHSUMED = [585, 430, 377, 240, 215, 179, 176, 168, 155, 122, 114, 101, 92, 83, 59, 54, 49, 40, 35, 29, 25, 21, 9]
+
+
+def split(sizes, fraction=0.1, seed=0, **options):
+    labels = np.random.default_rng(99).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    train, val = stratified_split(labels, fraction, np.random.default_rng(seed), **options)
+    return labels, train, val
+
+
+@pytest.mark.parametrize("fraction", [0.001, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("sizes", [OHSUMED, [2, 2, 2], [1000] * 20, [3, 500]])
+def test_every_class_is_on_both_sides_and_no_row_is_lost(sizes, fraction):
+    labels, train, val = split(sizes, fraction)
+    assert np.array_equal(np.sort(np.concatenate([train, val])), np.arange(len(labels)))
+    assert np.all(np.diff(train) > 0) and np.all(np.diff(val) > 0)
+    for counts in (np.bincount(labels[train], minlength=len(sizes)), np.bincount(labels[val], minlength=len(sizes))):
+        assert counts.min() >= 1
+
+
+def test_shares_follow_the_fraction():
+    labels, _, val = split(OHSUMED, 0.1)
+    wanted = np.maximum(np.floor(0.1 * np.array(OHSUMED) + 0.5), 1)
+    assert np.array_equal(np.bincount(labels[val]), wanted)
+
+
+def test_the_seed_decides():
+    assert np.array_equal(split(OHSUMED, seed=1)[2], split(OHSUMED, seed=1)[2])
+    assert not np.array_equal(split(OHSUMED, seed=1)[2], split(OHSUMED, seed=2)[2])
+
+
+def test_classes_of_one_row():
+    with pytest.raises(InputError, match=r"class 'b' has one train row \(2 such classes\).*=keep_in_train"):
+        split([5, 1, 1], label_names=["a", "b", "c"])
+    labels, train, _ = split([5, 1, 1], singleton_classes="keep_in_train")
+    assert np.bincount(labels[train]).tolist() == [4, 1, 1]
+
+
+def test_ranks_number_each_class():
+    labels = np.array([2, 0, 2, 0, 2])
+    ranks = rank_in_class(labels, np.random.default_rng(0))
+    assert sorted(ranks[labels == 2]) == [0, 1, 2] and sorted(ranks[labels == 0]) == [0, 1]
+
+
+def test_protocol_refuses_what_it_cannot_mean():
+    assert Protocol("published", 0.0, "test/accuracy").mode == "max"
+    for fraction in (0.0, 1.0, -0.1):
+        with pytest.raises(InputError, match="protocol.val_fraction"):
+            Protocol("clean", fraction, "val/macro_f1")

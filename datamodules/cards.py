@@ -1,7 +1,9 @@
 """Data cards: what a prepared data set holds, counted; as a table, as files and as a picture."""
 
 import hashlib
+import json
 from array import array
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,3 +100,109 @@ def _augmentation(table: "pa.Table") -> dict[str, Any]:
             rows += augmented is not None
             changed += augmented is not None and augmented != text
     return {"augmented": rows, "augmented_changed": round(changed / rows, 4) if rows else 0.0}
+
+
+def describe(corpus: "Corpus", folder: Path) -> Path:
+    """Print the card and write card.md, card.json and the picture labels.svg / labels.png into ``folder``."""
+    from rich.console import Console
+    from rich.table import Table
+
+    folder.mkdir(parents=True, exist_ok=True)
+    facts, rows = _facts(corpus.card), _rows(corpus.card)
+    table = Table("", *corpus.splits, title=f"{corpus.name}: {corpus.card['classes']} classes")
+    for name, *cells in rows:
+        table.add_row(name, *cells)
+    console = Console()
+    console.print(table)
+    for name, value in facts:
+        console.print(f"[bold]{name}[/]: ", end="")
+        console.print(value, markup=False, highlight=False)
+    (folder / "card.json").write_text(json.dumps(corpus.card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "card.md").write_text(_markdown(corpus, facts, rows), encoding="utf-8")
+    _picture(corpus, folder)
+    return folder
+
+
+def _rows(card: dict[str, Any]) -> list[list[str]]:
+    """Statistics as lines of a table: name, then a cell a split."""
+    splits = card["splits"].values()
+    lines = {
+        "rows": [f"{split['rows']:,}" for split in splits],
+        "classes that occur": [str(split["classes"]) for split in splits],
+        "largest / smallest class": [f"{split['largest']:,} / {split['smallest']:,}" for split in splits],
+        "ir": [f"{split['ir']:g}" for split in splits],
+        "words: mean / median": [f"{split['words']['mean']:g} / {split['words']['median']:g}" for split in splits],
+        "words: p95 / max": [f"{split['words']['p95']:g} / {split['words']['max']:,}" for split in splits],
+        "duplicate rows": [f"{split['duplicates']:,}" for split in splits],
+        "texts with several labels": [f"{split['conflicting_texts']:,}" for split in splits],
+        "rows whose text is in train": [
+            f"{split['leaks_exact']:,}" if "leaks_exact" in split else "" for split in splits
+        ],
+        "… case and spaces aside": [
+            f"{split['leaks_folded']:,}" if "leaks_folded" in split else "" for split in splits
+        ],
+        "augmented texts": [f"{split['augmented']:,}" if "augmented" in split else "none" for split in splits],
+        "… that differ": [
+            f"{split['augmented_changed']:.1%}" if "augmented_changed" in split else "" for split in splits
+        ],
+    }
+    return [[name, *cells] for name, cells in lines.items()]
+
+
+def _facts(card: dict[str, Any]) -> list[tuple[str, str]]:
+    removed = card["removed"]
+    paper = ", ".join(f"{key} {value}" for key, value in card["paper"].items())
+    return [
+        ("licence", card["licence"]),
+        ("origin", card["origin"]),
+        ("in the paper", paper or "not used"),
+        ("differences", card["differences"]),
+        ("split", card["split_rule"]),
+        (
+            "removed",
+            f"{removed['duplicates']} duplicates, {removed['leaks']} leaks (deduplicate={card['deduplicate']})",
+        ),
+        ("fingerprint", card["fingerprint"]),
+    ]
+
+
+def _markdown(corpus: "Corpus", facts: list[tuple[str, str]], rows: list[list[str]]) -> str:
+    lines = [f"# {corpus.name}", "", f"{corpus.card['classes']} classes", ""]
+    lines += ["| | " + " | ".join(corpus.splits) + " |", "|---|" + "---:|" * len(corpus.splits)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    lines += ["", *(f"- {name}: {value}" for name, value in facts)]
+    lines += ["", "![label distribution](labels.svg)", ""]
+    if sources := corpus.card["sources"]:
+        lines += ["| source | bytes | SHA-256 |", "|---|---:|---|"]
+        lines += [f"| {source['address']} | {source['bytes']:,} | `{source['sha256']}` |" for source in sources]
+    return "\n".join(lines) + "\n"
+
+
+def _picture(corpus: "Corpus", folder: Path) -> None:
+    """Bars of the train rows a class, largest first, the test rows as dots; logarithmic where ir is above 10."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    splits = corpus.card["splits"]
+    counts = sorted(splits["train"]["class_counts"].items(), key=lambda item: -item[1])
+    names = [name if len(name) <= 24 else f"{name[:23]}…" for name, _ in counts]
+    named = len(names) <= 80
+    with matplotlib.rc_context({"svg.hashsalt": "labels", "font.size": 9, "svg.fonttype": "none"}):
+        figure = Figure(figsize=(min(max(5.0, 0.22 * len(names) + 1.5), 16.0), 3.6), layout="constrained")
+        axes = figure.subplots()
+        positions = np.arange(len(names))
+        axes.bar(positions, [count for _, count in counts], color="#4477aa", width=0.8, label="train")
+        test = splits.get("test", {}).get("class_counts")
+        if test:
+            heights = [test[name] or np.nan for name, _ in counts]
+            axes.plot(positions, heights, ".", color="#ee6677", markersize=5, label="test")
+            axes.legend(frameon=False)
+        if splits["train"]["ir"] > 10:
+            axes.set_yscale("log")
+        axes.set_ylabel("rows")
+        axes.set_xticks(positions if named else [], names if named else [], rotation=90 if len(names) > 8 else 0)
+        axes.set_xlim(-0.7, len(names) - 0.3)
+        axes.set_title(f"{corpus.name}: {len(names)} classes, ir {splits['train']['ir']:g}", loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(folder / "labels.svg", metadata={"Date": None})
+        figure.savefig(folder / "labels.png", dpi=150)

@@ -1,0 +1,108 @@
+"""Any data set of the Hugging Face hub, or a local folder in its format."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
+from datamodules.errors import InputError
+
+
+class Hub(Dataset):
+    """A data set by name and columns, read with ``datasets.load_dataset``.
+
+    Without ``test_split``, a stratified fifth of train becomes test, drawn by ``split_seed``.
+
+    Args:
+        path: name on the hub, or a local folder.
+        config_name: which of its configurations.
+        revision: branch, tag or commit on the hub; a prepared copy is used again only for the same value.
+        train_split: name of its train split.
+        test_split: name of its test split.
+        val_split: name of its validation split.
+        text_column: column of the text.
+        label_column: column of the label: a class index with names, a string or a number.
+        split_seed: seed of the test split where there is no ``test_split``.
+        name, max_length, singleton_classes, deduplicate: see `Dataset`.
+    """
+
+    licence = "see its page on the hub"
+    differences = "no paper to compare with"
+    test_fraction = 0.2
+
+    def __init__(
+        self,
+        path: str,
+        config_name: str | None = None,
+        revision: str | None = None,
+        train_split: str = "train",
+        test_split: str | None = "test",
+        val_split: str | None = None,
+        text_column: str = "text",
+        label_column: str = "label",
+        split_seed: Annotated[int, ">= 0"] = 0,
+        name: str = "hub",
+        max_length: Annotated[int, ">= 1"] = 128,
+        singleton_classes: Singletons = "refuse",
+        deduplicate: Deduplicate = "none",
+    ) -> None:
+        super().__init__(name, max_length, singleton_classes, deduplicate)
+        self.path, self.config_name, self.revision = path, config_name, revision
+        splits = {"train": train_split, "val": val_split, "test": test_split}
+        self.split_names = {split: name for split, name in splits.items() if name}
+        self.columns = {"text": text_column, "label": label_column}
+        self.split_seed = split_seed
+        self.origin = path if config_name is None else f"{path} ({config_name})"
+
+    def identity(self) -> dict[str, Any]:
+        source = {"path": self.path, "config": self.config_name, "revision": self.revision}
+        return super().identity() | source | {"columns": self.columns, "splits": self.split_names}
+
+    def own_files(self) -> tuple[Path, ...]:
+        folder = Path(self.path)
+        return tuple(sorted(path for path in folder.rglob("*") if path.is_file())) if folder.is_dir() else ()
+
+    def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
+        return {split: self._read(split, name) for split, name in self.split_names.items()}
+
+    def _read(self, split: str, split_name: str) -> Iterator[Row]:
+        table = self._load(split, split_name)
+        for key, column in self.columns.items():
+            if column not in table.column_names:
+                raise InputError(
+                    f"dataset.{key}_column={column}: {self.path} has no such column, "
+                    f"there are: {', '.join(map(repr, table.column_names))}"
+                )
+        text, label = self.columns["text"], self.columns["label"]
+        names = getattr(table.features[label], "names", None)  # of a ClassLabel
+        batches = table.select_columns([text, label]).iter(batch_size=1000)
+        pairs = (pair for batch in batches for pair in zip(batch[text], batch[label], strict=True))
+        for number, (content, value) in enumerate(pairs, 1):
+            if names and value is not None and 0 <= value < len(names):
+                value = names[value]
+            yield {"text": content, "label": value, "where": f"{self.path} {split_name} row {number}"}
+
+    def _load(self, split: str, split_name: str) -> Any:
+        from datasets import load_dataset
+        from datasets.exceptions import DatasetNotFoundError
+
+        try:
+            return load_dataset(self.path, self.config_name, split=split_name, revision=self.revision)
+        except (DatasetNotFoundError, FileNotFoundError) as error:
+            raise InputError(
+                f"dataset.path={self.path}: no such data set on the hub, in its cache or on disk ({_line(error)})"
+            ) from error
+        except OSError as error:  # ConnectionError, time-outs, HTTP errors
+            raise InputError(
+                f"dataset.path={self.path}: the hub is out of reach and the data set is not in its cache "
+                f"({_line(error)}); allowed: a network, or a local folder"
+            ) from error
+        except ValueError as error:
+            raise InputError(
+                f"dataset.path={self.path} dataset.config_name={self.config_name} "
+                f"dataset.{split}_split={split_name}: {_line(error)}"
+            ) from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,184 @@
+"""A user's own CSV, TSV or JSONL files, read as a stream; every complaint names file and line."""
+
+import codecs
+import csv
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
+from datamodules.errors import InputError
+
+MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
+
+
+class UserFiles(Dataset):
+    """Files with a text and a label column, UTF-8, plain or gzip (``.gz``).
+
+    Without ``test``, a stratified fifth of train becomes test, drawn by ``split_seed``.
+
+    Args:
+        train: file of the train rows.
+        test: file of the test rows.
+        val: file of the validation rows; without it, the protocol takes some from train.
+        text_column: name of the column that holds the text.
+        label_column: name of the column that holds the label, a name or a number.
+        aug_column: name of the column that holds an augmented text, empty where there is none.
+        split_seed: seed of the test split where there is no test file.
+        name, max_length, singleton_classes, deduplicate: see `Dataset`.
+    """
+
+    licence = "the user's own files"
+    differences = "no paper to compare with"
+    test_fraction = 0.2
+
+    def __init__(
+        self,
+        train: str,
+        test: str | None = None,
+        val: str | None = None,
+        text_column: str = "text",
+        label_column: str = "label",
+        aug_column: str | None = None,
+        split_seed: Annotated[int, ">= 0"] = 0,
+        name: str = "user",
+        max_length: Annotated[int, ">= 1"] = 128,
+        singleton_classes: Singletons = "refuse",
+        deduplicate: Deduplicate = "none",
+    ) -> None:
+        super().__init__(name, max_length, singleton_classes, deduplicate)
+        paths = {"train": train, "val": val, "test": test}
+        self.paths = {split: Path(path).expanduser() for split, path in paths.items() if path}
+        self.columns = {"text": text_column, "label": label_column}
+        if aug_column:
+            self.columns["aug"] = aug_column
+        self.split_seed = split_seed
+        self.origin = ", ".join(map(str, self.paths.values()))
+
+    def own_files(self) -> tuple[Path, ...]:
+        for split, path in self.paths.items():
+            if not path.is_file():
+                raise InputError(f"dataset.{split}={path}: no such file, allowed: a file with rows")
+            if not os.access(path, os.R_OK):
+                raise InputError(f"dataset.{split}={path}: no permission to read it")
+        return tuple(self.paths.values())
+
+    def identity(self) -> dict[str, Any]:
+        return super().identity() | {"columns": self.columns, "splits": list(self.paths)}
+
+    def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
+        return {split: self._some(path) for split, path in self.paths.items()}
+
+    def _some(self, path: Path) -> Iterator[Row]:
+        row = None
+        for row in self.read(path):
+            yield row
+        if row is None:
+            raise InputError(f"{path}: no rows, allowed: at least one row for each of at least 2 classes")
+
+    def read(self, path: Path) -> Iterator[Row]:
+        """Rows of one file."""
+        raise NotImplementedError
+
+
+class Csv(UserFiles):
+    """CSV with a header line.
+
+    Args:
+        delimiter: one character; by default a tab for ``.tsv`` and a comma otherwise.
+        options: see `UserFiles`.
+    """
+
+    def __init__(self, train: str, delimiter: str | None = None, **options: Any) -> None:
+        super().__init__(train, **options)
+        if delimiter is not None and len(delimiter) != 1:
+            raise InputError(f"dataset.delimiter: found {delimiter!r}, allowed: one character")
+        self.delimiter = delimiter
+
+    def identity(self) -> dict[str, Any]:
+        return super().identity() | {"delimiters": [self._delimiter(path) for path in self.paths.values()]}
+
+    def _delimiter(self, path: Path) -> str:
+        return self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
+
+    def read(self, path: Path) -> Iterator[Row]:
+        csv.field_size_limit(MAX_FIELD)
+        delimiter = self._delimiter(path)
+        reader = csv.reader(_lines(path), delimiter=delimiter, strict=True)
+        line = 1  # where a row begins: a quoted field may hold line ends
+        try:
+            header = next(reader, None)
+            if header is None:
+                raise InputError(f"{path}: the file is empty, allowed: a header line and rows")
+            positions = {key: self._position(path, header, key, delimiter) for key in self.columns}
+            line = reader.line_num + 1
+            for fields in reader:
+                if fields and len(fields) != len(header):
+                    raise InputError(
+                        f"{path}:{line}: {len(fields)} fields, allowed: {len(header)} as in the header; "
+                        f"a field that holds {delimiter!r} must stand in double quotes"
+                    )
+                if fields:  # a blank line has none
+                    yield {key: fields[at] for key, at in positions.items()} | {"where": f"{path}:{line}"}
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise InputError(
+                f"{path}:{line}: not CSV ({error}), allowed: fields with balanced double quotes"
+            ) from error
+
+    def _position(self, path: Path, header: list[str], key: str, delimiter: str) -> int:
+        column = self.columns[key]
+        if header.count(column) != 1:
+            found = "no column" if column not in header else f"{header.count(column)} columns"
+            raise InputError(
+                f"{path}:1: {found} {column!r} (dataset.{key}_column), allowed with delimiter {delimiter!r}: one of "
+                + ", ".join(map(repr, header))
+            )
+        return header.index(column)
+
+
+class Jsonl(UserFiles):
+    """One JSON object a line; labels may be strings or numbers."""
+
+    def read(self, path: Path) -> Iterator[Row]:
+        for number, line in enumerate(_lines(path), 1):
+            if line.isspace():
+                continue
+            where = f"{path}:{number}"
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(
+                    f"{where}: not JSON ({error.msg} at column {error.colno}), allowed: one object a line"
+                ) from error
+            if not isinstance(entry, dict):
+                raise InputError(f"{where}: found a {type(entry).__name__}, allowed: one JSON object a line")
+            row: Row = {"where": where}
+            for key, column in self.columns.items():
+                if column not in entry and key != "aug":
+                    keys = ", ".join(map(repr, entry)) or "none"
+                    raise InputError(f"{where}: no key {column!r} (dataset.{key}_column), there are: {keys}")
+                row[key] = entry.get(column)
+            yield row
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines of a UTF-8 file with their ends, without a byte order mark; unpacked where the name ends in .gz."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                try:
+                    yield line.decode()
+                except UnicodeDecodeError as error:
+                    raise InputError(
+                        f"{path}:{number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "
+                        "is not UTF-8, allowed: UTF-8 text"
+                    ) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: not a whole gzip file ({error})") from error

@@ -1,0 +1,55 @@
+"""Checks and casts that every loss shares."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def check_tau(tau: float) -> float:
+    """The temperature as it is, or ``ValueError`` where it is not above 0."""
+    if not tau > 0:
+        raise ValueError(f"tau must be > 0, got {tau}")
+    return tau
+
+
+def check_choice(name: str, value: T, allowed: Collection[T]) -> T:
+    """The value as it is, or ``ValueError`` where it is not one of ``allowed``."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+    return value
+
+
+def check_rows(name: str, rows: Tensor, labels: Tensor) -> None:
+    """``ValueError`` unless ``rows`` is (B, anything) and ``labels`` is (B,)."""
+    if rows.dim() != 2 or labels.shape != rows.shape[:1]:
+        raise ValueError(f"{name} must be (B, D) and labels (B,), got {tuple(rows.shape)} and {tuple(labels.shape)}")
+
+
+def full_precision(function: Callable[P, T]) -> Callable[P, T]:
+    """Runs a loss in float32 under autocast and on half-precision tensors; float64 stays float64.
+
+    Sums of exponentials over a batch lose the small differences that drive the gradient in bfloat16,
+    which keeps 8 bits.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        device = next(value.device for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+        with torch.autocast(device.type, enabled=False):
+            wide = {key: _widen(value) for key, value in kwargs.items()}
+            return function(*map(_widen, args), **wide)
+
+    return wrapper
+
+
+def _widen(value: Any) -> Any:
+    is_half = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+    return value.float() if is_half else value

@@ -1,7 +1,7 @@
 """Resolve pyproject.toml into the two lock files. Run by `make lock`, with Python 3.11 on Linux x86-64.
 
 pip resolves in a new, empty virtual environment (`--dry-run --report`: nothing is installed), so the result does not
-depend on what the machine already holds. Only names and versions are written: no hashes, because torch 2.13.0 has a
+depend on what the machine already holds; the wheels are downloaded (about 3 GB with the CUDA parts). Only names and versions are written: no hashes, because torch 2.13.0 has a
 different wheel per platform, and no addresses, because where packages come from is the machine's own setting.
 """
 
@@ -27,7 +27,7 @@ HEADERS = {
     "requirements-gpu.lock": """\
 # The environment of `make setup EXTRAS=gpu`: the registry's CUDA build of torch and the GPU faiss. Made by `make lock`
 # (scripts/lock.py) from pyproject.toml [gpu,dev] with Python 3.11 on Linux x86-64; do not edit. `===` refuses a build
-# with a local suffix such as +cpu. Resolved from package metadata on a machine without a GPU.
+# with a local suffix such as +cpu. Resolved and downloaded on a machine without a GPU, not installed there.
 """,
 }
 

@@ -1,8 +1,9 @@
 """Resolve pyproject.toml into the two lock files. Run by `make lock`, with Python 3.11 on Linux x86-64.
 
 pip resolves in a new, empty virtual environment (`--dry-run --report`: nothing is installed), so the result does not
-depend on what the machine already holds; the wheels are downloaded (about 3 GB with the CUDA parts). Only names and versions are written: no hashes, because torch 2.13.0 has a
-different wheel per platform, and no addresses, because where packages come from is the machine's own setting.
+depend on what the machine already holds; the wheels are downloaded, about 3 GB with the CUDA parts. Only names and
+versions are written: no hashes, because torch has a different wheel per platform, and no addresses, because where
+packages come from is the machine's own setting.
 """
 
 import json

@@ -1,0 +1,32 @@
+"""The table of docs/data.md says what the cards of the data sets say."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from datamodules.corpus import prepare
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+ROWS = {
+    name: cells.split(" | ")[1:7]
+    for name, cells in re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE, re.MULTILINE)
+}
+
+
+def test_every_built_in_set_has_a_row():
+    assert set(ROWS) == {path.stem for path in (ROOT / "conf" / "dataset").glob("*.yaml")} - {"csv", "jsonl", "hub"}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_agrees_with_the_card(name, tmp_path, request):
+    mirror = None if name == "docstrings" else request.getfixturevalue("mirror")
+    config = OmegaConf.load(ROOT / "conf" / "dataset" / f"{name}.yaml")
+    splits = prepare(instantiate(config.get("dataset", config)), tmp_path, mirror).card["splits"]
+    train, test = splits["train"], splits["test"]
+    stated = [float(cell.replace(",", "")) for cell in ROWS[name]]
+    card = [train["rows"], test["rows"], train["classes"], round(train["ir"], 1), train["duplicates"]]
+    assert stated == [*card, test["leaks_exact"]]

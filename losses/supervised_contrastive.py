@@ -44,9 +44,9 @@ def supervised_contrastive(embeddings: Tensor, labels: Tensor, tau: float = 0.5)
     if len(embeddings) < 2:
         return embeddings.sum() * 0.0
     _, group, size = labels.unique(return_inverse=True, return_counts=True)
-    has_positive = size > 1
-    num_anchors = (size * has_positive).sum().clamp_min(1)
     size = size.to(embeddings.dtype)
+    has_positive = (size > 1).to(embeddings.dtype)
+    num_anchors = (size * has_positive).sum().clamp_min(1)
 
     # Over a class of n members, sum_i 1/(n-1) sum_{p != i} z_i.z_p = (|sum of z|^2 - sum of |z|^2) / (n - 1).
     class_sum = embeddings.new_zeros(len(size), embeddings.shape[1]).index_add(0, group, embeddings)
@@ -54,7 +54,7 @@ def supervised_contrastive(embeddings: Tensor, labels: Tensor, tau: float = 0.5)
     pairs = class_sum.square().sum(1) - square_sum
     positives = (pairs * has_positive / (size - 1).clamp_min(1)).sum() / (num_anchors * tau)
 
-    weights = (has_positive / num_anchors).to(embeddings.dtype)[group]
+    weights = (has_positive / num_anchors)[group]
     return off_diagonal_log_sum_exp(embeddings, weights, tau) - positives
 
 

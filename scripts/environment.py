@@ -25,7 +25,7 @@ def check_weights(path: Path) -> None:
     """Exit with one line unless the default encoder's weights are the known ones."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "no file"
     if digest != WEIGHTS_SHA256:
-        sys.exit(f"setup: {path}: found {digest}, the encoder weights have sha256 {WEIGHTS_SHA256}")
+        sys.exit(f"setup: {path}: found {digest}, the weights have sha256 {WEIGHTS_SHA256}; make clean, and again")
 
 
 def main() -> None:

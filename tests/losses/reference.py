@@ -60,7 +60,7 @@ def sharprecl_per_anchor(
 def hard_sets(z: Tensor, labels: list[int], c: int, num_classes: int, K: int) -> tuple[list[int], list[int]]:
     """SharpReCL, eq. 9: (least similar members, most similar non-members) of class c by its prototype."""
     prototype = z[len(z) - num_classes + c]
-    similarity = [float(prototype @ row) for row in z]
+    similarity = (z @ prototype).tolist()
     members = sorted((i for i in range(len(z)) if labels[i] == c), key=lambda i: similarity[i])
     others = sorted((i for i in range(len(z)) if labels[i] != c), key=lambda i: -similarity[i])
     return members[:K], others[:K]

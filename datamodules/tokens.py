@@ -74,7 +74,7 @@ def cached_tokens(
     """Tokenise, or memory-map what an earlier run tokenised under the same key.
 
     Safe when several processes start at once. A cache that was cut short or altered is found by its sizes and
-    checksums and built anew, with a warning. Memory stays bounded: texts come and go in chunks.
+    checksum and built anew, with a warning. Memory stays bounded: texts come and go in chunks.
 
     Args:
         folder: where caches lie.
@@ -82,22 +82,30 @@ def cached_tokens(
         chunks: called with a dict for notes that are stored with the ids; yields lists of texts.
         tokenizer: a fast tokenizer.
         max_length: tokens per text, the special ones included.
+
+    Raises:
+        InputError: the folder cannot be written, or its disk is full.
     """
     target = Path(folder) / key
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{target}.lock"):
-        meta = _verified(target)
-        if meta is None:
-            if target.exists():
-                log.warning("%s is damaged, tokenising again", target)
-                shutil.rmtree(target)
-            meta = _build(target, chunks, tokenizer, max_length)
-    ids = np.memmap(target / "ids.bin", dtype=np.int32, mode="r")
-    return Tokens(ids, np.load(target / "offsets.npy"), digest=meta["sha256"]["ids.bin"], notes=meta["notes"])
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(target.with_name(f".{key}.lock")):
+            meta = _verified(target) or _build(target, chunks, tokenizer, max_length)
+        ids = np.memmap(target / "ids.bin", dtype=np.int32, mode="r")
+        offsets = np.load(target / "offsets.npy")
+    except OSError as error:
+        raise InputError(f"paths.cache: cannot use {folder}: {error.strerror or error}") from error
+    return Tokens(ids, offsets, digest=meta["sha256"]["ids.bin"], notes=meta["notes"])
 
 
 def _build(target: Path, chunks: Callable[[dict], Iterable[list[str]]], tokenizer, max_length: int) -> dict:
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    prefix = f".{target.name}-"
+    for stale in target.parent.glob(f"{prefix}*"):  # of a killed process: we hold the lock
+        shutil.rmtree(stale)
+    if target.exists():
+        log.warning("%s is damaged, tokenising again", target)
+        shutil.rmtree(target)
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
     try:
         notes: dict = {}
         lengths = []
@@ -110,9 +118,8 @@ def _build(target: Path, chunks: Callable[[dict], Iterable[list[str]]], tokenize
         meta = {"sha256": {name: _sha256(temporary / name) for name in ("ids.bin", "offsets.npy")}, "notes": notes}
         (temporary / "meta.json").write_text(json.dumps(meta))
         os.replace(temporary, target)
-    except BaseException:
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
     return meta
 
 
@@ -126,8 +133,6 @@ def _verified(target: Path) -> dict | None:
 
 
 def _encode(texts: list[str], tokenizer, max_length: int) -> tuple[np.ndarray, np.ndarray]:
-    # Saying so openly keeps the tokenizer parallel and stops its warning when a loader forks workers later.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     rows = tokenizer(
         texts, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
     )["input_ids"]

@@ -1,5 +1,8 @@
 """Thinning to an imbalance ratio, on the shapes of real data sets."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -34,8 +37,10 @@ def assert_ratio(counts, ir):
 
 
 def test_profile_of_cui_et_al():
-    # n_c = floor(n_max * ir ** (-(c - 1) / (C - 1))): 1000 / sqrt(10) = 316.2
-    assert thinned(Exponential(10), [1000, 900, 890]).tolist() == [1000, 316, 100]
+    cases = json.loads((Path(__file__).parents[1] / "golden" / "sharprecl.json").read_text())["cases"]
+    case = next(case for case in cases if case["id"] == "longtail_profile")
+    counts = thinned(Exponential(case["inputs"]["ir"]), case["inputs"]["class_counts_sorted"])
+    assert counts.tolist() == case["expected"]["recommended"] == [1000, 316, 100]
 
 
 @pytest.mark.parametrize("profile", [Exponential, Step])

@@ -199,6 +199,8 @@ def _picture(corpus: "Corpus", folder: Path) -> None:
             axes.legend(frameon=False)
         if splits["train"]["ir"] > 10:
             axes.set_yscale("log")
+            axes.set_ylim(bottom=0.5 * min(split["smallest"] for split in splits.values()))  # a bar of one row shows
+            axes.yaxis.set_major_formatter("{x:g}")
         axes.set_ylabel("rows")
         axes.set_xticks(positions if named else [], names if named else [], rotation=90 if len(names) > 8 else 0)
         axes.set_xlim(-0.7, len(names) - 0.3)

@@ -155,9 +155,11 @@ def _download(missing: list[SourceFile], cache: Path, offline: bool, host: str, 
 def _whole(file: SourceFile):
     """A downloader that tells a truncated file from one with another content."""
     import pooch
+    from requests.exceptions import ChunkedEncodingError
 
     def download(url: str, output: str, pooch_object: object) -> None:
-        pooch.HTTPDownloader(timeout=60)(url, output, pooch_object)
+        with suppress(ChunkedEncodingError):  # the connection closed early
+            pooch.HTTPDownloader(timeout=60)(url, output, pooch_object)
         if (size := Path(output).stat().st_size) < file.bytes:
             raise InputError(f"{url}: truncated download, {size} of {file.bytes} bytes; nothing was kept, run again")
 

@@ -98,5 +98,5 @@ def _plain(text: str) -> str:
 def _test_rows(path: Path) -> Iterator[Row]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            label, text = line.rstrip("\n").split("\t")
-            yield {"text": text, "label": label}
+            label, text = line.split("\t")
+            yield {"text": text.strip(), "label": label}

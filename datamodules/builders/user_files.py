@@ -145,8 +145,8 @@ class Jsonl(UserFiles):
     """One JSON object a line; labels may be strings or numbers."""
 
     def read(self, path: Path) -> Iterator[Row]:
-        for number, line in enumerate(_lines(path), 1):
-            if line.isspace():
+        for number, line in enumerate(map(str.strip, _lines(path)), 1):
+            if not line:
                 continue
             where = f"{path}:{number}"
             try:

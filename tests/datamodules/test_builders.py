@@ -1,0 +1,150 @@
+"""The built-in data sets give exactly the expected rows, and say so in their cards."""
+
+import gzip
+import hashlib
+import inspect
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hydra.utils import instantiate
+
+from datamodules.builders.base import Dataset
+from datamodules.corpus import Corpus, prepare
+
+CONF = Path(__file__).resolve().parents[2] / "conf" / "dataset"
+FOLDERS = {  # data set -> folder of its expected rows
+    "ohsumed": "ohsumed_titles",
+    "trec": "trec6",
+    "r52": "r52",
+    "dblp": "dblp",
+    "cr": "cr",
+    "biomedical": "biomedical",
+}
+
+
+def node(name: str) -> dict:
+    config = yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    return config.get("dataset", config)
+
+
+def dataset(name: str, **options) -> Dataset:
+    return instantiate(node(name) | options)
+
+
+@pytest.fixture(scope="module")
+def prepared(mirror, tmp_path_factory):
+    """Name -> corpus, each prepared once."""
+    folder, corpora = tmp_path_factory.mktemp("data"), {}
+
+    def get(name: str) -> Corpus:
+        if name not in corpora:
+            corpora[name] = prepare(dataset(name), folder, mirror, offline=True)
+        return corpora[name]
+
+    return get
+
+
+def rows_of(corpus: Corpus, split: str) -> list[dict]:
+    rows = corpus.table(split).to_pylist()
+    return [row | {"label": corpus.label_names[row["label"]]} for row in rows]
+
+
+def expected_rows(path: Path) -> list[dict]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_rows_equal_the_expected_ones(name, mirror, expected_data):
+    builder = dataset(name)
+    files = {file.path: file.local(mirror) for file in builder.sources}
+    rows = builder.rows(files)
+    expected = {path.name.removesuffix(".jsonl.gz"): path for path in (expected_data / FOLDERS[name]).iterdir()}
+    assert rows.keys() == expected.keys()
+    for split in rows:
+        assert list(rows[split]) == expected_rows(expected[split])
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_prepared_rows_equal_the_expected_ones(name, prepared, expected_data):
+    corpus = prepared(name)
+    expected = {path.name.removesuffix(".jsonl.gz"): expected_rows(path) for path in
+                (expected_data / FOLDERS[name]).iterdir()}  # fmt: skip
+    if name == "biomedical":  # its split is ours
+        order = {row["text"]: position for position, row in reversed(list(enumerate(expected["train"])))}
+        rows = rows_of(corpus, "train") + rows_of(corpus, "test")
+        assert sorted(rows, key=str) == sorted(expected["train"], key=str)
+        for split in ("train", "test"):
+            positions = [order[row["text"]] for row in rows_of(corpus, split)]
+            assert sum(a > b for a, b in zip(positions, positions[1:], strict=False)) <= 3  # 3 texts occur twice
+    else:
+        assert {split: rows_of(corpus, split) for split in corpus.splits} == expected
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_card_agrees_with_the_statistics_of_the_sources(name, prepared, expected_data, mirror, tmp_path):
+    manifest = json.loads((expected_data / "MANIFEST.json").read_text())["datasets"][FOLDERS[name]]
+    whole = dataset(name)
+    addresses = {source["raw"]: (source["sha256"], source["bytes"]) for source in manifest["sources"]}
+    for file in whole.sources:
+        assert addresses[file.address()] == (file.sha256, file.bytes)
+    corpus = prepared(name)
+    if name == "biomedical":
+        assert corpus.card["splits"]["train"]["rows"] + corpus.card["splits"]["test"]["rows"] == 20_000
+        return
+    assert set(corpus.splits) == set(manifest["splits"])
+    for split, facts in corpus.card["splits"].items():
+        expected = manifest["splits"][split]
+        assert facts["rows"] == expected["rows"]
+        assert facts["classes"] == expected["classes"]
+        assert (facts["largest"], facts["smallest"]) == (expected["max_class"], expected["min_class"])
+        assert facts["ir"] == pytest.approx(expected["ir"], abs=0.005)
+        assert facts["words"]["mean"] == pytest.approx(expected["mean_tokens"], abs=0.0051)
+        assert facts["duplicates"] == expected["dup_rows_within"]
+        assert facts["conflicting_texts"] == expected["texts_with_conflicting_labels"]
+        assert facts.get("augmented", 0) == expected["with_aug"]
+        if expected["with_aug"]:
+            changed = 1 - expected["aug_equal_text"] / expected["with_aug"]
+            assert facts["augmented_changed"] == pytest.approx(changed, abs=1e-4)
+        if split == "test":
+            assert facts["leaks_exact"] == expected["leak_rows_exact"]
+            assert facts["leaks_folded"] == expected["leak_rows_casefold_ws"]
+
+
+def test_biomedical_split_is_a_stratified_stable_tenth(prepared, mirror, tmp_path):
+    corpus = prepared("biomedical")
+    counts = {split: np.bincount(corpus.table(split)["label"].to_numpy()) for split in corpus.splits}
+    assert corpus.label_names == tuple(str(number) for number in range(1, 21))
+    assert counts["train"].tolist() == [900] * 20
+    assert counts["test"].tolist() == [100] * 20
+    texts = {split: set(corpus.table(split)["text"].to_pylist()) for split in corpus.splits}
+    assert not texts["train"] & texts["test"]
+    digest = hashlib.sha256("\n".join(corpus.table("test")["text"].to_pylist()).encode()).hexdigest()
+    assert digest[:16] == "f7a77d1f9842bc5a"
+    assert "seed 0" in corpus.card["split_rule"]
+    again = prepare(dataset("biomedical"), tmp_path, mirror, offline=True)
+    assert again.fingerprint == corpus.fingerprint
+
+
+@pytest.mark.parametrize("name", [*FOLDERS, "csv", "jsonl", "hub"])
+def test_config_states_every_option_with_its_default(name):
+    config = node(name)
+    target = instantiate({"_target_": "hydra.utils.get_class", "path": config.pop("_target_")})
+    parameters = {}
+    for base in target.__mro__[:-1]:
+        parameters |= {key: value for key, value in inspect.signature(base.__init__).parameters.items()
+                       if value.kind is value.POSITIONAL_OR_KEYWORD and key != "self"} | parameters  # fmt: skip
+    assert config.keys() == parameters.keys()
+    required = {key for key, value in config.items() if value == "???"}
+    assert required == {key for key, value in parameters.items() if value.default is value.empty} - {"name"}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_augmented_sets_choose_their_own_texts(name, mirror):
+    text = (CONF / f"{name}.yaml").read_text()
+    builder = dataset(name)
+    row = next(builder.rows({file.path: file.local(mirror) for file in builder.sources})["train"])
+    assert ("override /augment: source" in text) == ("aug" in row)

@@ -235,6 +235,14 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise ReportError(f"run {self.id}: {name} cannot be read ({_first_line(error)})") from error
 
+    def read_csv(self, name: str) -> list[dict[str, str]]:
+        """Rows of a CSV file by column name. Raises ReportError where it cannot be read."""
+        try:
+            with open(self.path / name, newline="", encoding="utf-8") as file:
+                return list(csv.DictReader(file))
+        except (OSError, ValueError) as error:
+            raise ReportError(f"run {self.id}: {name} cannot be read ({_first_line(error)})") from error
+
     def write_text(self, name: str, text: str) -> None:
         write_text(self.path / name, text)
 

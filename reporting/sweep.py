@@ -18,7 +18,8 @@ from typing import Any
 from reporting.run_store import RunFolder, write_text
 from reporting.tables import MISSING, SweepJob, duration, percent, sweep_table
 
-# A job writes {"run": folder, "status": …, "error": …, "value": …} into the file that this variable names.
+# A job writes {"run": folder or null, "status": …, "error": …} into the file that this variable names, and a "value"
+# where a sweeper optimises one.
 RESULT_VARIABLE = "KONTRAST_JOB_RESULT"
 NOT_STARTED = "not started"
 POLL_SECONDS = 0.05
@@ -32,20 +33,6 @@ class _Running:
     log: Path
     process: subprocess.Popen[bytes]
     started: float = field(default_factory=time.monotonic)
-
-
-def write_job_result(run: Path | str | None, status: str, error: str = "", value: float | None = None) -> None:
-    """Tell the sweep that this process is a job of how the job ended; without a sweep nothing is written.
-
-    Args:
-        run: the run's folder, None where the job did not come so far.
-        status: ``finished``, ``failed`` or ``interrupted``.
-        error: one line, for a job that did not finish.
-        value: the figure a sweeper optimises.
-    """
-    if file := os.environ.get(RESULT_VARIABLE):
-        result = {"run": None if run is None else str(run), "status": status, "error": error, "value": value}
-        write_text(file, json.dumps(result))
 
 
 def run_jobs(
@@ -105,6 +92,7 @@ def _start(arguments: Sequence[str], overrides: Sequence[str], folder: Path, num
 
 def _environment(result: Path, n_jobs: int) -> dict[str, str]:
     environment = {**os.environ, RESULT_VARIABLE: str(result), "PYTHONUNBUFFERED": "1"}
+    environment.setdefault("WANDB_RUN_GROUP", result.parent.name)
     environment.pop("HYDRA_FULL_ERROR", None)
     if n_jobs > 1:
         share = max(1, _cores() // n_jobs)
@@ -124,7 +112,7 @@ def _outcome(job: _Running) -> tuple[SweepJob, Any]:
     status = result.get("status", "failed")
     if code != 0 and status == "finished":
         status = "failed"
-    error = "" if status == "finished" else result.get("error") or _error_line(job.log, code)
+    error = "" if status == "finished" else _one_line(result.get("error")) or _error_line(job.log, code)
     seconds = time.monotonic() - job.started
     metrics = folder.read_metrics() if folder else {}
     return SweepJob(_settings(job.overrides), status, folder, error, seconds, metrics), result.get("value")
@@ -132,6 +120,10 @@ def _outcome(job: _Running) -> tuple[SweepJob, Any]:
 
 def _settings(overrides: Sequence[str]) -> dict[str, str]:
     return dict(override.partition("=")[::2] for override in overrides)
+
+
+def _one_line(text: str | None) -> str:
+    return "; ".join((text or "").split("\n"))
 
 
 def _error_line(log: Path, code: int) -> str:

@@ -1,0 +1,37 @@
+"""Early stopping on the protocol's monitored figure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
+
+from reporting.run_store import RunFolder
+
+
+class PersistentEarlyStopping(EarlyStopping):
+    """Stops after ``patience`` epochs without a better figure; a stop once decided survives a resume.
+
+    Lightning restores the counter but not the decision: a run killed between the stop and its end would train on.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        protocol: Any,
+        patience: Annotated[int, ">= 1"] = 5,
+        min_delta: Annotated[float, ">= 0"] = 0.0,
+    ) -> None:
+        super().__init__(
+            monitor=protocol.monitor,
+            mode=protocol.mode,
+            patience=patience,
+            min_delta=min_delta,
+            check_on_train_epoch_end=True,
+        )
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.stopping_reason is not EarlyStoppingReason.NOT_STOPPED:
+            trainer.should_stop = True

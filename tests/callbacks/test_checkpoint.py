@@ -1,0 +1,115 @@
+"""Checkpoints: best and last, whole or absent, plain tensors; a resumed run ends like an undisturbed one."""
+
+import errno
+import os
+
+import pytest
+import torch
+
+from callbacks.checkpoint import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
+from callbacks.early_stopping import PersistentEarlyStopping
+from callbacks.history import History
+from callbacks.timing import Timing
+from reporting.run_store import ReportError
+
+
+def watchers(setting, *others):
+    kinds = (History, Timing, PersistentEarlyStopping, BestCheckpoint, LastCheckpoint)
+    return [*others, *(setting.build(kind) for kind in kinds)]
+
+
+def plain(value):
+    """Whether a loaded checkpoint holds only tensors and plain values."""
+    if isinstance(value, dict):
+        return all(plain(key) and plain(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(plain(item) for item in value)
+    return value is None or type(value) in (str, bool, int, float) or isinstance(value, torch.Tensor)
+
+
+def test_best_and_last_hold_plain_tensors(setting):
+    scores = [0.1, 0.7, 0.7, 0.2]
+    setting.fit(watchers(setting), setting.Tiny(scores=scores))
+    assert sorted(os.listdir(setting.run.checkpoints)) == ["best.ckpt", "last.ckpt"]
+    best, last = (torch.load(setting.run.checkpoints / f"{n}.ckpt", weights_only=True) for n in ("best", "last"))
+    assert (best["epoch"], last["epoch"]) == (1, 3)
+    assert plain(best) and plain(last)
+
+
+@pytest.mark.parametrize("epochs", [(2,), (0,), (1, 3)])
+def test_an_interrupted_run_ends_like_an_undisturbed_one(Setting, tmp_path, epochs):
+    whole, broken = Setting(tmp_path / "whole"), Setting(tmp_path / "broken")
+    _, expected = whole.fit(watchers(whole))
+    last = broken.run.checkpoints / "last.ckpt"
+    for epoch in epochs:
+        with pytest.raises(RuntimeError, match="killed"):
+            broken.fit(watchers(broken, broken.StopAfter(epoch)), ckpt_path=last if last.exists() else None)
+    _, module = broken.fit(watchers(broken), ckpt_path=last if last.exists() else None)
+    assert all(torch.equal(a, b) for a, b in zip(expected.parameters(), module.parameters(), strict=True))
+    histories = [(one.run.path / "history.csv").read_bytes() for one in (whole, broken)]
+    assert histories[0] == histories[1] and histories[0].count(b"\n") == 5
+    states = [torch.load(one.run.checkpoints / "best.ckpt", weights_only=True) for one in (whole, broken)]
+    assert states[0]["epoch"] == states[1]["epoch"]
+    assert all(
+        torch.equal(states[0]["state_dict"][key], states[1]["state_dict"][key]) for key in states[0]["state_dict"]
+    )
+    samples = [torch.load(one.run.checkpoints / "last.ckpt", weights_only=True) for one in (whole, broken)]
+    assert [state["callbacks"]["Timing"]["samples"] for state in samples] == [48, 48]
+
+
+def test_a_moved_run_store_keeps_its_best_epoch(Setting, tmp_path):
+    before = Setting(tmp_path / "before")
+    before.fit(watchers(before), before.Tiny(scores=[0.9, 0.1]), max_epochs=2)
+    before.run.path.rename(tmp_path / "after")
+    after = Setting(tmp_path / "after")
+    last = after.run.checkpoints / "last.ckpt"
+    after.fit(watchers(after), after.Tiny(scores=[0.9, 0.1, 0.5, 0.5]), ckpt_path=last)
+    assert torch.load(after.run.checkpoints / "best.ckpt", weights_only=True)["epoch"] == 0
+
+
+def test_a_truncated_checkpoint_is_one_line(tmp_path):
+    files, path = AtomicCheckpointIO(), tmp_path / "last.ckpt"
+    files.save_checkpoint({"weights": torch.ones(1000)}, path)
+    assert torch.equal(files.load_checkpoint(path)["weights"], torch.ones(1000))
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(ValueError, match="last.ckpt: cannot be read") as caught:
+        files.load_checkpoint(path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="no such file"):
+        files.load_checkpoint(tmp_path / "none.ckpt")
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path}/sprung",)
+
+    torch.save({"state_dict": {}, "trap": Trap()}, tmp_path / "last.ckpt")
+    with pytest.raises(ValueError, match="cannot be read"):
+        AtomicCheckpointIO().load_checkpoint(tmp_path / "last.ckpt", weights_only=False)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, monkeypatch):
+    files, path = AtomicCheckpointIO(), tmp_path / "last.ckpt"
+    files.save_checkpoint({"weights": torch.ones(3)}, path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ReportError, match="no space left in"):
+        files.save_checkpoint({"weights": torch.zeros(3)}, path)
+    assert os.listdir(tmp_path) == ["last.ckpt"] and files.load_checkpoint(path)["weights"].sum() == 3
+
+
+def test_an_error_inside_torch_save_is_one_line(tmp_path, monkeypatch):
+    class Full:
+        def write(self, _):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    save = torch.save
+    monkeypatch.setattr(torch, "save", lambda checkpoint, _: save(checkpoint, Full()))
+    with pytest.raises(ReportError, match="no space left in"):
+        AtomicCheckpointIO().save_checkpoint({"weights": torch.ones(100_000)}, tmp_path / "last.ckpt")
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,114 @@
+"""History, predictions, progress, early stopping, the guard against NaN, and timing."""
+
+import csv
+import io
+import sys
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from callbacks.checkpoint import BestCheckpoint, LastCheckpoint
+from callbacks.early_stopping import PersistentEarlyStopping
+from callbacks.history import History
+from callbacks.nan_guard import NanGuard
+from callbacks.predictions import Predictions, _sorted_without_repeats
+from callbacks.progress import EpochLines, progress_bar
+from callbacks.timing import Timing
+
+
+def test_history_has_a_line_per_epoch_with_all_figures(setting):
+    setting.fit([setting.build(History)], setting.Tiny(scores=[0.5, 0.25]), max_epochs=2)
+    rows = setting.run.read_csv("history.csv")
+    assert [(row["epoch"], row["step"], float(row["val/accuracy"])) for row in rows] == [
+        ("0", "3", 0.5),
+        ("1", "6", 0.25),
+    ]
+    assert float(rows[1]["train/loss"]) < float(rows[0]["train/loss"])
+
+
+def test_predictions_cover_each_row_of_each_split(setting):
+    collector = setting.build(Predictions, label_names=["a", "b", "c"])
+    module = setting.Tiny()
+    trainer = setting.trainer([collector])
+    trainer.validate(module, setting.loader(), verbose=False)
+    trainer.test(module, setting.loader(), verbose=False)
+    rows = setting.run.read_csv("predictions.csv")
+    assert [(row["split"], int(row["index"])) for row in rows] == [(s, i) for s in ("val", "test") for i in range(12)]
+    features = torch.stack([setting.loader().dataset[i]["features"] for i in range(12)])
+    probabilities, predictions = module.layer(features).softmax(dim=-1).max(dim=-1)
+    assert [row["label"] for row in rows[:12]] == ["a", "b", "c"] * 4
+    assert [row["prediction"] for row in rows[12:]] == ["abc"[i] for i in predictions]
+    assert [float(row["probability"]) for row in rows[12:]] == pytest.approx(probabilities.tolist(), abs=2e-6)
+    assert collector.of("test") == ([0, 1, 2] * 4, predictions.tolist())
+
+
+def test_rows_that_two_ranks_saw_count_once():
+    rows = torch.tensor([[3.0, 1.0], [0.0, 2.0], [3.0, 1.0], [1.0, 0.0]])
+    assert _sorted_without_repeats(rows).tolist() == [[0.0, 2.0], [1.0, 0.0], [3.0, 1.0]]
+
+
+def test_progress_is_lines_in_a_pipe_and_a_bar_on_a_terminal(setting, capsys, monkeypatch):
+    bar = setting.build(progress_bar)
+    assert isinstance(bar, EpochLines)
+    setting.fit([bar], setting.Tiny(scores=[0.5, 0.25]), max_epochs=2)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
+    assert len(lines) == 2 and lines[1].startswith("epoch 2/2")
+    assert "val/accuracy 25.00" in lines[1] and "train/loss" in lines[1]
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert isinstance(setting.build(progress_bar), pl.callbacks.RichProgressBar)
+
+
+@pytest.mark.parametrize("step", [0, 4])
+def test_nan_names_step_epoch_rows_and_what_to_try(setting, step):
+    with pytest.raises(ValueError) as caught:
+        setting.fit([setting.build(NanGuard)], setting.Tiny(nan_at=step))
+    message = str(caught.value)
+    rows = ", ".join(str(row) for row in range(4 * (step % 3), 4 * (step % 3) + 4))
+    assert f"step {step + 1} (epoch {step // 3}, train rows {rows})" in message and "\n" not in message
+    assert all(key in message for key in ("nan", "optimizer.lr", "loss.tau", "trainer.precision"))
+
+
+def test_on_an_accelerator_the_losses_are_looked_at_together(setting):
+    guard = setting.build(NanGuard, interval=2)
+    trainer = type("Trainer", (), {"current_epoch": 0, "global_step": 7})()
+    loss = torch.empty((), device="meta")
+    guard.on_train_batch_end(trainer, None, {"loss": loss}, {"indices": torch.tensor([5])}, 0)
+    assert len(guard.steps) == 1
+    guard.steps[0] = guard.steps[0].__class__(0, 7, torch.tensor(float("inf")), torch.tensor([5]))
+    with pytest.raises(ValueError, match=r"found inf at step 7 \(epoch 0, train rows 5\)"):
+        guard.on_train_epoch_end(trainer, None)
+
+
+def test_a_decided_stop_survives_a_resume(setting):
+    def watchers():
+        stop = setting.build(PersistentEarlyStopping, patience=1)
+        return [stop, setting.build(BestCheckpoint), setting.build(LastCheckpoint)]
+
+    scores = [0.5, 0.6, 0.4, 0.9, 0.9, 0.9]
+    trainer, _ = setting.fit(watchers(), setting.Tiny(scores=scores), max_epochs=6)
+    assert trainer.current_epoch == 3
+    last = setting.run.checkpoints / "last.ckpt"
+    trainer, _ = setting.fit(watchers(), setting.Tiny(scores=scores), max_epochs=6, ckpt_path=last)
+    assert trainer.current_epoch == 3
+    assert torch.load(setting.run.checkpoints / "best.ckpt", weights_only=True)["epoch"] == 1
+
+
+def test_timing_writes_speed_and_memory(setting):
+    setting.fit([setting.build(Timing)], max_epochs=2)
+    metrics = setting.run.read_metrics()
+    assert metrics["samples_per_second"] == pytest.approx(24 / metrics["seconds/train"])
+    assert metrics["seconds/validate"] > 0
+    assert 50 < metrics["peak_memory_mib"] < 100_000
+
+
+def test_history_drops_epochs_that_are_repeated(setting):
+    setting.run.write_csv("history.csv", [["0", "3", "0.1"], ["7", "24", "0.2"]], ["epoch", "step", "val/accuracy"])
+    setting.fit([setting.build(History)], max_epochs=1)
+    text = (setting.run.path / "history.csv").read_text()
+    assert [row["epoch"] for row in csv.DictReader(io.StringIO(text))] == ["0"]

@@ -27,7 +27,7 @@ lint: setup  ## ruff on everything, mypy where types help
 	$(RUN_PYTHON) -m mypy
 
 bench: setup  ## every race in benchmarks/ against its peer
-	set -e; for race in benchmarks/[a-z]*.py; do $(RUN_PYTHON) "$$race" $(ARGS); done
+	set -e; for race in benchmarks/[a-z]*.py; do $(RUN_PYTHON) -m benchmarks.$$(basename $$race .py); done
 
 lock: ## resolve pyproject.toml into the two lock files
 	$(PYTHON) scripts/lock.py

@@ -1,0 +1,64 @@
+"""What the README and the docs tell people to type exists: every `make` target, and every config composes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCED = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FROM_THE_WALK_THROUGH = "label_smoothing"  # a method that docs/add_a_method.md adds; its own test runs it
+
+
+def typed(pattern: str) -> list[str]:
+    """All distinct matches of a pattern in the fenced blocks of all pages."""
+    blocks = (block for page in PAGES for block in FENCED.findall(page.read_text(encoding="utf-8")))
+    return sorted({match.strip() for block in blocks for match in re.findall(pattern, block, re.MULTILINE)})
+
+
+RUN_LINES = [line for line in typed(r"python run\.py[^|#\n]*") if FROM_THE_WALK_THROUGH not in line]
+MAKE_LINES = typed(r"^make [^#\n]*")
+
+
+def jobs(line: str) -> list[list[str]]:
+    """The overrides of each job of a line: one, or for a sweep the first and the last of each list of values."""
+    arguments = [argument for argument in shlex.split(line)[2:] if not argument.startswith("-")]
+    if "-m" not in line.split():
+        return [arguments]
+    return [[re.sub(r"=.*", f"={a.partition('=')[2].split(',')[end]}", a) for a in arguments] for end in (0, -1)]
+
+
+def test_there_are_lines_to_check():
+    assert len(RUN_LINES) > 10 and len(MAKE_LINES) > 3
+
+
+@pytest.mark.parametrize("line", RUN_LINES)
+def test_a_run_line_composes(line):
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        for overrides in jobs(line):
+            config = compose("config", overrides=overrides)
+            chosen = dict(override.split("=", 1) for override in overrides)
+            if "method" in chosen:
+                assert config.method.name == chosen["method"]
+
+
+@pytest.mark.parametrize("line", MAKE_LINES)
+def test_a_make_target_exists(line):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z-]+)", line)) <= targets
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_names_all_choices():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for group in ("method", "dataset", "encoder", "augment", "imbalance", "experiment"):
+        row = re.search(rf"^\| `{group}` \|(.*)$", readme, re.MULTILINE).group(1)
+        assert {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")} <= set(re.findall(r"`(\w+)`", row)), group

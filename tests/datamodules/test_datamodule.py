@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -415,6 +416,20 @@ def test_lightning_sets_the_epoch_and_keeps_the_order(make):
         assert [rows for at, rows in model.seen if at == epoch] == [batch.tolist() for batch in order]
     trainer.predict(model, data.predict_loader(["w1", "w2 w3", "w4"]))
     assert sorted(model.predicted) == [0, 1, 2]
+
+
+def test_processes_of_a_trainer_share_the_batches(make):
+    def batches(rank, world_size):
+        data = make()
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=world_size)
+        loaders = (data.train_dataloader(), data.val_dataloader(), data.test_dataloader())
+        return [[batch["indices"].tolist() for batch in loader] for loader in loaders]
+
+    single, first, second = batches(0, 1), batches(0, 2), batches(1, 2)
+    for whole, left, right in zip(single[0], first[0], second[0], strict=True):
+        assert sorted(left + right) == sorted(whole)
+    for split in (1, 2):
+        assert sorted(sum(first[split] + second[split], [])) == sorted(sum(single[split], []))
 
 
 def test_many_rows_pass_in_bounded_pieces(make):

@@ -155,6 +155,7 @@ def _facts(card: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("licence", card["licence"]),
         ("origin", card["origin"]),
+        ("source files", f"{len(card['sources'])}, {sum(source['bytes'] for source in card['sources']):,} bytes"),
         ("in the paper", paper or "not used"),
         ("differences", card["differences"]),
         ("split", card["split_rule"]),
@@ -195,8 +196,8 @@ def _picture(corpus: "Corpus", folder: Path) -> None:
         test = splits.get("test", {}).get("class_counts")
         if test:
             heights = [test[name] or np.nan for name, _ in counts]
-            axes.plot(positions, heights, ".", color="#ee6677", markersize=5, label="test")
-            axes.legend(frameon=False)
+            axes.plot(positions, heights, "o", color="#ee6677", markersize=4, markeredgecolor="white", label="test")
+            axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, reverse=True)
         if splits["train"]["ir"] > 10:
             axes.set_yscale("log")
             axes.set_ylim(bottom=0.5 * min(split["smallest"] for split in splits.values()))  # a bar of one row shows

@@ -99,7 +99,7 @@ def prepare(dataset: Dataset, folder: Path, mirror: Path | None, offline: bool =
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / f"{dataset.name}-{_digest(dataset, folder)}"
         if _damage(final) is None:
-            return Corpus.open(final)
+            return Corpus(final, _read_meta(final))
         from filelock import FileLock
 
         with FileLock(folder / f".{final.name}.lock"):
@@ -107,7 +107,7 @@ def prepare(dataset: Dataset, folder: Path, mirror: Path | None, offline: bool =
                 if final.exists():
                     log.warning("%s: %s; building it again", final, damage)
                 _rebuild(dataset, fetch(dataset.sources, mirror, folder / "sources", offline, host), final)
-    return Corpus.open(final)
+        return Corpus(final, _read_meta(final))
 
 
 def _digest(dataset: Dataset, folder: Path) -> str:

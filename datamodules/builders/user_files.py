@@ -52,7 +52,7 @@ class UserFiles(Dataset):
     ) -> None:
         super().__init__(name, max_length, singleton_classes, deduplicate)
         paths = {"train": train, "val": val, "test": test}
-        self.paths = {split: Path(path).expanduser() for split, path in paths.items() if path}
+        self.paths = {split: Path(path).expanduser() for split, path in paths.items() if path is not None}
         self.columns = {"text": text_column, "label": label_column}
         if aug_column:
             self.columns["aug"] = aug_column

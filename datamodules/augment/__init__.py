@@ -1,0 +1,1 @@
+"""Second views of texts: `augment=` source, wordnet, eda, embedding, dropout, none."""

@@ -1,0 +1,26 @@
+"""`augment=source`: the augmented text that the data set ships."""
+
+from dataclasses import dataclass
+
+from datamodules.augment.base import Augmentation
+from datamodules.errors import InputError
+
+
+@dataclass
+class Source(Augmentation):
+    """The shipped text of each row; every seed gives the same.
+
+    Raises:
+        InputError: the data set ships none, or none for some rows.
+    """
+
+    name = "source"
+
+    def augment(self, texts: list[str], seed: int, aug_column: list[str | None] | None = None) -> list[str]:
+        shipped = aug_column if aug_column is not None else [None] * len(texts)
+        if missing := sum(not (text or "").strip() for text in shipped):
+            raise InputError(
+                f"augment=source: found {missing} of {len(texts)} rows without an augmented text, allowed: a data set "
+                "that ships them (or dataset.aug_column), else augment=embedding, wordnet or eda"
+            )
+        return list(shipped)

@@ -211,6 +211,8 @@ def _chunks(source: str, rows: Iterable[Row]) -> Iterator[list[Row]]:
         if not isinstance(row["text"], str) or not row["text"].strip():
             found = "an empty text" if row["text"] is None or isinstance(row["text"], str) else repr(row["text"])[:80]
             raise InputError(f"{where}: found {found}, allowed: a string with at least one visible character")
+        if not isinstance(row.get("aug"), str | None):
+            raise InputError(f"{where}: found augmented text {row['aug']!r}, allowed: a string or nothing")
         row["label"] = _label_name(row["label"], where)
         chunk.append(row)
         characters += len(row["text"])
@@ -233,7 +235,7 @@ def _label_name(label: Any, where: str) -> str:
 
 def _strings(chunk: list[Row], column: str) -> pa.Array:
     try:
-        return pa.array([row[column] or None for row in chunk], pa.string())
+        return pa.array([text if (text := row[column]) and not text.isspace() else None for row in chunk], pa.string())
     except UnicodeEncodeError:
         for row in chunk:
             try:

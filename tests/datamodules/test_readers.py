@@ -155,13 +155,14 @@ def test_bad_csv(content, message, tmp_path):
         ('{"text": "a", "label": null}', "FILE:3: found an empty label, allowed: a name or a number"),
         ('{"text": "a", "label": NaN}', "FILE:3: found label 'nan', allowed: a name or a number"),
         ('{"text": "a", "label": ["x"]}', "FILE:3: found label \"['x']\", allowed: a name or a number"),
+        ('{"text": "a", "label": "x", "aug": 7}', "FILE:3: found augmented text 7, allowed: a string or nothing"),
         ('{"text": "\\ud800", "label": "x"}', "FILE:3: text holds half a surrogate pair, allowed: Unicode text"),
     ],
 )  # fmt: skip
 def test_bad_jsonl(line, message, tmp_path):
     good = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
     path = write(tmp_path / "a.jsonl", f"{good}{line}\n")
-    assert refusal(Jsonl(train=path, test=path), tmp_path) == message.replace("FILE", path)
+    assert refusal(Jsonl(train=path, test=path, aug_column="aug"), tmp_path) == message.replace("FILE", path)
 
 
 @pytest.mark.parametrize("split", ["test", "val"])

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,10 @@ def test_the_readme_names_all_choices():
     for group in ("method", "dataset", "encoder", "augment", "imbalance", "experiment"):
         row = re.search(rf"^\| `{group}` \|(.*)$", readme, re.MULTILINE).group(1)
         assert {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")} <= set(re.findall(r"`(\w+)`", row)), group
+
+
+def test_help_lists_every_target():
+    makefile = (ROOT / "Makefile").read_text()
+    listed = subprocess.run(["make", "help"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE).group(1).split()
+    assert re.findall(r"^make (\S+)", listed, re.MULTILINE) == phony

@@ -3,7 +3,8 @@
     python benchmarks/csv_prepare.py [--rows 250000 500000 1000000]
 
 Memory is the peak resident set less the resident set after the imports; memory-mapped pages count. Fails where the
-largest file needs 2 GiB or more, or where time per row grows by more than half from the smallest to the largest.
+largest file needs 2 GiB or more, or where processor time per row (the wall clock counts other
+programs too) grows by more than half from the smallest to the largest.
 """
 
 import argparse
@@ -47,15 +48,21 @@ def measure(path: Path, folder: Path) -> dict[str, float]:
     from datamodules.corpus import prepare
 
     before = _resident_mib()
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     corpus = prepare(Csv(train=str(path)), folder, None)
-    seconds = time.perf_counter() - start
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     start = time.perf_counter()
     prepare(Csv(train=str(path)), folder, None)
     reopen = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = sum(split["rows"] for split in corpus.card["splits"].values())
-    return {"rows": rows, "seconds": seconds, "mib": peak - before, "reopen_seconds": reopen}
+    return {
+        "rows": rows,
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        "mib": peak - before,
+        "reopen_seconds": reopen,
+    }
 
 
 def _resident_mib() -> float:
@@ -72,7 +79,7 @@ def main() -> None:
         print(json.dumps(measure(*arguments.measure)))
         return
     results = []
-    print(f"{'rows':>10} {'file MiB':>9} {'seconds':>8} {'rows/s':>9} {'peak MiB':>9} {'reopen s':>9}")
+    print(f"{'rows':>10} {'file MiB':>9} {'seconds':>8} {'CPU s':>6} {'rows/s':>9} {'peak MiB':>9} {'reopen s':>9}")
     for rows in sorted(arguments.rows):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "rows.csv"
@@ -83,13 +90,13 @@ def main() -> None:
             size = path.stat().st_size / 2**20
         results.append(found)
         print(
-            f"{found['rows']:>10,} {size:>9.0f} {found['seconds']:>8.1f} {found['rows'] / found['seconds']:>9,.0f} "
-            f"{found['mib']:>9.0f} {found['reopen_seconds']:>9.3f}",
+            f"{found['rows']:>10,} {size:>9.0f} {found['seconds']:>8.1f} {found['cpu_seconds']:>6.1f} "
+            f"{found['rows'] / found['seconds']:>9,.0f} {found['mib']:>9.0f} {found['reopen_seconds']:>9.3f}",
             flush=True,
         )
     small, large = results[0], results[-1]
-    growth = (large["seconds"] / large["rows"]) / (small["seconds"] / small["rows"])
-    print(f"time per row, largest to smallest file: {growth:.2f}")
+    growth = (large["cpu_seconds"] / large["rows"]) / (small["cpu_seconds"] / small["rows"])
+    print(f"processor time per row, largest to smallest file: {growth:.2f}")
     if large["mib"] >= LIMIT_MIB or growth > 1.5:
         sys.exit(f"over the limit: {LIMIT_MIB} MiB, growth 1.5")
 

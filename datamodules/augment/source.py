@@ -18,9 +18,9 @@ class Source(Augmentation):
 
     def augment(self, texts: list[str], seed: int, aug_column: list[str | None] | None = None) -> list[str]:
         shipped = aug_column if aug_column is not None else [None] * len(texts)
-        if missing := sum(not (text or "").strip() for text in shipped):
+        if not all((text or "").strip() for text in shipped):
             raise InputError(
-                f"augment=source: found {missing} of {len(texts)} rows without an augmented text, allowed: a data set "
-                "that ships them (or dataset.aug_column), else augment=embedding, wordnet or eda"
+                "augment=source: found rows without an augmented text, allowed: a data set that ships one for each "
+                "(or dataset.aug_column), else augment=embedding, wordnet or eda"
             )
         return list(shipped)

@@ -128,9 +128,9 @@ def test_source_gives_the_shipped_texts():
     assert Source().augment(["a", "b"], 5, ["x", "y"]) == ["x", "y"]
 
 
-@pytest.mark.parametrize(("shipped", "missing"), [(None, 2), (["x", None], 1), ([" ", "y"], 1)])
-def test_source_refuses_rows_without(shipped, missing):
-    with pytest.raises(InputError, match=rf"^augment=source: found {missing} of 2 rows .*dataset\.aug_column"):
+@pytest.mark.parametrize("shipped", [None, ["x", None], [" ", "y"]])
+def test_source_refuses_rows_without(shipped):
+    with pytest.raises(InputError, match=r"^augment=source: found rows without .*dataset\.aug_column"):
         Source().augment(["a", "b"], 0, shipped)
 
 

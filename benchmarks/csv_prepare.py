@@ -3,8 +3,8 @@
     python benchmarks/csv_prepare.py [--rows 250000 500000 1000000]
 
 Memory is the peak resident set less the resident set after the imports; memory-mapped pages count. Fails where the
-largest file needs 2 GiB or more, or where processor time per row (the wall clock counts other
-programs too) grows by more than half from the smallest to the largest.
+largest file needs 2 GiB or more, or where processor time per row (the wall clock counts other programs too) grows by
+more than half from the smallest to the largest.
 """
 
 import argparse

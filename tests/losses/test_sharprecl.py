@@ -270,6 +270,18 @@ def test_opposite_rows_mix_to_something_finite():
     assert loss.isfinite() and grad.isfinite().all()
 
 
+def test_nearly_opposite_rows_do_not_blow_up_rounding():
+    # The Gram matrix knows the norm of such a mix to about 1e-7 only; without a floor, similarities would be noise.
+    z = F.normalize(torch.randn(40, 100, generator=seeded()), dim=1)
+    z = torch.cat((z, F.normalize(1e-5 * torch.randn(40, 100, generator=seeded(1)) - z, dim=1)))
+    labels, counts = torch.arange(80) % 2, torch.tensor([3, 2])
+    i = torch.arange(40).view(2, 20)
+    mixes = (i, i + 40, torch.full((2, 20), 0.5))
+    samples, loss = RebalancedSamples(*mixes, *mixes), SharpReCLLoss(1.0)
+    fused, explicit = loss.from_samples(z, labels, samples, counts), loss(z, labels, *samples.sets(z), counts)
+    assert fused.item() == pytest.approx(explicit.item(), rel=1e-3)
+
+
 def test_autocast_computes_in_float32():
     z, labels, counts = make(views=40, dimension=32, dtype=torch.float32)
     loss = SharpReCLLoss(0.3)

@@ -34,6 +34,9 @@ def wandb_logger(
         project: W&B project.
         group: W&B group; null takes the sweep's name where the run is a job of one.
         mode: ``auto`` is what WANDB_MODE says where it is set, else online where an account is logged in, else offline.
+
+    Raises:
+        ValueError: W&B itself does not start. A server that does not answer is said, and the run logs offline.
     """
     if rank_zero_only.rank:
         return WandbLogger(offline=True, save_dir=run.path)
@@ -41,6 +44,16 @@ def wandb_logger(
 
     os.environ.setdefault("WANDB_SILENT", "true")
     chosen = _mode() if mode == "auto" else mode
+    settings = wandb.Settings(
+        silent=True,
+        console="off",
+        init_timeout=INIT_TIMEOUT_SECONDS,
+        # versions and commit stand in the run's environment.json; collecting them again costs start-up time
+        disable_git=True,
+        disable_code=True,
+        x_disable_meta=True,
+        x_save_requirements=False,
+    )
     options = {
         "project": project,
         "group": group,
@@ -49,18 +62,22 @@ def wandb_logger(
         "dir": str(run.path),
         "config": dict(config),
         "resume": "allow",
-        "settings": wandb.Settings(silent=True, console="off", init_timeout=INIT_TIMEOUT_SECONDS),
+        "settings": settings,
     }
     run.path.mkdir(parents=True, exist_ok=True)
     try:
         experiment = wandb.init(mode=chosen, **options)
     except wandb.Error as error:
         if chosen != "online":
-            raise
-        print(f"W&B cannot be reached, logging offline ({str(error).splitlines()[0]})", file=sys.stderr)
+            raise ValueError(f"logger: W&B does not start ({_first_line(error)}); logger=csv goes without") from error
+        print(f"W&B cannot be reached, logging offline ({_first_line(error)})", file=sys.stderr)
         wandb.teardown()
         experiment = wandb.init(mode="offline", **options)
     return WandbLogger(experiment=experiment, save_dir=run.path)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _mode() -> str:

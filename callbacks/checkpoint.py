@@ -85,7 +85,7 @@ class BestCheckpoint(_FixedCheckpoint):
     """``checkpoints/best.ckpt``: the epoch at which the protocol's monitored figure was best, the earliest on a tie."""
 
     def __init__(self, run: RunFolder, protocol: Any) -> None:
-        super().__init__(run, "best", monitor=protocol.monitor, mode=protocol.mode)
+        super().__init__(run, "best", monitor=protocol.monitor, mode=protocol.mode, save_weights_only=True)
 
 
 class LastCheckpoint(_FixedCheckpoint):

@@ -21,7 +21,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -184,14 +183,17 @@ def _say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """One run's folder. Reading needs no lock; whoever writes works inside `lock`."""
+    """One run's folder. Reading needs no lock; whoever writes works inside `lock`.
 
-    path: Path
+    No dataclass on purpose: Hydra's `instantiate` would turn one that it is given into a config node.
+    """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
 
     @property
     def id(self) -> str:

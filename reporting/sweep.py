@@ -158,9 +158,9 @@ def _termination_as_interrupt() -> Iterator[None]:
 
 
 def _stop(running: Sequence[_Running]) -> None:
-    """Interrupt what still runs, give it time to record its state, then kill it; a second Ctrl-C kills at once."""
+    """Ask what still runs to end, give it time to record its state, then kill it; a second Ctrl-C kills at once."""
     for job in running:
-        _signal(job, signal.SIGINT)
+        _signal(job, signal.SIGTERM)  # SIGINT is ignored in what a shell started in the background
     limit = time.monotonic() + GRACE_SECONDS
     for job in running:
         try:

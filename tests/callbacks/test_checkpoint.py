@@ -103,10 +103,19 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["last.ckpt"] and files.load_checkpoint(path)["weights"].sum() == 3
 
 
-def test_an_error_inside_torch_save_is_one_line(tmp_path, monkeypatch):
+@pytest.mark.parametrize("writes", [0, 1, 8])
+def test_a_disk_that_fills_up_within_torch_save_is_one_line(tmp_path, monkeypatch, writes):
     class Full:
-        def write(self, _):
-            raise OSError(errno.ENOSPC, "No space left on device")
+        left = writes
+
+        def write(self, content):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return len(content)
+
+        def flush(self):
+            pass
 
     save = torch.save
     monkeypatch.setattr(torch, "save", lambda checkpoint, _: save(checkpoint, Full()))

@@ -3,10 +3,13 @@
 import csv
 import io
 import sys
+from pathlib import Path
 
 import lightning.pytorch as pl
 import pytest
 import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from callbacks.checkpoint import BestCheckpoint, LastCheckpoint
 from callbacks.early_stopping import PersistentEarlyStopping
@@ -112,3 +115,10 @@ def test_history_drops_epochs_that_are_repeated(setting):
     setting.fit([setting.build(History)], max_epochs=1)
     text = (setting.run.path / "history.csv").read_text()
     assert [row["epoch"] for row in csv.DictReader(io.StringIO(text))] == ["0"]
+
+
+def test_hydra_builds_every_callback_of_the_default_config(setting):
+    config = OmegaConf.load(Path(__file__).parents[2] / "conf/callbacks/default.yaml")
+    built = {name: instantiate(node, run=setting.run, protocol=setting.protocol) for name, node in config.items()}
+    assert built["best"].dirpath == str(setting.run.checkpoints) and built["best"].monitor == "val/accuracy"
+    assert built["history"].run is setting.run and built["early_stopping"].patience == 5

@@ -50,7 +50,9 @@ def run_jobs(
     """
     folder = Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    waiting, running, ended = deque(enumerate(jobs, first)), {}, {}
+    waiting = deque(enumerate(jobs, first))
+    running: dict[int, _Running] = {}
+    ended: dict[int, tuple[SweepJob, Any]] = {}
     print(f"sweep: {len(jobs)} jobs, {n_jobs} at a time, output in {folder}", flush=True)
     try:
         with _termination_as_interrupt():

@@ -5,22 +5,28 @@ python run.py -m method=sharprecl loss.tau=0.3,0.5 method.mu=0.5,1 imbalance.ir=
 python run.py task=predict run=ID input=new.csv output=pred.csv
 """
 
+import os
 import sys
 
 import hydra
 from omegaconf import DictConfig
 
+# Before torch is loaded: threads that spin while they wait make it crawl beside any other busy process.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
 
+    from tasks.command_line import exit_code
     from tasks.dispatch import run_task  # torch is imported only when there is something to do
 
-    run_task(config, list(HydraConfig.get().overrides.task))
+    if code := exit_code(lambda: run_task(config, list(HydraConfig.get().overrides.task))):
+        sys.exit(code)  # inside the job: Hydra adds its own lines to an exception, not to an exit
 
 
 if __name__ == "__main__":
-    from tasks.command_line import run_with_clear_errors
+    from tasks.command_line import exit_code
 
-    sys.exit(run_with_clear_errors(main))
+    sys.exit(exit_code(main))

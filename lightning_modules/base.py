@@ -81,7 +81,7 @@ class ClassifierModule(pl.LightningModule):
         return MetricCollection(metrics, prefix=f"{split}/", compute_groups=False)
 
     def embed(self, batch: Batch) -> Tensor:
-        """Embeddings of all views in one encoder pass, shape (V*B, D), view-major; cached features are used as they are."""
+        """Embeddings of all views in one encoder pass, (V*B, D), view-major; cached features are used as they are."""
         if "features" in batch:
             return batch["features"].float()
         return self.encoder(batch["input_ids"], batch["attention_mask"])
@@ -168,6 +168,13 @@ class ClassifierModule(pl.LightningModule):
         optimizer = self.optimizer(self.parameter_groups())
         schedule = self.scheduler(optimizer, total_steps=self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None) -> None:
+        """Clip by global norm. Lightning refuses it for fused optimizers, which is needed only under loss scaling."""
+        if self.trainer.precision == "16-mixed":
+            super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        elif gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Names the run; a frozen encoder is read from its own files, so no copy lies in every checkpoint."""

@@ -87,8 +87,8 @@ def _hash_weights(folder: Path) -> str:
 class PretrainedEncoder:
     """Where an encoder's weights and tokenizer come from.
 
-    Looked for in this order: `path` (a folder), the hub's local cache, the installed `package` that carries the weights,
-    the hub itself. Weights are checked against `sha256` whichever way they came.
+    Looked for in this order: `path` (a folder), the hub's local cache, the installed `package` that carries the
+    weights, the hub itself. Weights are checked against `sha256` whichever way they came.
 
     Raises (from `folder`):
         ValueError: nothing found (says where to put it), or the weights have another hash.
@@ -120,7 +120,7 @@ class PretrainedEncoder:
     def _find(self) -> Path:
         if self.path is not None:
             if not (Path(self.path) / "config.json").is_file():
-                raise ValueError(f"encoder.path: no config.json in {self.path!r}; needed: a folder in Hugging Face layout")
+                raise ValueError(f"encoder.path: no config.json in {self.path!r}; allowed: a Hugging Face model folder")
             return Path(self.path)
         found = self._from_hub(local_files_only=True) or self._from_package() or self._from_hub(local_files_only=False)
         if found is None:

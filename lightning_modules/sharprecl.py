@@ -52,7 +52,7 @@ class SharpReCLModule(ClassifierModule):
         size = self.encoder.hidden_size
         self.project_features = ProjectionHead(size, projection_size, projection_norm)
         self.project_prototypes = ProjectionHead(size, projection_size, projection_norm)
-        self.classification_loss = LogitCompensatedCrossEntropy(adjustment_strength)
+        self.classification_loss = LogitCompensatedCrossEntropy(adjustment_strength, unit_norm_logits)
         self.mu, self.K, self.n_pos, self.n_neg, self.mixing_beta = mu, K, n_pos, n_neg, mixing_beta
         self.unit_norm_logits, self.schedule_by, self.train_mode = unit_norm_logits, schedule_by, train_mode
 

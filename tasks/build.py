@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,14 @@ class Plan:
     def datamodule(self, corpus: Corpus) -> TextDataModule:
         """Data module, set up: split, thinned, augmented, tokenised."""
         config, tokenizer = self.config, self.encoder.tokenizer()
-        augment = instantiate(config.augment)
-        augment.prepare(tokenizer, lambda: self.encoder.load().token_embeddings().numpy(), self.fetch)
+        augment = instantiate(config.augment) if config.method.num_views > 1 else None
+        if augment is not None:
+            augment.prepare(
+                tokenizer,
+                lambda: self.encoder.load().token_embeddings().numpy(),
+                self.fetch,
+                self._path("cache"),
+            )
         datamodule = TextDataModule(
             corpus,
             tokenizer,
@@ -96,23 +102,26 @@ class Plan:
 
     def bare_module(self, class_counts: Tensor) -> ClassifierModule:
         """The method over the encoder, without data."""
-        return instantiate(
-            self.config.method,
+        return partial_of(self.config.method)(
             encoder=self.encoder.load(),
             loss=instantiate(self.config.loss),
             class_counts=class_counts,
             optimizer=instantiate(self.config.optimizer),
             scheduler=instantiate(self.config.scheduler),
             seed=self.config.seed,
-            _recursive_=False,
         )
+
+
+def partial_of(node: DictConfig) -> Callable[..., Any]:
+    """What a node names, still to be called with the objects of a run: passed to Hydra they would become configs."""
+    return instantiate(node, _partial_=True, _convert_="all")
 
 
 def _validate_together(plain: Mapping[str, Any]) -> None:
     """What no single signature can see."""
     findings = []
     frozen, views = plain["encoder"]["train"] == "frozen", plain["method"]["num_views"]
-    augment = plain["augment"]["_target_"].rpartition(".")[2].lower()
+    augment = plain["augment"]["_target_"].split(".")[-2]
     if frozen and views > 1 and augment in ("dropout", "none"):
         findings.append(
             f"augment={augment}: the views of a frozen encoder would be identical; "

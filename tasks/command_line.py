@@ -8,14 +8,15 @@ import os
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-INPUT_ERROR, INTERRUPTED = 2, 130
+FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 
 
-def run_with_clear_errors(main: Callable[[], None]) -> int:
-    """Run Hydra's main; exit code 0, 2 for bad input (said in one line), 130 when interrupted, 1 for a fault of ours."""
+def exit_code(main: Callable[[], None]) -> int:
+    """Run `main`; exit code 0, 2 for bad input (one line), 130 when interrupted, 1 for a fault of ours."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -31,6 +32,9 @@ def run_with_clear_errors(main: Callable[[], None]) -> int:
         return _fail("interrupted; type the same command again to go on", INTERRUPTED)
     except BrokenPipeError:
         return 1
+    except Exception as error:
+        traceback.print_exc()
+        return _fail(f"a fault of Kontrast's own, please report it: {type(error).__name__}: {error}", FAULT)
     return 0
 
 

@@ -42,7 +42,7 @@ POOLING = {
 
 
 def export(config: DictConfig, overrides: list[str]) -> Path:
-    """Encoder and tokenizer in Hugging Face layout, `classifier.safetensors` (weight (C, D), bias (C,)), `kontrast.json`.
+    """Write encoder and tokenizer in Hugging Face layout, `classifier.safetensors` (weight (C, D), bias (C,)), facts.
 
     Raises:
         ValueError: the run is not there or not finished, or `output` is a folder with something else in it.

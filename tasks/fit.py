@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from callbacks.checkpoint import AtomicCheckpointIO
@@ -19,7 +18,7 @@ from lightning_modules.base import ClassifierModule
 from reporting.metrics import classification_metrics
 from reporting.run_store import RunFolder, run_id
 from reporting.tables import summary_table, worst_confusions
-from tasks.build import Plan
+from tasks.build import Plan, partial_of
 from tasks.environment import environment
 from tasks.finished import load_weights
 
@@ -66,7 +65,8 @@ def _do(plan: Plan, run: RunFolder) -> None:
         finish_wandb()  # or the next job of a sweep would log into this run
 
 
-def _names(plan: Plan) -> dict[str, Any]:
+def names_of(plan: Plan) -> dict[str, Any]:
+    """What identifies a run in tables."""
     plain = plan.plain
     names = {group: plain[group]["name"] for group in ("method", "dataset", "encoder", "protocol")}
     return names | {"seed": plain["seed"], "imbalance/ir": plain["imbalance"].get("ir")}
@@ -78,7 +78,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     pl.seed_everything(config.seed, verbose=False)
     corpus = plan.corpus()
     datamodule = plan.datamodule(corpus)
-    run.write_json("kept_indices.json", {split: rows for split, rows in datamodule.indices.items()})
+    run.write_json("kept_indices.json", datamodule.indices)
     module = plan.module(datamodule)
     module.run_id = run.id
     trainer = _trainer(plan, run, datamodule)
@@ -110,8 +110,8 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
     splits = [split for split in ("val", "test") if split in datamodule.indices]
     if datamodule.protocol.name == "published":
         splits.remove("val")
-    collector = Predictions(run)
-    trainer = instantiate(plan.config.trainer, run_folder=run.path, callbacks=[collector], logger=False, plugins=[])
+    collector = Predictions(run, label_names=datamodule.label_names)
+    trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=[collector], logger=False, plugins=[])
     class_counts = datamodule.class_counts.tolist()
     figures: dict[str, Any] = {"class_counts": class_counts, "label_names": list(datamodule.label_names)}
     for split in splits:
@@ -126,17 +126,11 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
 def _trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Trainer:
     config = plan.config
     protocol = datamodule.protocol
-    callbacks = [
-        instantiate(node, run=run, protocol=protocol) for node in (config.callbacks or {}).values() if node is not None
-    ]
-    logger = instantiate(config.logger, run=run, config=plan.plain) if config.logger else None
-    return instantiate(
-        config.trainer,
-        run_folder=run.path,
-        callbacks=callbacks,
-        logger=logger or False,
-        plugins=[AtomicCheckpointIO()],
-        _convert_="all",
+    nodes = [node for node in (config.callbacks or {}).values() if node is not None]
+    callbacks = [partial_of(node)(run=run, protocol=protocol) for node in nodes]
+    logger = partial_of(config.logger)(run=run, config=plan.plain) if config.logger else False
+    return partial_of(config.trainer)(
+        run_folder=run.path, callbacks=callbacks, logger=logger, plugins=[AtomicCheckpointIO()]
     )
 
 

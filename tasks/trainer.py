@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ def build_trainer(
 
     `num_threads`: null takes what OMP_NUM_THREADS or the machine gives.
     """
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     return pl.Trainer(

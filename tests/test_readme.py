@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from tasks.validation import validate
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,6 +47,22 @@ def test_a_run_line_composes(line):
             chosen = dict(override.split("=", 1) for override in overrides)
             if "method" in chosen:
                 assert config.method.name == chosen["method"]
+
+
+def settings() -> list[str]:
+    """All `key=value` in the code spans of all pages, the first of several choices."""
+    spans = (span for page in PAGES for span in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")))
+    found = {match for span in spans for match in re.findall(r"(?<![\w.])[a-z][\w.]*=[\w./-]+", span)}
+    return sorted(setting for setting in found if FROM_THE_WALK_THROUGH not in setting)
+
+
+@pytest.mark.parametrize("setting", settings())
+def test_a_setting_is_accepted(setting):
+    base = ["method=sharprecl", "dataset=hub"] if setting.startswith("dataset.path") else ["method=sharprecl"]
+    base += ["dataset=csv"] if setting.startswith("dataset.") and len(base) == 1 else []
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("config", overrides=[*(b for b in base if b.split("=")[0] != setting.split("=")[0]), setting])
+    validate(OmegaConf.to_container(config, resolve=True))
 
 
 @pytest.mark.parametrize("line", MAKE_LINES)

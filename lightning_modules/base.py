@@ -15,6 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from lightning_modules.encoders import TextEncoder
 
 Batch = dict[str, Any]
+MONITORED = ("loss", "accuracy", "macro_f1", "micro_f1")  # what an evaluation logs, as SPLIT/NAME
 
 
 def derived_seed(*parts: int | str) -> int:
@@ -165,7 +166,10 @@ class ClassifierModule(pl.LightningModule):
         ]
 
     def configure_optimizers(self) -> dict[str, Any]:
-        optimizer = self.optimizer(self.parameter_groups())
+        try:
+            optimizer = self.optimizer(self.parameter_groups())
+        except ValueError as error:
+            raise ValueError(f"optimizer: {error}") from error
         schedule = self.scheduler(optimizer, total_steps=self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -44,7 +45,7 @@ class TextEncoder(nn.Module):
     def _unfreeze(self, num_top_layers: int) -> None:
         blocks = max((m for m in self.model.modules() if isinstance(m, nn.ModuleList)), key=len)
         if num_top_layers > len(blocks):
-            raise ValueError(f"encoder.num_top_layers: {num_top_layers}; allowed: 1 to {len(blocks)}")
+            raise ValueError(f"encoder.num_top_layers: found {num_top_layers}; allowed: 1 to {len(blocks)}")
         for block in blocks[-num_top_layers:]:
             block.requires_grad_(True)
 
@@ -108,6 +109,8 @@ class PretrainedEncoder:
         self.name, self.repo, self.path, self.package, self.sha256 = name, repo, path, package, sha256
         self.pooling, self.training, self.num_top_layers = pooling, train, num_top_layers
         self._folder: Path | None = None
+        self._hash: str | None = None
+        self._tokenizer = None
 
     def folder(self) -> Path:
         """The verified folder that holds config, weights and tokenizer."""
@@ -150,7 +153,7 @@ class PretrainedEncoder:
             return None
 
     def _verify(self, folder: Path) -> None:
-        found = _hash_weights(folder)
+        found = self._hash = _hash_weights(folder)
         if self.sha256 is not None and found != self.sha256:
             raise ValueError(
                 f"encoder.sha256: the weights in {folder} have {found[:16]}…, expected {self.sha256[:16]}… "
@@ -159,13 +162,22 @@ class PretrainedEncoder:
 
     def weights_hash(self) -> str:
         """sha256 over the weight files, in name order. Also the key of cached features."""
-        return _hash_weights(self.folder())
+        self.folder()
+        return self._hash
 
     def tokenizer(self):
         """The encoder's fast tokenizer."""
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(self.folder(), use_fast=True)
+        if self._tokenizer is None:
+            self._tokenizer = AutoTokenizer.from_pretrained(self.folder(), use_fast=True)
+        return self._tokenizer
+
+    def max_length(self) -> int:
+        """Longest input in tokens: what both the model's positions and the tokenizer allow."""
+        config = json.loads((self.folder() / "config.json").read_text())
+        limit = self.tokenizer().model_max_length
+        return min(limit, config.get("max_position_embeddings", limit))
 
     def load(self) -> TextEncoder:
         """The encoder with its pretrained weights, in training mode unless frozen."""

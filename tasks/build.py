@@ -15,7 +15,7 @@ from datamodules.builders.base import Dataset
 from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import TextDataModule
 from datamodules.sources import SourceFile, fetch
-from lightning_modules.base import ClassifierModule
+from lightning_modules.base import MONITORED, ClassifierModule
 from lightning_modules.encoders import PretrainedEncoder
 from tasks.features import cached_features
 from tasks.validation import ConfigError, validate
@@ -64,6 +64,11 @@ class Plan:
     def datamodule(self, corpus: Corpus) -> TextDataModule:
         """Data module, set up: split, thinned, augmented, tokenised."""
         config, tokenizer = self.config, self.encoder.tokenizer()
+        if self.dataset.max_length > (limit := self.encoder.max_length()):
+            raise ValueError(
+                f"dataset.max_length: found {self.dataset.max_length}, allowed: <= {limit}, "
+                f"the positions of encoder={self.encoder.name}"
+            )
         augment = instantiate(config.augment) if config.method.num_views > 1 else None
         if augment is not None:
             augment.prepare(
@@ -127,5 +132,9 @@ def _validate_together(plain: Mapping[str, Any]) -> None:
             f"augment={augment}: the views of a frozen encoder would be identical; "
             f"allowed with encoder.train=frozen: source, wordnet, eda, embedding"
         )
+    split = "test" if plain["protocol"]["name"] == "published" else "val"
+    monitored = [f"{split}/{name}" for name in MONITORED]
+    if plain["protocol"]["monitor"] not in monitored:
+        findings.append(f"protocol.monitor: found {plain['protocol']['monitor']!r}; allowed: {', '.join(monitored)}")
     if findings:
         raise ConfigError("\n".join(findings))

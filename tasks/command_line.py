@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import json
 import os
@@ -21,6 +22,7 @@ def exit_code(main: Callable[[], None]) -> int:
     from omegaconf.errors import OmegaConfBaseException
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing its own many lines
+    argparse.ArgumentParser.error = _refuse_flag
     signal.signal(signal.SIGTERM, lambda *_: _interrupt())
     try:
         main()
@@ -28,14 +30,20 @@ def exit_code(main: Callable[[], None]) -> int:
         return _fail(explain(error))
     except ValueError as error:
         return _fail(str(error))
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            return FAULT
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         return _fail("interrupted; type the same command again to go on", INTERRUPTED)
-    except BrokenPipeError:
-        return 1
     except Exception as error:
         traceback.print_exc()
         return _fail(f"a fault of Kontrast's own, please report it: {type(error).__name__}: {error}", FAULT)
     return 0
+
+
+def _refuse_flag(parser: argparse.ArgumentParser, message: str) -> None:
+    raise ValueError(f"{message}; allowed: key=value, group=choice, -m for a sweep, --help")
 
 
 def _interrupt() -> None:
@@ -60,14 +68,23 @@ def report_job(status: str, run: Path | None = None, error: str | None = None) -
 
 def explain(error: Exception) -> str:
     """One line for an error of Hydra or OmegaConf: the key, what was found, what is allowed."""
+    from hydra.errors import InstantiationException, OverrideParseException
+    from omegaconf import MissingMandatoryValue
+
     text = str(error).strip()
-    options = getattr(error, "options", None)
-    if options is not None or "Available options in" in text:
+    if isinstance(error, InstantiationException) and isinstance(error.__cause__, ValueError):
+        return str(error.__cause__)
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: not of the form key=value; quotes are needed around a value with one of = , [ {{ $"
+    if isinstance(error, MissingMandatoryValue) and error.full_key:
+        return f"{error.full_key}: missing; allowed: {error.full_key}=VALUE"
+    if getattr(error, "options", None) is not None or "Available options in" in text:
         return _unknown_choice(error, text)
-    if match := re.search(r"Could not override '([^']+)'", text):
-        return _unknown_key(match.group(1))
-    if match := re.search(r"Key '([^']+)' is not in struct\s+full_key: (\S+)", text):
-        return _unknown_key(match.group(2))
+    if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
+        return f"{match.group(1)}: found several values; allowed: one, or a sweep over them with -m"
+    for pattern in (r"Could not override '([^']+)'", r"Key '[^']+' is not in struct\s+full_key: (\S+)"):
+        if match := re.search(pattern, text):
+            return _unknown_key(match.group(1))
     if match := re.search(r"Could not append to config\. An item is already at '([^']+)'", text):
         return f"+{match.group(1)}: the key exists already; write {match.group(1)}=… without the plus"
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
@@ -86,6 +103,8 @@ def _unknown_key(key: str) -> str:
     parent, _, name = key.rpartition(".")
     keys = _keys_under(parent)
     where = f"under {parent}" if parent else "at the top"
+    if keys is None and key.startswith("hydra."):
+        return f"{key}: unknown key of Hydra itself; allowed: see python run.py --hydra-help"
     if keys is None:
         return f"{key}: unknown key; there is no group {parent!r} in this config"
     return f"{key}: unknown key; allowed {where}: {', '.join(keys)}{_nearest(name, keys)}"

@@ -6,11 +6,11 @@ import importlib
 import sys
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from tasks.command_line import report_job
+from tasks.validation import validate_top
 
-TASKS = ("fit", "describe", "evaluate", "predict", "export")
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 ON_A_RUN = {
     "evaluate": ("run", "trainer.devices", "trainer.accelerator", "trainer.num_threads"),
@@ -23,11 +23,10 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
     """Do `config.task`; the last line on stdout is the folder that holds the result.
 
     Raises:
-        ValueError: unknown task, or an override that the task would ignore.
+        ValueError: a bad value at the top of the config, or an override that the task would ignore.
     """
+    validate_top(OmegaConf.to_container(config, resolve=True))
     task = config.task
-    if task not in TASKS:
-        raise ValueError(f"task={task}: unknown task; allowed: {', '.join(TASKS)}")
     if task in ON_A_RUN:
         _refuse_idle_overrides(task, overrides)
         if config.run is None:

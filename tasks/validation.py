@@ -7,10 +7,13 @@ A new method is therefore validated without an edit here.
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -21,15 +24,69 @@ class ConfigError(ValueError):
     """Everything that is wrong with a config, one line a finding."""
 
 
+@dataclass
+class Top:
+    """The plain values at the top of a config; everything else there is a group."""
+
+    task: Literal["fit", "describe", "evaluate", "predict", "export"]
+    seed: Annotated[int, ">= 0", "< 4294967296"]
+    force: bool
+    run: str | None
+    input: str | None
+    output: str | None
+    text_column: str
+
+
+@dataclass
+class Paths:
+    """The group `paths`."""
+
+    runs: str
+    data: str
+    cache: str
+    source_mirror: str | None
+
+
+WITHOUT_TARGET = {"paths": Paths, "callbacks": None}  # groups that name no callable: what they take, if that is fixed
+
+
 def validate(config: Mapping[str, Any]) -> None:
-    """Check every `_target_` node of a resolved config (plain dicts).
+    """Check a resolved config (plain dicts): its top, and every `_target_` node against what it names.
 
     Raises:
         ConfigError: unknown keys, values of a wrong type, outside their range or choices; all findings at once.
     """
-    findings = [finding for key, node in _target_nodes(config) for finding in _check_node(key, node)]
+    nodes = (finding for key, node in _target_nodes(config) for finding in _check_node(key, node))
+    _raise([*_check_top(config), *_stray_groups(config), *nodes])
+
+
+def validate_top(config: Mapping[str, Any]) -> None:
+    """Check what a config says besides its groups. Raises ConfigError."""
+    _raise(list(_check_top(config)))
+
+
+def _raise(findings: list[str]) -> None:
     if findings:
         raise ConfigError("\n".join(findings))
+
+
+def _check_top(config: Mapping[str, Any]) -> Iterator[str]:
+    plain = {key: value for key, value in config.items() if key in signature(Top)[0] or not _may_be_group(value)}
+    yield from _check_values("", plain, Top, "the config")
+    yield from _check_values("paths", config["paths"], Paths, "paths")
+
+
+def _may_be_group(value: Any) -> bool:
+    return value is None or isinstance(value, Mapping)
+
+
+def _stray_groups(config: Mapping[str, Any]) -> Iterator[str]:
+    """Groups, and callbacks, that name nothing to call: they would be read by nobody."""
+    groups = {key: value for key, value in config.items() if key not in WITHOUT_TARGET}
+    callbacks = {f"callbacks.{key}": value for key, value in (config.get("callbacks") or {}).items()}
+    for key, value in (groups | callbacks).items():
+        if isinstance(value, Mapping) and "_target_" not in value:
+            yield f"{key}: found {', '.join(value)} and no _target_; allowed: a whole group, {key}=NAME"
 
 
 def _target_nodes(node: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -49,19 +106,21 @@ def _check_node(key: str, node: Mapping[str, Any]) -> Iterator[str]:
     except Exception as error:
         yield f"{key}._target_: cannot import {node['_target_']!r} ({str(error).splitlines()[0]})"
         return
+    yield from _check_values(key, node, target, node["_target_"])
+
+
+def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: str) -> Iterator[str]:
     parameters, open_ended = signature(target)
     for name, value in node.items():
-        if name in HYDRA_KEYS:
+        where = f"{key}.{name}" if key else name
+        if name in HYDRA_KEYS or (isinstance(value, Mapping) and "_target_" in value):
             continue
         if name not in parameters:
             if not open_ended:
                 allowed = ", ".join(sorted(set(parameters) - {"self"}))
-                yield f"{key}.{name}: unknown key of {node['_target_']}; allowed: {allowed}"
-            continue
-        if not (isinstance(value, Mapping) and "_target_" in value):
-            problem = mismatch(value, parameters[name])
-            if problem:
-                yield f"{key}.{name}: found {value!r}; allowed: {problem}"
+                yield f"{where}: unknown key of {target_name}; allowed: {allowed}"
+        elif problem := mismatch(value, parameters[name]):
+            yield f"{where}: found {value!r}; allowed: {problem}"
 
 
 def signature(target: Any) -> tuple[dict[str, Any], bool]:
@@ -104,6 +163,8 @@ def mismatch(value: Any, hint: Any) -> str | None:
         return None if value is None else "null"
     if hint in (int, float, bool, str):
         return None if _is(value, hint) else _name(hint)
+    if isinstance(hint, type) and not issubclass(hint, Path):  # an object, which no plain value can be
+        return None if isinstance(value, (hint, Mapping)) else hint.__name__
     return None
 
 
@@ -114,7 +175,7 @@ def _holds(value: Any, bound: str) -> bool:
 
 def _is(value: Any, kind: type) -> bool:
     if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 

@@ -1,0 +1,52 @@
+"""Fixtures for command lines on the toy CSV."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.tasks.command_lines import Result, command
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> list[str]:
+    """Overrides that put everything below the test's folder."""
+    return ["paths.source_mirror=null", *(f"paths.{name}={tmp_path / name}" for name in ("runs", "data", "cache"))]
+
+
+@pytest.fixture
+def small(tiny_encoder_dir: Path) -> list[str]:
+    """Overrides for a tiny encoder that learns something in a few short epochs."""
+    return [
+        "logger=csv",
+        f"encoder.path={tiny_encoder_dir}",
+        "encoder.sha256=null",
+        "dataset.max_length=32",
+        "trainer.max_epochs=2",
+        "trainer.precision=32",
+        "optimizer.lr=1e-2",
+        "method.head_lr=1e-2",
+    ]
+
+
+@pytest.fixture
+def files(toy_csv: dict[str, Path]) -> list[str]:
+    """Overrides that choose the toy CSV."""
+    return ["dataset=csv", *(f"dataset.{split}={path}" for split, path in toy_csv.items())]
+
+
+@pytest.fixture
+def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., Result]:
+    """Train on the toy CSV: `fit("method=ce", "seed=1")`; later words win."""
+    return lambda *arguments: command([*files, *store, *small, *arguments])
+
+
+@pytest.fixture
+def use(store: list[str]) -> Callable[..., Result]:
+    """A task on a finished run: `use("evaluate", result, "output=-")`."""
+
+    def call(task: str, run: Result | str, *arguments: str, stdin: str = "") -> Result:
+        name = run if isinstance(run, str) else run.folder.name
+        return command([f"task={task}", f"run={name}", *store, *arguments], stdin)
+
+    return call

@@ -1,0 +1,160 @@
+"""A run from the command line to its files, on a toy CSV and a tiny encoder."""
+
+import json
+import math
+from unittest import mock
+
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, f1_score
+
+from datamodules.datamodule import TextDataModule
+from lightning_modules.sharprecl import SharpReCLModule
+from tests.tasks.command_lines import best_weights, outcome, rows, same_weights
+
+
+@pytest.mark.parametrize("method", ["sharprecl", "ce", "logit_adjusted"])
+def test_figures_are_what_sklearn_computes_from_the_predictions(fit, method):
+    result = fit(f"method={method}", "trainer.max_epochs=4")
+    metrics = result.metrics
+    assert metrics["status"] == "finished" and metrics["error"] is None
+    assert {"seconds/prepare", "seconds/fit", "seconds/total", "seconds/train", "epochs", "augment"} <= set(metrics)
+    assert {f"test/macro_f1_{part}" for part in ("head", "middle", "tail")} <= set(metrics)
+    identity = ("method", "dataset", "encoder", "protocol", "seed")
+    assert [metrics[key] for key in identity] == [method, "csv", "minilm", "clean", 0]
+    predictions = rows(result.folder / "predictions.csv")
+    for split, size in (("val", 7), ("test", 24)):
+        chosen = [row for row in predictions if row["split"] == split]
+        assert [int(row["index"]) for row in chosen] == list(range(size))
+        labels, predicted = ([row[column] for row in chosen] for column in ("label", "prediction"))
+        assert metrics[f"{split}/accuracy"] == pytest.approx(accuracy_score(labels, predicted), abs=1e-9)
+        for average in ("macro", "micro"):
+            expected = f1_score(labels, predicted, average=average, zero_division=0)
+            assert metrics[f"{split}/{average}_f1"] == pytest.approx(expected, abs=1e-9)
+    assert metrics["test/accuracy"] > 0.3  # chance is 0.25
+    best = max(float(row["val/macro_f1"]) for row in rows(result.folder / "history.csv"))
+    assert metrics["val/macro_f1"] == pytest.approx(best, abs=1e-6)
+    for name in ("config.yaml", "environment.json", "kept_indices.json", "run.log", "checkpoints/best.ckpt"):
+        assert (result.folder / name).is_file()
+
+
+def test_typed_again_a_finished_run_is_not_repeated_and_force_gives_the_same_bits(fit):
+    first = fit()
+    before, written = outcome(first.folder), (first.folder / "metrics.json").stat().st_mtime_ns
+    again = fit()
+    assert again.folder == first.folder and "finished already" in again.out
+    assert (first.folder / "metrics.json").stat().st_mtime_ns == written
+    assert again.out.splitlines()[1:] == first.out.splitlines()[-len(again.out.splitlines()) + 1 :]
+    weights = best_weights(first.folder)
+    forced = fit("force=true")
+    assert forced.folder == first.folder and "epoch 2/2" in forced.out
+    assert outcome(forced.folder) == before
+    assert same_weights(best_weights(forced.folder), weights)
+
+
+def test_what_changes_the_run_id(fit, toy_csv, tmp_path, monkeypatch):
+    ids = {fit("trainer.max_epochs=1").folder.name}
+    for same in ("logger=none", "callbacks.progress.refresh_rate=5", "trainer.num_threads=1", f"paths.runs={tmp_path}/b"):
+        assert fit("trainer.max_epochs=1", same).folder.name in ids, same
+    for other in ("seed=1", "loss.tau=0.3", "callbacks.early_stopping.patience=2"):
+        assert fit("trainer.max_epochs=1", other).folder.name not in ids, other
+    toy_csv["train"].write_text(toy_csv["train"].read_text() + "the iron and the zinc,metal\n")
+    assert fit("trainer.max_epochs=1").folder.name not in ids
+
+
+def test_clean_reads_test_once_after_the_epoch_is_chosen(fit):
+    events = []
+
+    def spy(name):
+        method = getattr(TextDataModule, name)
+        return mock.patch.object(
+            TextDataModule, name, autospec=True, side_effect=lambda self: (events.append(name), method(self))[1]
+        )
+
+    with spy("train_dataloader"), spy("val_dataloader"), spy("test_dataloader"):
+        assert fit().metrics["protocol"] == "clean"
+    assert events.count("test_dataloader") == 1 and events[-1] == "test_dataloader"
+
+
+def test_published_chooses_by_test_and_says_so(fit):
+    result = fit("protocol=published", "trainer.max_epochs=3")
+    assert result.metrics["protocol"] == "published"
+    assert "published" in result.out
+    assert not [key for key in result.metrics if key.startswith("val/")]
+    best = max(float(row["test/accuracy"]) for row in rows(result.folder / "history.csv"))
+    assert result.metrics["test/accuracy"] == pytest.approx(best, abs=1e-6)
+    assert result.metrics["class_counts"] == [12, 32, 16, 8]  # no row went to a validation split
+
+
+def test_as_published_does_what_it_says(fit):
+    modes, norms, weights = [], [], []
+    training_losses = SharpReCLModule.training_losses
+
+    def spy(self, batch):
+        modes.append((self.current_epoch, self.encoder.training, self.project_features.training))
+        norms.append(self(batch)["logits"].norm(dim=-1))
+        weights.append(self.loss.anchor_weight)
+        return training_losses(self, batch)
+
+    with mock.patch.object(SharpReCLModule, "training_losses", spy):
+        result = fit("experiment=sharprecl_as_published", "trainer.max_epochs=2")
+    assert set(modes) == {(0, False, True), (1, False, False)}
+    assert torch.allclose(torch.cat(norms), torch.ones(1))
+    assert set(weights) == {"class_0"}
+    assert result.metrics["protocol"] == "published"
+
+
+@pytest.mark.parametrize("train", ["full", "top_layers"])
+def test_dropout_acts_in_training_and_only_what_is_named_trains(fit, train):
+    seen = []
+    training_losses = SharpReCLModule.training_losses
+
+    def spy(self, batch):
+        layers = self.encoder.model.encoder.layer
+        seen.append([layer.attention.self.query.weight.requires_grad for layer in layers])
+        assert self.encoder.training and self.training
+        assert not torch.equal(self.embed(batch), self.embed(batch))
+        return training_losses(self, batch)
+
+    with mock.patch.object(SharpReCLModule, "training_losses", spy):
+        fit(f"encoder.train={train}", "encoder.num_top_layers=1", "trainer.max_epochs=1").folder
+    assert all(trained == [train == "full", True] for trained in seen) and seen
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["sampler.batch_size=2"],
+        ["method.K=1000"],
+        ["method.n_neg=0"],
+        ["method.n_pos=0"],
+        ["method.n_pos=0", "method.n_neg=0"],
+        ["method.mu=0"],
+        ["method.num_views=3"],
+        ["augment=dropout"],
+        ["imbalance.ir=2"],
+        ["encoder.pooling=first_token"],
+        ["encoder.pooling=cls", "callbacks=none"],
+        ["sampler=shuffle", "scheduler=constant"],
+    ],
+    ids=" ".join,
+)
+def test_corners_train_to_a_finite_loss(fit, options):
+    result = fit("trainer.max_epochs=1", *options)
+    assert result.metrics["status"] == "finished"
+    if "callbacks=none" not in options:
+        assert all(math.isfinite(float(row["train/loss"])) for row in rows(result.folder / "history.csv"))
+
+
+def test_two_classes(fit, toy_csv):
+    for file in toy_csv.values():
+        lines = file.read_text().splitlines()
+        file.write_text("\n".join([lines[0], *(line for line in lines if line.endswith(("fruit", "metal")))]) + "\n")
+    assert len(fit().metrics["class_counts"]) == 2
+
+
+def test_a_stricter_imbalance_is_kept_on_record(fit):
+    result = fit("imbalance.ir=2", "trainer.max_epochs=1")
+    counts = result.metrics["class_counts"]
+    assert max(counts) / min(counts) == 2
+    assert len(json.loads((result.folder / "kept_indices.json").read_text())["train"]) == sum(counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,6 +33,7 @@ def build_trainer(
     `num_threads`: null takes what OMP_NUM_THREADS or the machine gives.
     """
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    keep_freed_memory()
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     return pl.Trainer(
@@ -52,6 +54,17 @@ def build_trainer(
         enable_model_summary=False,
         enable_progress_bar=any(isinstance(callback, pl.callbacks.ProgressBar) for callback in callbacks),
     )
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what a step frees; else it gives large blocks back and faults them in again at every step."""
+    mmap_threshold, trim_threshold = -3, -1  # of malloc.h
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+    except OSError:  # another C library
+        return
+    libc.mallopt(mmap_threshold, 1 << 30)
+    libc.mallopt(trim_threshold, (1 << 31) - 1)
 
 
 def resolve_precision(precision: str | int, accelerator: str) -> str:

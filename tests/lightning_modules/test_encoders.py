@@ -28,7 +28,8 @@ def tokens(encoder: PretrainedEncoder) -> dict[str, torch.Tensor]:
 def test_minilm_from_the_package_is_the_true_one() -> None:
     encoder = PretrainedEncoder(**MINILM)
     assert encoder.weights_hash() == MINILM["sha256"]
-    batch = encoder.tokenizer()(["A cat sits.", "A kitten is sitting.", "Interest rates rose."], return_tensors="pt", padding=True)
+    texts = ["A cat sits.", "A kitten is sitting.", "Interest rates rose."]
+    batch = encoder.tokenizer()(texts, return_tensors="pt", padding=True)
     with torch.inference_mode():
         embeddings = encoder.load().eval()(batch["input_ids"], batch["attention_mask"])
     similarity = torch.nn.functional.normalize(embeddings, dim=1) @ torch.nn.functional.normalize(embeddings, dim=1).T
@@ -101,7 +102,8 @@ def test_other_architectures_load(kind: str, tiny_encoder_dir: Path, tmp_path: P
         size |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
         model = transformers.RobertaModel(transformers.RobertaConfig(**size))
     else:
-        model = transformers.DistilBertModel(transformers.DistilBertConfig(dim=32, n_layers=2, n_heads=2, hidden_dim=64, **size))
+        size |= {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
+        model = transformers.DistilBertModel(transformers.DistilBertConfig(**size))
     model.save_pretrained(tmp_path)
     PretrainedEncoder("t", "n/n", path=str(tiny_encoder_dir)).tokenizer().save_pretrained(tmp_path)
     encoder = source(tmp_path)

@@ -18,7 +18,8 @@ REQUIRED = {
     "dataset/hub": ["dataset.path=some/name"],
     "imbalance/counts": ["imbalance.counts=[5,3]"],
 }
-RUN_TIME_ONLY = {"method", "trainer", "callbacks", "logger"}  # need the objects of a run
+# need the objects of a run, or are no node of their own
+NOT_ALONE = {"method", "trainer", "callbacks", "logger", "hydra", "paths", "sweep", "debug"}
 
 
 def composed(*overrides: str):
@@ -35,7 +36,7 @@ def choice(path: Path) -> list[str]:
     if group == "method_dataset":
         method, _, dataset = name.rpartition("_")
         return [f"method={method}", f"dataset={dataset}"]
-    return [f"+{group}={name}" if group.startswith("hydra") else f"{group}={name}"] + REQUIRED.get(f"{group}/{name}", [])
+    return [f"{group}={name}", *REQUIRED.get(f"{group}/{name}", [])]
 
 
 def test_all_files_are_found() -> None:
@@ -51,7 +52,7 @@ def test_every_file_composes_and_validates(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.parts[0] not in RUN_TIME_ONLY | {"hydra", "paths", "sweep", "debug"}], ids=str
+    "path", [path for path in FILES if path.parts[0] not in NOT_ALONE], ids=str
 )
 def test_every_group_instantiates(path: Path) -> None:
     config = composed(*choice(path))

@@ -1,0 +1,106 @@
+"""Methods side by side: mean and spread over seeds, and a paired test against a baseline.
+
+    python -m reporting.compare RUNS dataset=ohsumed [baseline=ce] [by=method] [metric=test/macro_f1] [where=key:value]
+
+RUNS is a run store, or a folder of run records (metrics.json and config.yaml of each run). `by` is any config key.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reporting.run_store import ReportError, RunFolder, list_runs
+from reporting.statistics import paired_comparison
+from reporting.tables import MISSING, Table
+
+COLUMNS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "val/macro_f1")
+Values = dict[str, dict[int, dict[str, Any]]]  # group -> seed -> metrics
+
+
+def lookup(config: Mapping[str, Any], key: str) -> Any:
+    """Value of a dotted key; a node gives its name, a missing key None."""
+    node: Any = config
+    for part in key.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node.get("name") if isinstance(node, Mapping) else node
+
+
+def grouped(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, str]) -> Values:
+    """Finished runs that fit `where`, as group -> seed -> metrics.
+
+    Raises:
+        ReportError: two different runs fall on one group and seed: `by` or `where` must tell them apart.
+    """
+    values: Values = defaultdict(dict)
+    for run in runs:
+        metrics, config = run.read_metrics(), run.read_config()
+        if metrics.get("status") != "finished" or any(str(lookup(config, k)) != v for k, v in where.items()):
+            continue
+        group = " ".join(str(lookup(config, key)) for key in by)
+        if metrics["seed"] in values[group]:
+            found = f"two runs of {group}, seed {metrics['seed']}"
+            raise ReportError(f"by={','.join(by)}: {found}; allowed: one a group and seed, narrow with where=key:value")
+        values[group][metrics["seed"]] = metrics
+    return values
+
+
+def compare(values: Values, baseline: str, metric: str, title: str) -> Table:
+    """One row a group: mean ± standard deviation (n - 1) over seeds in %, and the paired difference to `baseline`."""
+    if baseline not in values:
+        raise ReportError(f"baseline={baseline}: no such group; there are {', '.join(sorted(values)) or 'none'}")
+    rows = []
+    reference = {seed: metrics[metric] for seed, metrics in values[baseline].items()}
+    for group, seeds in sorted(values.items(), key=lambda item: -_mean(item[1], metric)):
+        outcome = (MISSING, MISSING, MISSING)
+        if group != baseline:
+            outcome = _outcome({seed: metrics[metric] for seed, metrics in seeds.items()}, reference)
+        rows.append((group, str(len(seeds)), *(_spread(seeds, column) for column in COLUMNS), *outcome))
+    header = ("", "seeds", *COLUMNS, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
+    return Table(title, header, tuple(rows))
+
+
+def _mean(seeds: Mapping[int, Mapping[str, Any]], key: str) -> float:
+    return float(np.mean([metrics[key] for metrics in seeds.values()]))
+
+
+def _spread(seeds: Mapping[int, Mapping[str, Any]], key: str) -> str:
+    values = [100 * metrics[key] for metrics in seeds.values() if metrics.get(key) is not None]
+    if not values:
+        return MISSING
+    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+
+
+def _outcome(values: Mapping[int, float], reference: Mapping[int, float]) -> tuple[str, str, str]:
+    result = paired_comparison(values, reference)
+    interval = MISSING if result.interval is None else " to ".join(f"{100 * end:+.2f}" for end in result.interval)
+    return (
+        f"{100 * result.difference:+.2f}",
+        interval,
+        MISSING if result.t_test_p is None else f"{result.t_test_p:.3g}",
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    folder, *pairs = arguments
+    options = dict(pair.split("=", 1) for pair in pairs)
+    where = dict(pair.split(":", 1) for pair in options.get("where", "").split(",") if pair)
+    where |= {"dataset": options["dataset"]}
+    by, metric = options.get("by", "method").split(","), options.get("metric", "test/macro_f1")
+    values = grouped(list_runs(Path(folder)), by, where)
+    protocols = {m["protocol"] for seeds in values.values() for m in seeds.values()}
+    encoders = {m["encoder"] for seeds in values.values() for m in seeds.values()}
+    title = f"{options['dataset']}, {'/'.join(sorted(encoders))}, protocol {'/'.join(sorted(protocols))}, %"
+    print(compare(values, options.get("baseline", "ce"), metric, title).markdown())
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except ReportError as error:
+        sys.exit(f"error: {error}")

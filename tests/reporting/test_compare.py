@@ -1,0 +1,56 @@
+"""The comparison of methods over seeds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from reporting.compare import compare, grouped, lookup
+from reporting.run_store import ReportError, RunFolder, list_runs
+
+FIGURES = {"ce": [0.50, 0.52, 0.51], "sharprecl": [0.55, 0.56, 0.58]}
+
+
+def record(folder: Path, method: str, seed: int, value: float, mu: float = 1.0, status: str = "finished") -> None:
+    run = RunFolder(folder / f"{method}-{seed}-{mu}")
+    run.write_text("config.yaml", f"method:\n  name: {method}\n  mu: {mu}\ndataset:\n  name: toy\nseed: {seed}\n")
+    run.write_metrics({"test/accuracy": value, "test/macro_f1": value, "seed": seed, "status": status})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    for method, values in FIGURES.items():
+        for seed, value in enumerate(values):
+            record(tmp_path, method, seed, value)
+    record(tmp_path, "ce", 9, 0.9, status="failed")
+    return tmp_path
+
+
+def test_means_and_paired_test(store: Path) -> None:
+    table = compare(grouped(list_runs(store), ["method"], {"dataset": "toy"}), "ce", "test/macro_f1", "t")
+    best, baseline = table.rows
+    assert (best[0], baseline[0]) == ("sharprecl", "ce")
+    assert best[2] == f"{100 * np.mean(FIGURES['sharprecl']):.2f} ± {100 * np.std(FIGURES['sharprecl'], ddof=1):.2f}"
+    assert best[-1] == f"{stats.ttest_rel(FIGURES['sharprecl'], FIGURES['ce']).pvalue:.3g}"
+    assert best[-3] == "+5.33" and baseline[-1] == "–"
+    assert best[1] == baseline[1] == "3"  # the failed run does not count
+
+
+def test_runs_that_by_does_not_tell_apart_are_refused(store: Path) -> None:
+    record(store, "sharprecl", 0, 0.4, mu=0.5)
+    with pytest.raises(ReportError, match="two runs of sharprecl, seed 0"):
+        grouped(list_runs(store), ["method"], {})
+    assert len(grouped(list_runs(store), ["method", "method.mu"], {})) == 3
+    assert len(grouped(list_runs(store), ["method"], {"method.mu": "1.0"})["sharprecl"]) == 3
+
+
+def test_unknown_baseline(store: Path) -> None:
+    with pytest.raises(ReportError, match="baseline=x: no such group; there are ce, sharprecl"):
+        compare(grouped(list_runs(store), ["method"], {}), "x", "test/macro_f1", "t")
+
+
+def test_lookup() -> None:
+    assert lookup({"method": {"name": "ce", "K": 3}}, "method") == "ce"
+    assert lookup({"method": {"name": "ce", "K": 3}}, "method.K") == 3
+    assert lookup({}, "a.b") is None

@@ -1,6 +1,7 @@
 """Methods side by side: mean and spread over seeds, and a paired test against a baseline.
 
     python -m reporting.compare RUNS dataset=ohsumed [baseline=ce] [by=method] [metric=test/macro_f1] [where=key:value]
+        [figure=FILE]
 
 RUNS is a run store, or a folder of run records (metrics.json and config.yaml of each run). `by` is any config key.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from reporting.figures import seeds_figure
 from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table
@@ -97,6 +99,8 @@ def main(arguments: Sequence[str]) -> None:
     encoders = {m["encoder"] for seeds in values.values() for m in seeds.values()}
     title = f"{options['dataset']}, {'/'.join(sorted(encoders))}, protocol {'/'.join(sorted(protocols))}, %"
     print(compare(values, options.get("baseline", "ce"), metric, title).markdown())
+    if "figure" in options:
+        seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import pytest
 from scipy import stats
 
 from reporting.compare import compare, grouped, lookup
+from reporting.figures import seeds_figure
+from reporting.records import keep_records
 from reporting.run_store import ReportError, RunFolder, list_runs
 
 FIGURES = {"ce": [0.50, 0.52, 0.51], "sharprecl": [0.55, 0.56, 0.58]}
@@ -43,6 +45,16 @@ def test_runs_that_by_does_not_tell_apart_are_refused(store: Path) -> None:
         grouped(list_runs(store), ["method"], {})
     assert len(grouped(list_runs(store), ["method", "method.mu"], {})) == 3
     assert len(grouped(list_runs(store), ["method"], {"method.mu": "1.0"})["sharprecl"]) == 3
+
+
+def test_figure_and_records(store: Path, tmp_path: Path) -> None:
+    kept = keep_records(store, tmp_path / "records")
+    assert len(kept) == 6 and not any(name.startswith("ce-9") for name in kept)
+    values = grouped(list_runs(tmp_path / "records"), ["method"], {})
+    seeds_figure(values, tmp_path / "figure", "toy", metrics=["test/accuracy"])
+    first = (tmp_path / "figure.svg").read_text()
+    seeds_figure(values, tmp_path / "figure", "toy", metrics=["test/accuracy"])
+    assert (tmp_path / "figure.svg").read_text() == first and (tmp_path / "figure.png").stat().st_size > 1000
 
 
 def test_unknown_baseline(store: Path) -> None:

@@ -1,0 +1,35 @@
+"""Keep the small part of finished runs: what a report needs, without checkpoints and predictions.
+
+    python -m reporting.records RUNS FOLDER
+
+Copies metrics.json, config.yaml, environment.json and history.csv of every finished run below RUNS. The folder is small
+enough for version control, and everything that reads a run store reads it too.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from reporting.run_store import list_runs, write_text
+
+FILES = ("config.yaml", "environment.json", "history.csv", "metrics.json")
+
+
+def keep_records(runs: Path, folder: Path) -> list[str]:
+    """Ids of the runs that were copied."""
+    kept = []
+    for run in list_runs(runs):
+        if run.status != "finished":
+            continue
+        for name in FILES:
+            if (run.path / name).exists():
+                write_text(folder / run.id / name, (run.path / name).read_text())
+        kept.append(run.id)
+    return kept
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    print(f"{len(keep_records(Path(sys.argv[1]), Path(sys.argv[2])))} records kept in {sys.argv[2]}")

@@ -137,9 +137,14 @@ class ClassifierModule(pl.LightningModule):
         self._log_metrics("test")
 
     def on_train_epoch_start(self) -> None:
-        """Dropout of an epoch depends on (seed, epoch, rank) alone: a resumed run draws the same masks."""
         self.train()
-        torch.manual_seed(derived_seed(self.seed, "epoch", self.current_epoch, self.global_rank))
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Dropout of a step depends on (seed, step, rank) alone: a resumed run draws the same masks.
+
+        Once an epoch would not do: loaders draw from the same stream, and a resumed run makes more of them.
+        """
+        torch.manual_seed(derived_seed(self.seed, "dropout", self.global_step, self.global_rank))
 
     def step_generator(self) -> torch.Generator:
         """Random numbers of this step's loss: the same on every rank and in a resumed run."""

@@ -78,7 +78,7 @@ class FeatureBatches(Dataset):
     def __getitem__(self, positions: np.ndarray) -> Batch:
         chosen = np.asarray(self.features[: self.num_views, positions])
         chosen = np.broadcast_to(chosen, (self.num_views, *chosen.shape[1:]))
-        features = torch.from_numpy(np.ascontiguousarray(chosen).reshape(-1, chosen.shape[-1]))
+        features = torch.from_numpy(np.array(chosen).reshape(-1, chosen.shape[-1]))
         return {"features": features} | _targets(self.labels, positions, self.num_views)
 
 

@@ -38,7 +38,7 @@ def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
     """The cached features, or None where there are none or the file is no longer whole."""
     try:
         features = np.load(file, mmap_mode="r")
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):
         return None
     return features if features.shape == shape else None
 

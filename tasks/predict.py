@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import json
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 
+from datamodules.builders.user_files import MAX_FIELD, decoded_lines, file_lines
 from datamodules.datamodule import predict_loader
 from lightning_modules.base import ClassifierModule
 from reporting.run_store import replacing
@@ -37,7 +39,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         torch.set_num_threads(plan.config.trainer.num_threads)
     module, label_names = load_module(run, plan)
     predictor = _Predictor(module, plan, label_names)
-    rows = _read(config.input, config.text_column)
+    rows = _read(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
     predicted = (row for piece in _pieces(rows) for row in predictor(piece, config.text_column))
     _write(config.output, predicted)
     return run.path
@@ -53,7 +55,7 @@ class _Predictor:
     @torch.inference_mode()
     def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
         logits = np.empty((len(rows), len(self.label_names)), dtype=np.float32)
-        texts = [str(row[text_column]) for row in rows]
+        texts = [row[text_column] for row in rows]
         for batch in predict_loader(texts, self.tokenizer, self.max_length, self.sampler):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
                 logits[batch["indices"].numpy()] = self.module(batch)["logits"].numpy()
@@ -69,38 +71,59 @@ def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield piece
 
 
-def _read(name: str, text_column: str) -> Iterator[Row]:
+def _read(name: str, text_column: str, delimiter: str | None) -> Iterator[Row]:
     if name == "-":
-        yield from _rows(sys.stdin, "stdin", False, text_column)
-        return
-    if not Path(name).is_file():
+        lines, suffixes = decoded_lines(sys.stdin.buffer, "stdin"), []
+    elif Path(name).is_file():
+        lines, suffixes = file_lines(Path(name)), Path(name).suffixes
+    else:
         raise ValueError(f"input: no file {name!r}")
-    with open(name, encoding="utf-8-sig", newline="") as stream:
-        yield from _rows(stream, name, name.endswith((".jsonl", ".json")), text_column)
-
-
-def _rows(stream: IO[str], name: str, as_json: bool, text_column: str) -> Iterator[Row]:
-    reader = csv.DictReader(stream) if not as_json else None
+    if {".jsonl", ".json"} & set(suffixes):
+        rows = _objects(lines, name)
+    else:
+        rows = _table(lines, name, delimiter or ("\t" if ".tsv" in suffixes else ","))
     found = False
-    for number, row in enumerate(reader if reader is not None else map(_object, stream), start=1):
-        line = reader.line_num if reader is not None else number
-        if row is None or text_column not in row:
-            columns = ", ".join(map(str, row)) if row else "no JSON object"
-            raise ValueError(f"{name}:{line}: no column {text_column!r}; found {columns}; set text_column=NAME")
-        if not str(row[text_column] or "").strip():
-            raise ValueError(f"{name}:{line}: empty text")
+    for where, row in rows:
+        if text_column not in row:
+            raise ValueError(f"{where}: no column {text_column!r}; found {', '.join(row)}; set text_column=NAME")
+        if not isinstance(row[text_column], str) or not row[text_column].strip():
+            raise ValueError(f"{where}: found {row[text_column]!r}; allowed: a text with a visible character")
         found = True
         yield row
     if not found:
         raise ValueError(f"{name}: no rows")
 
 
-def _object(line: str) -> Row | None:
+def _table(lines: Iterator[str], name: str, delimiter: str) -> Iterator[tuple[str, Row]]:
+    """Rows of CSV with a header line, each with the file and line where it begins."""
+    csv.field_size_limit(MAX_FIELD)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    line = 1
     try:
-        value = json.loads(line)
-    except json.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
+        header = next(reader, [])
+        line = reader.line_num + 1
+        for fields in reader:
+            if fields and len(fields) != len(header):
+                raise ValueError(f"{name}:{line}: {len(fields)} fields; allowed: {len(header)} as in the header")
+            if fields:
+                yield f"{name}:{line}", dict(zip(header, fields, strict=True))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{name}:{line}: not CSV ({error})") from error
+
+
+def _objects(lines: Iterator[str], name: str) -> Iterator[tuple[str, Row]]:
+    """One JSON object a line, each with its file and line."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{name}:{number}: not JSON ({error.msg} at column {error.colno})") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{name}:{number}: found a {type(row).__name__}; allowed: one JSON object a line")
+        yield f"{name}:{number}", row
 
 
 def _write(name: str, rows: Iterator[Row]) -> None:
@@ -108,8 +131,6 @@ def _write(name: str, rows: Iterator[Row]) -> None:
         _write_csv(sys.stdout, rows)
         return
     with replacing(Path(name)) as binary:
-        import io
-
         stream = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
         if name.endswith(".jsonl"):
             for row in rows:

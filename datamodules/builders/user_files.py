@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,7 +108,7 @@ class Csv(UserFiles):
     def read(self, path: Path) -> Iterator[Row]:
         csv.field_size_limit(MAX_FIELD)
         delimiter = self._delimiter(path)
-        reader = csv.reader(_lines(path), delimiter=delimiter, strict=True)
+        reader = csv.reader(file_lines(path), delimiter=delimiter, strict=True)
         line = 1  # where a row begins: a quoted field may hold line ends
         try:
             header = next(reader, None)
@@ -145,7 +145,7 @@ class Jsonl(UserFiles):
     """One JSON object a line; labels may be strings or numbers."""
 
     def read(self, path: Path) -> Iterator[Row]:
-        for number, line in enumerate(map(str.strip, _lines(path)), 1):
+        for number, line in enumerate(map(str.strip, file_lines(path)), 1):
             if not line:
                 continue
             where = f"{path}:{number}"
@@ -166,19 +166,24 @@ class Jsonl(UserFiles):
             yield row
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 file with their ends, without a byte order mark; unpacked where the name ends in .gz."""
+def file_lines(path: Path) -> Iterator[str]:
+    """Lines of a file as `decoded_lines`; unpacked where the name ends in .gz."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                try:
-                    yield line.decode()
-                except UnicodeDecodeError as error:
-                    raise InputError(
-                        f"{path}:{number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "
-                        "is not UTF-8, allowed: UTF-8 text"
-                    ) from error
+            yield from decoded_lines(file, str(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path}: not a whole gzip file ({error})") from error
+
+
+def decoded_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """UTF-8 lines with their ends, without a byte order mark. Raises InputError naming a line that is not."""
+    for number, line in enumerate(file, 1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{name}:{number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "
+                "is not UTF-8, allowed: UTF-8 text"
+            ) from error

@@ -49,7 +49,7 @@ def command(arguments: list[str], stdin: str = "") -> Result:
     """`python run.py ARGUMENTS` inside this process."""
     out, err, before = io.StringIO(), io.StringIO(), (sys.argv, sys.stdin, dict(os.environ))
     handler = signal.getsignal(signal.SIGTERM)
-    sys.argv, sys.stdin = [str(RUN_PY), *arguments], io.StringIO(stdin)
+    sys.argv, sys.stdin = [str(RUN_PY), *arguments], io.TextIOWrapper(io.BytesIO(stdin.encode()))
     try:
         with redirect_stdout(out), redirect_stderr(err):
             runpy.run_path(str(RUN_PY), run_name="__main__")

@@ -56,7 +56,7 @@ def test_what_changes_the_run_id(fit, toy_csv, tmp_path):
     ids = {fit("trainer.max_epochs=1").folder.name}
     for same in ("logger=none", "callbacks.progress=null", "trainer.num_threads=1", f"paths.runs={tmp_path}/b"):
         assert fit("trainer.max_epochs=1", same).folder.name in ids, same
-    for other in ("seed=1", "loss.tau=0.3", "callbacks.early_stopping.patience=2"):
+    for other in ("seed=1", "loss.tau=0.7", "callbacks.early_stopping.patience=2"):
         assert fit("trainer.max_epochs=1", other).folder.name not in ids, other
     toy_csv["train"].write_text(toy_csv["train"].read_text() + "the iron and the zinc,metal\n")
     assert fit("trainer.max_epochs=1").folder.name not in ids

@@ -1,0 +1,154 @@
+"""Evaluate, predict and export on a finished run."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tasks.command_lines import rows
+
+TEXTS = ["the copper near a zinc", 'a "quoted" apple,\nand a pear', "snow  and\thail", "ÄÖ 日本 tiger"]
+
+
+@pytest.fixture
+def run(fit):
+    result = fit("trainer.max_epochs=3")
+    assert result.code == 0, result.err
+    return result
+
+
+def csv_of(table: list[dict]) -> str:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(table[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return stream.getvalue()
+
+
+def test_evaluate_gives_the_stored_figures(run, use):
+    predictions = (run.folder / "predictions.csv").read_text()
+    again = use("evaluate", run)
+    figures = json.loads((again.folder / "evaluation.json").read_text())
+    assert again.folder == run.folder
+    assert figures == {key: run.metrics[key] for key in figures}
+    assert {"test/accuracy", "val/macro_f1", "test/macro_f1_tail"} <= set(figures)
+    assert (run.folder / "predictions.csv").read_text() == predictions
+
+
+def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tmp_path):
+    output = tmp_path / "pred.csv"
+    assert use("predict", run, f"input={toy_csv['test']}", f"output={output}").folder == run.folder
+    stored = [row for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+    predicted = rows(output)
+    assert [row["text"] for row in predicted] == [row["text"] for row in rows(toy_csv["test"])]
+    assert [(row["label"], row["prediction"]) for row in predicted] == [
+        (row["label"], row["prediction"]) for row in stored
+    ]
+    for row, expected in zip(predicted, stored, strict=True):
+        assert float(row["probability"]) == pytest.approx(float(expected["probability"]), abs=2e-6)
+
+
+def test_order_columns_quotes_and_line_ends_are_kept(run, use, tmp_path):
+    table = [{"id": str(7 * number), "text": text, "note": "a,b"} for number, text in enumerate(TEXTS * 3)]
+    source, output = tmp_path / "new.csv", tmp_path / "deep" / "pred.csv"
+    source.write_bytes(b"\xef\xbb\xbf" + csv_of(table).encode())
+    assert use("predict", run, f"input={source}", f"output={output}").code == 0
+    predicted = rows(output)
+    assert [{key: row[key] for key in ("id", "text", "note")} for row in predicted] == table
+    assert len({(row["text"], row["prediction"], row["probability"]) for row in predicted}) == len(TEXTS)
+    assert {row["prediction"] for row in predicted} <= set(run.metrics["label_names"])
+
+    lines = tmp_path / "new.jsonl"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
+    assert use("predict", run, f"input={lines}", f"output={tmp_path}/pred.jsonl").code == 0
+    from_lines = [json.loads(line) for line in (tmp_path / "pred.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert from_lines == [row | {"probability": float(row["probability"])} for row in predicted]
+
+
+def test_a_pipe_carries_nothing_but_the_csv(run, use):
+    result = use("predict", run, "input=-", "output=-", "text_column=title", stdin=csv_of([{"title": TEXTS[1]}]))
+    assert result.code == 0, result.err
+    (row,) = csv.DictReader(io.StringIO(result.out))
+    assert list(row) == ["title", "prediction", "probability"] and row["title"] == TEXTS[1]
+    assert result.err.splitlines()[-1] == str(run.folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "finding"),
+    [
+        ("a.csv", "title\nx\n", ":2: no column 'text'; found title; set text_column=NAME"),
+        ("a.csv", "text\nx\n \n", ":3: found ' '"),
+        ("a.csv", 'text\n"two\nlines"\n" "\n', ":4: found ' '"),
+        ("a.csv", "text\n", ": no rows"),
+        ("a.csv", "", ": no rows"),
+        ("a.csv", "text,b\nx\n", ":2: 1 fields"),
+        ("a.csv", "text\nx,y\n", ":2: 2 fields"),
+        ("a.csv", 'text\n"open\n', ":2: not CSV"),
+        ("a.csv", b"text\nok\n\xff\xfe\n", "is not UTF-8"),
+        ("a.jsonl", '{"text": "x"}\n[]\n', ":2: "),
+        ("a.jsonl", '{"text": "x"}\n{"text": 3}\n', ":2: "),
+        ("a.jsonl", '{"text": "x"}\n{"text"\n', ":2: "),
+        ("a.jsonl", '{"text": null}\n', ":1: found None"),
+    ],
+)
+def test_bad_input_is_named_by_file_and_line_and_leaves_no_output(run, use, tmp_path, name, content, finding):
+    source, output = tmp_path / name, tmp_path / "pred.csv"
+    source.write_bytes(content if isinstance(content, bytes) else content.encode())
+    output.write_text("earlier\n")
+    error = use("predict", run, f"input={source}", f"output={output}").error
+    assert error.startswith(str(source)) and finding in error
+    assert output.read_text() == "earlier\n"
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "finding"),
+    [
+        ("predict", [], "input, output: task=predict needs both"),
+        ("predict", ["input=-"], "input, output: task=predict needs both"),
+        ("predict", ["input=none.csv", "output=-"], "input: no file 'none.csv'"),
+        ("predict", ["input=.", "output=-"], "input: no file '.'"),
+        ("predict", ["input=-", "output=-", "seed=1"], "seed: task=predict takes everything else from the run"),
+        ("evaluate", ["output=x"], "output: task=evaluate takes everything else from the run"),
+        ("export", ["output=tests"], "output: tests holds something else"),
+    ],
+)
+def test_what_a_task_needs_and_takes(run, use, task, options, finding, monkeypatch):
+    monkeypatch.chdir(Path(__file__).resolve().parents[2])
+    assert finding in use(task, run, *options).error
+
+
+def test_a_run_that_is_not_there_or_not_finished(run, use):
+    assert "nearest: " + run.folder.name in use("predict", "sharprecl-cvs-1", "input=-", "output=-").error
+    metrics = run.metrics | {"status": "failed"}
+    (run.folder / "metrics.json").write_text(json.dumps(metrics))
+    assert "its status is failed; needed: finished" in use("evaluate", run.folder.name).error
+
+
+def test_a_damaged_checkpoint_is_refused(run, use):
+    best = run.folder / "checkpoints" / "best.ckpt"
+    best.write_bytes(best.read_bytes()[:1000])
+    assert "best.ckpt: cannot be read as a checkpoint" in use("evaluate", run.folder.name).error
+
+
+@pytest.mark.slow
+def test_an_exported_folder_predicts_the_same_by_its_own_readme(fit, use, toy_csv, tmp_path):
+    texts = [row["text"] for row in rows(toy_csv["test"])]
+    code = []
+    for pooling in ("mean", "first_token", "cls"):
+        run = fit(f"encoder.pooling={pooling}", "method.classifier_bias=false" if pooling == "cls" else "seed=0")
+        folder = tmp_path / pooling
+        assert use("export", run, f"output={folder}").folder == folder
+        (snippet,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+        assert '["a text"]' in snippet
+        code.append(snippet.replace('["a text"]', repr(texts)))
+        stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+        code.append(f"assert [about['label_names'][i] for i in logits.argmax(-1)] == {stored!r}")
+    code.append("import sys; assert not {'lightning', 'hydra', 'tasks'} & set(sys.modules)")
+    alone = subprocess.run([sys.executable, "-c", "\n".join(code)], cwd=tmp_path, text=True, capture_output=True)
+    assert alone.returncode == 0, alone.stderr

@@ -1,7 +1,7 @@
 """Methods side by side: mean and spread over seeds, and a paired test against a baseline.
 
     python -m reporting.compare RUNS dataset=ohsumed [baseline=ce] [by=method] [metric=test/macro_f1] [where=key:value]
-        [figure=FILE]
+        [columns=test/accuracy,...] [figure=FILE]
 
 RUNS is a run store, or a folder of run records (metrics.json and config.yaml of each run). `by` is any config key.
 """
@@ -52,7 +52,7 @@ def grouped(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, st
     return values
 
 
-def compare(values: Values, baseline: str, metric: str, title: str) -> Table:
+def compare(values: Values, baseline: str, metric: str, title: str, columns: Sequence[str] = COLUMNS) -> Table:
     """One row a group: mean ± standard deviation (n - 1) over seeds in %, and the paired difference to `baseline`."""
     if baseline not in values:
         raise ReportError(f"baseline={baseline}: no such group; there are {', '.join(sorted(values)) or 'none'}")
@@ -62,8 +62,8 @@ def compare(values: Values, baseline: str, metric: str, title: str) -> Table:
         outcome = (MISSING, MISSING, MISSING)
         if group != baseline:
             outcome = _outcome({seed: metrics[metric] for seed, metrics in seeds.items()}, reference)
-        rows.append((group, str(len(seeds)), *(_spread(seeds, column) for column in COLUMNS), *outcome))
-    header = ("", "seeds", *COLUMNS, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
+        rows.append((group, str(len(seeds)), *(_spread(seeds, column) for column in columns), *outcome))
+    header = ("", "seeds", *columns, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
     return Table(title, header, tuple(rows))
 
 
@@ -98,7 +98,8 @@ def main(arguments: Sequence[str]) -> None:
     protocols = {m["protocol"] for seeds in values.values() for m in seeds.values()}
     encoders = {m["encoder"] for seeds in values.values() for m in seeds.values()}
     title = f"{options['dataset']}, {'/'.join(sorted(encoders))}, protocol {'/'.join(sorted(protocols))}, %"
-    print(compare(values, options.get("baseline", "ce"), metric, title).markdown())
+    columns = options["columns"].split(",") if "columns" in options else COLUMNS
+    print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
     if "figure" in options:
         seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")
 

@@ -2,8 +2,8 @@
 
     python -m reporting.records RUNS FOLDER
 
-Copies metrics.json, config.yaml, environment.json and history.csv of every finished run below RUNS. The folder is small
-enough for version control, and everything that reads a run store reads it too.
+Copies metrics.json, config.yaml (less the paths), environment.json and history.csv of every finished run below RUNS.
+The folder is small enough for version control, and everything that reads a run store reads it too.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import yaml
+
 from reporting.run_store import list_runs, write_text
 
-FILES = ("config.yaml", "environment.json", "history.csv", "metrics.json")
+FILES = ("environment.json", "history.csv", "metrics.json")
 
 
 def keep_records(runs: Path, folder: Path) -> list[str]:
@@ -22,6 +24,8 @@ def keep_records(runs: Path, folder: Path) -> list[str]:
     for run in list_runs(runs):
         if run.status != "finished":
             continue
+        config = {key: node for key, node in run.read_config().items() if key != "paths"}
+        write_text(folder / run.id / "config.yaml", yaml.safe_dump(config, sort_keys=False))
         for name in FILES:
             if (run.path / name).exists():
                 write_text(folder / run.id / name, (run.path / name).read_text())

@@ -136,5 +136,8 @@ def _validate_together(plain: Mapping[str, Any]) -> None:
     monitored = [f"{split}/{name}" for name in MONITORED]
     if plain["protocol"]["monitor"] not in monitored:
         findings.append(f"protocol.monitor: found {plain['protocol']['monitor']!r}; allowed: {', '.join(monitored)}")
+    for key in ("devices", "num_nodes"):
+        if plain["trainer"][key] != 1:
+            findings.append(f"trainer.{key}: found {plain['trainer'][key]}; allowed for now: 1")
     if findings:
         raise ConfigError("\n".join(findings))

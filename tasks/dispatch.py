@@ -13,7 +13,7 @@ from tasks.validation import validate_top
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 ON_A_RUN = {
-    "evaluate": ("run", "trainer.devices", "trainer.accelerator", "trainer.num_threads"),
+    "evaluate": ("run", "trainer.num_threads"),
     "predict": ("run", "input", "output", "text_column", "trainer.num_threads"),
     "export": ("run", "output"),
 }

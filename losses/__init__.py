@@ -1,8 +1,13 @@
 """Losses in pure PyTorch: tensors in, scalar out; float32 under autocast, float64 kept."""
 
+from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
+from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
 from losses.class_prior import class_weights, effective_number_weights, log_prior, negative_log_prior_weights
+from losses.dice import DiceLoss, dice
 from losses.distributed import gather
+from losses.focal import FocalLoss, focal_per_sample
 from losses.info_nce import InfoNCELoss, info_nce
+from losses.ldam import LDAMLoss, class_margins, ldam
 from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy, logit_compensated_cross_entropy
 from losses.sharprecl import (
     RebalancedSamples,
@@ -14,18 +19,30 @@ from losses.sharprecl import (
 from losses.supervised_contrastive import SupervisedContrastiveLoss, supervised_contrastive
 
 __all__ = [
+    "BalancedSoftmaxLoss",
+    "ClassBalancedLoss",
     "CrossEntropy",
+    "DiceLoss",
+    "FocalLoss",
     "InfoNCELoss",
+    "LDAMLoss",
     "LogitCompensatedCrossEntropy",
     "RebalancedSamples",
     "SharpReCLLoss",
     "SupervisedContrastiveLoss",
+    "balanced_softmax",
+    "class_balanced",
+    "class_balanced_weights",
+    "class_margins",
     "class_weights",
+    "dice",
     "draw_samples",
     "effective_number_weights",
+    "focal_per_sample",
     "gather",
     "hard_ratio_schedule",
     "info_nce",
+    "ldam",
     "log_prior",
     "logit_compensated_cross_entropy",
     "negative_log_prior_weights",

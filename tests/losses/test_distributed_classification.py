@@ -1,0 +1,60 @@
+"""Losses whose average runs over the batch as a whole: two processes equal one."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+
+from losses import ClassBalancedLoss, DiceLoss, LDAMLoss
+
+COUNTS = torch.tensor([9, 4, 2])
+LOSSES = {
+    "dice": DiceLoss(0.3, reading="batch"),
+    "class_balanced": ClassBalancedLoss(0.9, average="weights"),
+    "ldam": LDAMLoss(scale=3.0, effective_number_beta=0.9),
+}
+
+
+def make_model():
+    torch.manual_seed(0)
+    return torch.nn.Linear(5, 3, dtype=torch.float64)
+
+
+def make_batch():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(12, 5, dtype=torch.float64, generator=generator)
+    return x, torch.randint(3, (12,), generator=generator)
+
+
+def results(model, x, labels):
+    found = {}
+    for name, loss in LOSSES.items():
+        model.zero_grad()
+        extra = {"reweight": True} if name == "ldam" else {}
+        value = loss(model(x), labels, COUNTS, **extra)
+        value.backward()
+        found[name] = (value.item(), [parameter.grad.clone() for parameter in model.parameters()])
+    return found
+
+
+def worker(rank, address, shares, folder):
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    try:
+        mine = [share.split(shares)[rank] for share in make_batch()]
+        torch.save(results(DistributedDataParallel(make_model()), *mine), f"{folder}/{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("shares", [[6, 6], [5, 7]], ids=["equal", "unequal"])
+def test_two_processes_equal_one(tmp_path, shares):
+    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", shares, str(tmp_path)), nprocs=2)
+    expected = results(make_model(), *make_batch())
+    for rank in range(2):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        for name, (value, grads) in expected.items():
+            assert found[name][0] == pytest.approx(value, abs=1e-12), name
+            for grad, expected_grad in zip(found[name][1], grads, strict=True):
+                assert expected_grad.abs().max() > 1e-4
+                torch.testing.assert_close(grad, expected_grad, atol=1e-12, rtol=0)

@@ -25,7 +25,7 @@ class AtomicCheckpointIO(CheckpointIO):
             try:
                 torch.save(checkpoint, file)
             except RuntimeError as error:
-                # torch wraps what the file object raised
+                # torch hides what stopped it behind its own error: a full disk, or Ctrl-C
                 raise _cause(error) from error
 
     def load_checkpoint(
@@ -50,7 +50,9 @@ class AtomicCheckpointIO(CheckpointIO):
 
 def _cause(error: BaseException) -> BaseException:
     inner = error.__cause__ or error.__context__
-    return inner if isinstance(inner, OSError) else error
+    while inner is not None and not isinstance(inner, (OSError, KeyboardInterrupt)):
+        inner = inner.__cause__ or inner.__context__
+    return inner or error
 
 
 class _FixedCheckpoint(ModelCheckpoint):

@@ -122,3 +122,13 @@ def test_a_disk_that_fills_up_within_torch_save_is_one_line(tmp_path, monkeypatc
     with pytest.raises(ReportError, match="no space left in"):
         AtomicCheckpointIO().save_checkpoint({"weights": torch.ones(100_000)}, tmp_path / "last.ckpt")
     assert os.listdir(tmp_path) == []
+
+
+def test_an_interrupt_while_writing_stays_an_interrupt(tmp_path, monkeypatch):
+    class Stops(dict):
+        def __reduce_ex__(self, protocol):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        AtomicCheckpointIO().save_checkpoint({"state": Stops()}, tmp_path / "last.ckpt")
+    assert list(tmp_path.iterdir()) == []

@@ -89,7 +89,7 @@ def test_top_layers(tiny_encoder_dir: Path) -> None:
     model = source(tiny_encoder_dir, train="top_layers", num_top_layers=1).load()
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert trained and all("layer.1." in name for name in trained)
-    with pytest.raises(ValueError, match="encoder.num_top_layers: 3; allowed: 1 to 2"):
+    with pytest.raises(ValueError, match="encoder.num_top_layers: found 3; allowed: 1 to 2"):
         source(tiny_encoder_dir, train="top_layers", num_top_layers=3).load()
 
 

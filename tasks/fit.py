@@ -50,9 +50,9 @@ def _refuse_unused_augment(plan: Plan, overrides: list[str]) -> None:
 
 
 def _do(plan: Plan, run: RunFolder) -> None:
-    run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
-    run.write_metrics(status="running", error=None, **names_of(plan))
-    try:
+    try:  # from the first write on: a stop right after it is recorded too
+        run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
+        run.write_metrics(status="running", error=None, **names_of(plan))
         with _logged_to(run.path / "run.log"):
             run.write_metrics(_train(plan, run), status="finished")
     except Exception as error:

@@ -73,6 +73,84 @@ class ShuffledBatches(Batches):
         return [batches[k] for k in rng.permutation(len(batches))]
 
 
+class ClassBatches(ShuffledBatches):
+    """Batches whose classes are drawn first and then filled with rows.
+
+    The rows of a class come in passes: every row once in random order, then every row again, so that within an epoch
+    no row is used more than once oftener than another of its class. With ``chunk_batches`` each pass is sorted by
+    length within chunks of that many batches: a batch then holds texts of similar length, while the classes in it stay
+    as drawn, and copies of one row do not come together as sorting all places would make them.
+
+    Takes the arguments of ``ShuffledBatches`` after ``labels`` (N,).
+    """
+
+    together = 1  # places of one class that come together; a pass is cut to a multiple, so that they differ
+
+    def __init__(self, lengths: np.ndarray, labels: np.ndarray, *arguments) -> None:
+        super().__init__(lengths, *arguments)
+        counts = np.unique(labels, return_counts=True)[1]
+        self.rows = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
+        self.counts = counts
+
+    def classes(self, rng: np.random.Generator) -> np.ndarray:
+        """The class of every place of an epoch, as an index into ``rows``."""
+        raise NotImplementedError
+
+    def global_batches(self) -> list[np.ndarray]:
+        rng = np.random.default_rng([self.seed, self.epoch, 1])
+        classes = self.classes(rng)
+        order = np.empty(len(classes), dtype=np.int64)
+        per_class = np.cumsum(np.bincount(classes, minlength=len(self.rows)))[:-1]
+        for rows, places in zip(self.rows, np.split(np.argsort(classes, kind="stable"), per_class), strict=True):
+            order[places] = self._filled(rows, places, rng)
+        batches = np.split(order, self.bounds)
+        return batches if self.chunk_batches is None else [batches[k] for k in rng.permutation(len(batches))]
+
+    def _filled(self, rows: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Rows of one class for its places, which ascend."""
+        size = len(rows) - len(rows) % self.together or len(rows)
+        passes = -(-len(places) // size)
+        drawn = rng.permuted(np.tile(rows, (passes, 1)), axis=1)[:, :size].ravel()[: len(places)]
+        if self.chunk_batches is None:
+            return drawn
+        chunk = places // (self.batch_size * min(self.chunk_batches, max(1, self.num_batches // 4)))
+        return drawn[np.lexsort((-self.lengths[drawn], np.arange(len(drawn)) // size, chunk))]
+
+
+class FrequencyBatches(ClassBatches):
+    """As many places as there are rows, each of class c with probability proportional to n_c^exponent."""
+
+    def __init__(self, lengths: np.ndarray, labels: np.ndarray, exponent: float, *arguments) -> None:
+        super().__init__(lengths, labels, *arguments)
+        share = self.counts**exponent
+        self.share = share / share.sum()
+
+    def classes(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.choice(len(self.rows), size=len(self.lengths), p=self.share)
+
+
+class PerClassBatches(ClassBatches):
+    """Whole batches of ``batch_size / rows_per_class`` different classes with ``rows_per_class`` rows each.
+
+    The rows of a class in a batch differ, unless the class has fewer.
+    """
+
+    def __init__(self, lengths: np.ndarray, labels: np.ndarray, rows_per_class: int, *arguments) -> None:
+        super().__init__(lengths, labels, *arguments)
+        self.together, self.classes_per_batch = rows_per_class, self.batch_size // rows_per_class
+        if self.classes_per_batch > len(self.rows):
+            raise InputError(
+                f"sampler.rows_per_class: found {rows_per_class}, allowed: >= {-(-self.batch_size // len(self.rows))} "
+                f"with sampler.batch_size={self.batch_size} and {len(self.rows)} classes"
+            )
+        self.num_batches = max(1, len(lengths) // self.batch_size)
+        self.bounds = np.arange(1, self.num_batches) * self.batch_size
+
+    def classes(self, rng: np.random.Generator) -> np.ndarray:
+        order = rng.permuted(np.tile(np.arange(len(self.rows)), (self.num_batches, 1)), axis=1)
+        return order[:, : self.classes_per_batch].repeat(self.together, axis=1).ravel()
+
+
 class SortedBatches(Batches):
     """Every row once, longest first, for evaluation: no shuffling, no duplicates to even out the processes."""
 
@@ -127,9 +205,92 @@ class LengthGrouped(Shuffle):
         chunk_batches: Annotated[int, ">= 1"] = 50,
     ) -> None:
         super().__init__(batch_size, eval_batch_size)
-        if chunk_batches < 1:
-            raise InputError(f"sampler.chunk_batches: found {chunk_batches}, allowed: >= 1")
-        self.chunk_batches = chunk_batches
+        self.chunk_batches = _checked_chunk(chunk_batches)
+
+
+class ByClass(Shuffle):
+    """Random batches whose classes are drawn first; base of the samplers against imbalance.
+
+    The class priors that losses use stay those of the data: with a loss that corrects the prior too, such a sampler
+    corrects it twice.
+
+    Args:
+        batch_size: train rows of one step over all processes, >= 2 and divisible by their number.
+        eval_batch_size: rows of one evaluation batch in each process, >= 1.
+        chunk_batches: batches over which the texts of each class are sorted by length; null for no sorting.
+    """
+
+    def __init__(
+        self,
+        batch_size: Annotated[int, ">= 2"] = 32,
+        eval_batch_size: Annotated[int, ">= 1"] = 128,
+        chunk_batches: Annotated[int, ">= 1"] | None = 50,
+    ) -> None:
+        super().__init__(batch_size, eval_batch_size)
+        self.chunk_batches = _checked_chunk(chunk_batches)
+
+
+class _ByFrequency(ByClass):
+    exponent: float
+
+    def train(self, lengths: np.ndarray, labels: np.ndarray, seed: int, rank: int = 0, world_size: int = 1) -> Batches:
+        return FrequencyBatches(
+            lengths, labels, self.exponent, self.batch_size, seed, rank, world_size, self.chunk_batches
+        )
+
+
+class ClassBalanced(_ByFrequency):
+    """Every class alike: P(c) = 1 / C. Arguments as `ByClass`."""
+
+    exponent = 0.0
+
+
+class SquareRoot(_ByFrequency):
+    """Between the data and `ClassBalanced`: P(c) proportional to the square root of n_c. Arguments as `ByClass`."""
+
+    exponent = 0.5
+
+
+class Reversed(_ByFrequency):
+    """Rare classes most: P(c) proportional to 1 / n_c (BBN, Zhou et al., CVPR 2020). Arguments as `ByClass`."""
+
+    exponent = -1.0
+
+
+class MPerClass(ByClass):
+    """Batches of different classes with the same number of rows each; all classes come equally often.
+
+    The rows differ within a batch, unless the class has fewer than that.
+
+    Args:
+        batch_size: train rows of one step over all processes, a multiple of their number and of `rows_per_class`.
+        eval_batch_size: rows of one evaluation batch in each process, >= 1.
+        chunk_batches: batches over which the texts of each class are sorted by length; null for no sorting.
+        rows_per_class: rows of each class in a batch; `batch_size / rows_per_class` must not exceed the classes.
+    """
+
+    def __init__(
+        self,
+        batch_size: Annotated[int, ">= 2"] = 32,
+        eval_batch_size: Annotated[int, ">= 1"] = 128,
+        chunk_batches: Annotated[int, ">= 1"] | None = 50,
+        rows_per_class: Annotated[int, ">= 1"] = 8,
+    ) -> None:
+        super().__init__(batch_size, eval_batch_size, chunk_batches)
+        if rows_per_class < 1 or batch_size % rows_per_class:
+            raise InputError(f"sampler.rows_per_class: found {rows_per_class}, allowed: a divisor of {batch_size}")
+        self.rows_per_class = rows_per_class
+
+    def train(self, lengths: np.ndarray, labels: np.ndarray, seed: int, rank: int = 0, world_size: int = 1) -> Batches:
+        return PerClassBatches(
+            lengths, labels, self.rows_per_class, self.batch_size, seed, rank, world_size, self.chunk_batches
+        )
+
+
+def _checked_chunk(chunk_batches: int | None) -> int | None:
+    if chunk_batches is not None and chunk_batches < 1:
+        raise InputError(f"sampler.chunk_batches: found {chunk_batches}, allowed: >= 1")
+    return chunk_batches
 
 
 def _bounds(num_rows: int, batch_size: int, smallest: int) -> np.ndarray:

@@ -28,6 +28,11 @@ class SharpReCLModule(ClassifierModule):
         schedule_by: the hard share grows by `step` (paper) or by `epoch` (published code).
         train_mode: `normal`, or `until_first_evaluation` (published code: the encoder's dropout is never on and the
             heads leave training mode after the first epoch, for `model.train()` is never called again).
+        samples: `simple_and_hard`, only `simple` (Table 4, w/o HM) or only `hard` ones (w/o SS) in the rebalanced sets.
+        prototypes_from: `classifier`, whose weight both branches then share, or `own_weights`, learned by the
+            contrastive loss alone (Table 4, w/o MI).
+        classifier_input: `embeddings`, or `detached_embeddings`: the encoder learns by the contrastive loss alone and
+            the classifier is a linear probe on it (Table 4, w/o CLS).
 
     The remaining arguments are those of `ClassifierModule`.
     """
@@ -46,6 +51,9 @@ class SharpReCLModule(ClassifierModule):
         unit_norm_logits: bool = False,
         schedule_by: Literal["step", "epoch"] = "step",
         train_mode: Literal["normal", "until_first_evaluation"] = "normal",
+        samples: Literal["simple_and_hard", "simple", "hard"] = "simple_and_hard",
+        prototypes_from: Literal["classifier", "own_weights"] = "classifier",
+        classifier_input: Literal["embeddings", "detached_embeddings"] = "embeddings",
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -55,17 +63,24 @@ class SharpReCLModule(ClassifierModule):
         self.classification_loss = LogitCompensatedCrossEntropy(adjustment_strength, unit_norm_logits)
         self.mu, self.K, self.n_pos, self.n_neg, self.mixing_beta = mu, K, n_pos, n_neg, mixing_beta
         self.unit_norm_logits, self.schedule_by, self.train_mode = unit_norm_logits, schedule_by, train_mode
+        self.samples, self.classifier_input = samples, classifier_input
+        if prototypes_from == "own_weights":
+            self.prototype_weights = nn.Parameter(self.classifier.weight.detach().clone())
 
     def logits(self, embeddings: Tensor) -> Tensor:
+        if self.classifier_input == "detached_embeddings":
+            embeddings = embeddings.detach()
         logits = super().logits(embeddings)
         return functional.normalize(logits, dim=-1) if self.unit_norm_logits else logits
 
     def prototypes(self) -> Tensor:
         """Class prototypes (C, projection_size): the projected weight rows of the classifier, eq. 5."""
-        return self.project_prototypes(self.classifier.weight)
+        return self.project_prototypes(getattr(self, "prototype_weights", self.classifier.weight))
 
     def hard_ratio(self) -> float:
         """Share of mixed hard examples in the rebalanced sets: 0.5 -> 1 over training."""
+        if self.samples != "simple_and_hard":
+            return float(self.samples == "hard")
         if self.schedule_by == "epoch":
             return hard_ratio_schedule(self.current_epoch, self.trainer.max_epochs)
         return hard_ratio_schedule(self.global_step, self.total_steps)

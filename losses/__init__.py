@@ -1,5 +1,6 @@
 """Losses in pure PyTorch: tensors in, scalar out; float32 under autocast, float64 kept."""
 
+from losses.acl import ACLLoss, updated_centres, views_of_classes
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
 from losses.class_prior import class_weights, effective_number_weights, log_prior, negative_log_prior_weights
@@ -19,6 +20,7 @@ from losses.sharprecl import (
 from losses.supervised_contrastive import SupervisedContrastiveLoss, supervised_contrastive
 
 __all__ = [
+    "ACLLoss",
     "BalancedSoftmaxLoss",
     "ClassBalancedLoss",
     "CrossEntropy",
@@ -48,4 +50,6 @@ __all__ = [
     "negative_log_prior_weights",
     "rebalanced_sets",
     "supervised_contrastive",
+    "updated_centres",
+    "views_of_classes",
 ]

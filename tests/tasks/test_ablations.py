@@ -1,0 +1,43 @@
+"""ACL, its ablations and those of SharpReCL, from the command line to the files of a run."""
+
+import pytest
+
+from tests.tasks.command_lines import best_weights, rows
+from tests.tasks.test_configs import FILES
+
+SHARPRECL = [path.name for path in FILES if str(path).startswith("experiment/sharprecl_wo_")]
+
+
+def test_a_method_without_pairs_is_refused(fit):
+    assert "callbacks.gradient_conflict" in fit("method=ce", "callbacks=gradient_conflict").error
+
+
+def test_acl_end_to_end(fit, use):
+    groups = ["method.few_below=10", "method.many_above=20"]
+    result = fit("method=acl", "callbacks=gradient_conflict", "trainer.max_epochs=3", *groups)
+    history = rows(result.folder / "history.csv")
+    assert float(history[-1]["train/loss"]) < float(history[0]["train/loss"])
+    assert {"train/contrastive", "train/classification"} <= set(history[0])
+    weights = best_weights(result.folder)
+    assert weights["is_seen"].all() and "views" not in weights
+    lines = rows(result.folder / "gradient_conflict.csv")
+    assert {line["epoch"] for line in lines} == {"0", "1", "2"} and {line["conflicts"] for line in lines} == {"0"}
+    evaluated = use("evaluate", result)
+    assert evaluated.code == 0, evaluated.err
+
+
+@pytest.mark.parametrize("experiment", ["acl_baseline", "acl_scl_uniform", "acl_scl", "acl_unweighted", "acl_uniform"])
+def test_ablations_of_acl_train(fit, experiment):
+    result = fit(f"experiment={experiment}", "trainer.max_epochs=1")
+    assert result.metrics["status"] == "finished"
+    assert ("train/contrastive" in rows(result.folder / "history.csv")[0]) == (experiment != "acl_baseline")
+
+
+def test_all_nine_rows_of_the_table_are_there():
+    assert len(SHARPRECL) == 9
+
+
+@pytest.mark.parametrize("experiment", SHARPRECL)
+def test_ablations_of_sharprecl_train(fit, experiment):
+    result = fit(f"experiment={experiment}", "trainer.max_epochs=1")
+    assert result.metrics["status"] == "finished" and result.metrics["method"] == "sharprecl"

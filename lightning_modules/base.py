@@ -43,6 +43,8 @@ class ClassifierModule(pl.LightningModule):
     `labels` (B,), `indices` (B,).
     """
 
+    unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
+
     def __init__(
         self,
         encoder: TextEncoder,
@@ -90,6 +92,10 @@ class ClassifierModule(pl.LightningModule):
     def logits(self, embeddings: Tensor) -> Tensor:
         """Class scores (B, C) in float32; inference takes their argmax."""
         return self.classifier(self.dropout(embeddings)).float()
+
+    def prediction_head(self) -> dict[str, Tensor]:
+        """`weight` (C, D) and perhaps `bias` (C,): what gives the logits of prediction from embeddings, for export."""
+        return self.classifier.state_dict()
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """`embeddings` (V*B, D) and `logits` (V*B, C) of a batch."""

@@ -26,7 +26,7 @@ classifier = load_file(f"{{folder}}/classifier.safetensors")
 
 batch = tokenizer(["a text"], return_tensors="pt", padding=True, truncation=True, max_length=about["max_length"])
 with torch.inference_mode():
-    {pooling}
+    {pooling}{unit_norm}
     logits = embedding @ classifier["weight"].T + classifier.get("bias", 0)
 print([about["label_names"][i] for i in logits.argmax(-1)])
 ```
@@ -39,10 +39,13 @@ POOLING = {
     "first_token": "embedding = encoder(**batch).last_hidden_state[:, 0]",
     "cls": "embedding = encoder(**batch).pooler_output",
 }
+UNIT_NORM = "\n    embedding = torch.nn.functional.normalize(embedding, dim=-1)"
 
 
 def export(config: DictConfig, overrides: list[str]) -> Path:
     """Write encoder and tokenizer in Hugging Face layout, `classifier.safetensors` (weight (C, D), bias (C,)), facts.
+
+    The classifier is the one of prediction: what a method changes of its logits at inference is folded into it.
 
     Raises:
         ValueError: the run is not there or not finished, or `output` is a folder with something else in it.
@@ -57,15 +60,23 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     module.encoder.model.save_pretrained(folder)
     plan.encoder.tokenizer().save_pretrained(folder)
-    save_file({k: v.contiguous() for k, v in module.classifier.state_dict().items()}, folder / "classifier.safetensors")
+    head = {name: tensor.contiguous() for name, tensor in module.prediction_head().items()}
+    save_file(head, folder / "classifier.safetensors")
     about = {
         "run": run.id,
+        "method": module.name,
         "label_names": label_names,
         "pooling": plan.encoder.pooling,
+        "unit_norm_embeddings": module.unit_norm_embeddings,
         "max_length": plan.dataset.max_length,
         "metrics": {k: v for k, v in run.read_metrics().items() if k.startswith("test/")},
     }
-    readme = README.format(run=run.id, folder=folder, pooling=POOLING[plan.encoder.pooling])
+    readme = README.format(
+        run=run.id,
+        folder=folder,
+        pooling=POOLING[plan.encoder.pooling],
+        unit_norm=UNIT_NORM if module.unit_norm_embeddings else "",
+    )
     (folder / "README.md").write_text(readme)
     (folder / "kontrast.json").write_text(json.dumps(about, indent=2) + "\n")  # last: it marks a whole export
     return folder

@@ -1,0 +1,64 @@
+"""LDAM with deferred re-weighting (Cao et al., NeurIPS 2019)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from torch import Tensor
+from torch.nn import functional
+
+from lightning_modules.base import Batch, ClassifierModule
+from losses import LDAMLoss
+
+
+class LDAMDRWModule(ClassifierModule):
+    """Margin loss over cosines, weighted by effective number towards the end: `method=ldam_drw`.
+
+    Logits are `loss.scale` times the cosine of embedding and class weight, without the margin.
+
+    Args:
+        reweight_from: share of the epochs after which rows are weighted, in [0, 1]; 0 from the start, 1 never. It is
+            rounded down to whole epochs, so that below 1 the last epoch is always weighted. (Paper: 160 of 200.)
+        classifier_bias: none, for cosines.
+
+    The remaining arguments are those of `ClassifierModule`.
+
+    Raises:
+        ValueError: another loss than LDAM, which alone takes cosines.
+    """
+
+    unit_norm_embeddings = True
+
+    def __init__(
+        self,
+        *args,
+        reweight_from: Annotated[float, ">= 0", "<= 1"] = 0.8,
+        classifier_bias: Literal[False] = False,
+        **kwargs,
+    ) -> None:
+        super().__init__(*args, classifier_bias=classifier_bias, **kwargs)
+        if not isinstance(self.loss, LDAMLoss):
+            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: ldam")
+        self.reweight_from = reweight_from
+
+    def cosines(self, embeddings: Tensor) -> Tensor:
+        """(B, D) -> (B, C) in [-1, 1], float32."""
+        features = functional.normalize(self.dropout(embeddings).float(), dim=1)
+        return features @ functional.normalize(self.classifier.weight.float(), dim=1).T
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        return self.loss.scale * self.cosines(embeddings)
+
+    def prediction_head(self) -> dict[str, Tensor]:
+        return {"weight": self.loss.scale * functional.normalize(self.classifier.weight.detach(), dim=1)}
+
+    @property
+    def reweights(self) -> bool:
+        """Whether the current epoch is one of the weighted ones."""
+        first = int(self.reweight_from * self.trainer.max_epochs + 1e-9)
+        return self.current_epoch >= first
+
+    def training_losses(self, batch: Batch) -> dict[str, Tensor]:
+        cosines = self.cosines(self.embed(batch))
+        labels = batch["labels"].repeat(batch["num_views"])
+        return {"loss": self.loss(cosines, labels, self.class_counts, self.reweights)}

@@ -1,0 +1,119 @@
+"""Methods that change the classifier: what trains, what predicts, and the head that export writes."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn import functional
+
+from lightning_modules.ce import CrossEntropyModule
+from lightning_modules.ldam_drw import LDAMDRWModule
+from lightning_modules.post_hoc_logit_adjustment import PostHocLogitAdjustmentModule
+from losses import BalancedSoftmaxLoss, CrossEntropy, LDAMLoss, class_balanced_weights, class_margins, log_prior
+
+COUNTS = torch.tensor([90, 30, 5])
+
+
+class Features(torch.nn.Module):
+    """Stands for an encoder: the batches carry features."""
+
+    hidden_size, frozen = 8, False
+
+
+def build(kind, loss, **options):
+    torch.manual_seed(0)
+    return kind(Features(), loss, COUNTS, None, None, kind.__name__, dropout=0.0, **options)
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    return {
+        "features": torch.randn(12, 8, generator=generator),
+        "labels": torch.arange(6) % 3,
+        "indices": torch.arange(6),
+        "num_views": 2,
+    }
+
+
+def at_epoch(module, epoch, of):
+    module.trainer = SimpleNamespace(current_epoch=epoch, max_epochs=of)
+    return module
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_post_hoc_trains_as_cross_entropy_and_predicts_without_the_prior(batch, bias):
+    plain = build(CrossEntropyModule, CrossEntropy(), classifier_bias=bias)
+    adjusted = build(
+        PostHocLogitAdjustmentModule, CrossEntropy(), classifier_bias=bias, adjustment_strength=0.7
+    )
+    adjusted.load_state_dict(plain.state_dict())  # the prior comes from the data, not from a checkpoint
+    assert torch.equal(adjusted.training_losses(batch)["loss"], plain.training_losses(batch)["loss"])
+    expected = plain.eval()(batch)["logits"] - 0.7 * log_prior(COUNTS).float()
+    found = adjusted.eval()(batch)["logits"]
+    torch.testing.assert_close(found, expected)
+    assert (found.argmax(1) == 2).sum() > (plain(batch)["logits"].argmax(1) == 2).sum()
+
+
+def test_post_hoc_without_strength_is_cross_entropy(batch):
+    plain = build(CrossEntropyModule, CrossEntropy()).eval()
+    adjusted = build(PostHocLogitAdjustmentModule, CrossEntropy(), adjustment_strength=0.0).eval()
+    assert torch.equal(adjusted(batch)["logits"], plain(batch)["logits"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss", "options"),
+    [
+        (CrossEntropyModule, CrossEntropy(), {}),
+        (PostHocLogitAdjustmentModule, CrossEntropy(), {}),
+        (PostHocLogitAdjustmentModule, CrossEntropy(), {"classifier_bias": False}),
+        (LDAMDRWModule, LDAMLoss(), {}),
+    ],
+)
+def test_the_head_of_prediction_gives_the_logits(batch, kind, loss, options):
+    module = build(kind, loss, **options).eval()
+    head, embeddings = module.prediction_head(), batch["features"]
+    if module.unit_norm_embeddings:
+        embeddings = functional.normalize(embeddings, dim=1)
+    logits = embeddings @ head["weight"].T + head.get("bias", 0)
+    torch.testing.assert_close(logits, module(batch)["logits"])
+    assert not any(tensor.requires_grad for tensor in head.values())
+
+
+def test_ldam_logits_are_scaled_cosines_without_a_margin(batch):
+    module = build(LDAMDRWModule, LDAMLoss(scale=7.0)).eval()
+    cosines = functional.cosine_similarity(batch["features"][:, None], module.classifier.weight[None], dim=2)
+    torch.testing.assert_close(module(batch)["logits"], 7 * cosines)
+    assert module.classifier.bias is None
+
+
+@pytest.mark.parametrize(
+    ("share", "epochs", "first"), [(0.8, 10, 8), (0.8, 3, 2), (0.8, 2, 1), (0.55, 20, 11), (0.0, 4, 0), (1.0, 4, 4)]
+)
+def test_reweighting_is_deferred_to_a_share_of_the_epochs(share, epochs, first):
+    module = build(LDAMDRWModule, LDAMLoss(), reweight_from=share)
+    assert [at_epoch(module, epoch, epochs).reweights for epoch in range(epochs)] == [
+        epoch >= first for epoch in range(epochs)
+    ]
+
+
+@pytest.mark.parametrize("epoch", [7, 8])
+def test_ldam_weights_rows_from_then_on(batch, epoch):
+    module = at_epoch(build(LDAMDRWModule, LDAMLoss()), epoch, 10)
+    labels = batch["labels"].repeat(2)
+    shifted = module.cosines(batch["features"]) - functional.one_hot(labels, 3) * class_margins(COUNTS).float()
+    weights = class_balanced_weights(COUNTS).float() if epoch == 8 else None
+    expected = functional.cross_entropy(30 * shifted, labels, weight=weights)
+    torch.testing.assert_close(module.training_losses(batch)["loss"], expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss", "message"),
+    [
+        (PostHocLogitAdjustmentModule, BalancedSoftmaxLoss(), "loss: found BalancedSoftmaxLoss.*: cross_entropy"),
+        (LDAMDRWModule, CrossEntropy(), "loss: found CrossEntropy, allowed with .*: ldam"),
+    ],
+)
+def test_a_loss_that_does_not_fit_is_named(kind, loss, message):
+    with pytest.raises(ValueError, match=message):
+        build(kind, loss)

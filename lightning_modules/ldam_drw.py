@@ -18,7 +18,7 @@ class LDAMDRWModule(ClassifierModule):
 
     Args:
         reweight_from: share of the epochs after which rows are weighted, in [0, 1]; 0 from the start, 1 never. It is
-            rounded down to whole epochs, so that below 1 the last epoch is always weighted. (Paper: 160 of 200.)
+            rounded down to whole epochs, so that below 1 the last epoch is always weighted. Authors' code: 0.8.
         classifier_bias: none, for cosines.
 
     The remaining arguments are those of `ClassifierModule`.

@@ -15,7 +15,7 @@ from callbacks.predictions import Predictions
 from callbacks.wandb_logger import finish_wandb
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
-from reporting.metrics import classification_metrics
+from reporting.metrics import classification_metrics, confusion_matrix
 from reporting.run_store import RunFolder, run_id
 from reporting.tables import summary_table, worst_confusions
 from tasks.build import Plan, partial_of
@@ -120,6 +120,9 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
         labels, predictions = collector.of(split)
         scores = classification_metrics(labels, predictions, module.num_classes, class_counts)
         figures |= {f"{split}/{name}": value for name, value in scores.items()}
+    names = datamodule.label_names
+    counts = confusion_matrix(labels, predictions, module.num_classes)
+    run.write_csv("confusion.csv", ([name, *row] for name, row in zip(names, counts, strict=True)), ("label", *names))
     return figures
 
 

@@ -36,6 +36,10 @@ def test_figures_are_what_sklearn_computes_from_the_predictions(fit, method):
     assert metrics["val/macro_f1"] == pytest.approx(best, abs=1e-6)
     for name in ("config.yaml", "environment.json", "kept_indices.json", "run.log", "checkpoints/best.ckpt"):
         assert (result.folder / name).is_file()
+    counts = [list(row.values()) for row in rows(result.folder / "confusion.csv")]
+    assert sum(int(count) for row in counts for count in row[1:]) == 24
+    right = sum(int(row[place]) for place, row in enumerate(counts, start=1))
+    assert right / 24 == pytest.approx(metrics["test/accuracy"])
 
 
 def test_typed_again_a_finished_run_is_not_repeated_and_force_gives_the_same_bits(fit):

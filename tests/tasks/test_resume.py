@@ -24,6 +24,7 @@ context.set_forkserver_preload(["tests.tasks.command_lines", "tasks.fit", "trans
 
 
 def _run(arguments: list[str], output: Path, dies: tuple[int, str] | None) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs deaf to it
     if dies is not None:
         _die_at_write(*dies)
     result = command(arguments)

@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ class Turns:
 
     def __init__(self, names: list[str]) -> None:
         self.names, self.now, self.since, self.condition = names, 0, 0.0, threading.Condition()
+        self.all_trained = threading.Barrier(len(names))  # nobody evaluates while another trains
         self.seconds: dict[str, list[float]] = {name: [] for name in names}
 
     def start(self, name: str) -> None:
@@ -97,6 +99,7 @@ def ours(plan, datamodule, turns: Turns, results: dict) -> None:
     trainer = partial_of(plan.config.trainer)(run_folder=folder, callbacks=[OurTurns(turns)], logger=False, plugins=[])
     trainer.limit_val_batches = 0  # the peer does not validate either
     trainer.fit(module, datamodule)
+    turns.all_trained.wait()
     results["kontrast"] = trainer.test(module, datamodule, verbose=False)[0]["test/accuracy"]
 
 
@@ -136,6 +139,7 @@ def theirs(name: str, bf16: bool, plan, datamodule, turns: Turns, results: dict)
         callbacks=[TheirTurns(turns, name)],
     )
     trainer.train()
+    turns.all_trained.wait()
     predicted = trainer.predict(rows["test"]).predictions.argmax(-1)
     results[name] = float(np.mean(predicted == datamodule.labels["test"]))
 
@@ -159,20 +163,16 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        plan = make_plan(options.epochs, options.batch_size, Path(folder))
-        datamodule = plan.datamodule(plan.corpus())
     peers = {"Trainer, float32": False, "Trainer, bf16": True}
     turns, results = Turns(["kontrast", *peers]), {}
-    threads = [threading.Thread(target=ours, args=(plan, datamodule, turns, results))]
-    threads += [
-        threading.Thread(target=theirs, args=(name, bf16, plan, datamodule, turns, results))
-        for name, bf16 in peers.items()
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1 + len(peers)) as threads:
+        plan = make_plan(options.epochs, options.batch_size, Path(folder))
+        datamodule = plan.datamodule(plan.corpus())
+        races = [threads.submit(ours, plan, datamodule, turns, results)]
+        for name, bf16 in peers.items():
+            races.append(threads.submit(theirs, name, bf16, plan, datamodule, turns, results))
+        for race in races:
+            race.result()
 
     rows = len(datamodule.labels["train"])
     table = []

@@ -2,6 +2,7 @@
 
 from losses.acl import ACLLoss, updated_centres, views_of_classes
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
+from losses.bcl import BalancedContrastiveLoss
 from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
 from losses.class_prior import class_weights, effective_number_weights, log_prior, negative_log_prior_weights
 from losses.dice import DiceLoss, dice
@@ -10,6 +11,7 @@ from losses.focal import FocalLoss, focal_per_sample
 from losses.info_nce import InfoNCELoss, info_nce
 from losses.ldam import LDAMLoss, class_margins, ldam
 from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy, logit_compensated_cross_entropy
+from losses.paco import ParametricContrastiveLoss
 from losses.sharprecl import (
     RebalancedSamples,
     SharpReCLLoss,
@@ -18,9 +20,11 @@ from losses.sharprecl import (
     rebalanced_sets,
 )
 from losses.supervised_contrastive import SupervisedContrastiveLoss, supervised_contrastive
+from losses.tsc import TargetedContrastiveLoss, uniform_targets, uniformity
 
 __all__ = [
     "ACLLoss",
+    "BalancedContrastiveLoss",
     "BalancedSoftmaxLoss",
     "ClassBalancedLoss",
     "CrossEntropy",
@@ -29,9 +33,11 @@ __all__ = [
     "InfoNCELoss",
     "LDAMLoss",
     "LogitCompensatedCrossEntropy",
+    "ParametricContrastiveLoss",
     "RebalancedSamples",
     "SharpReCLLoss",
     "SupervisedContrastiveLoss",
+    "TargetedContrastiveLoss",
     "balanced_softmax",
     "class_balanced",
     "class_balanced_weights",
@@ -50,6 +56,8 @@ __all__ = [
     "negative_log_prior_weights",
     "rebalanced_sets",
     "supervised_contrastive",
+    "uniform_targets",
+    "uniformity",
     "updated_centres",
     "views_of_classes",
 ]

@@ -1,0 +1,133 @@
+"""BCL against loops from the formula, at its ends, and over two processes."""
+
+import math
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+
+from losses import BalancedContrastiveLoss, gather, supervised_contrastive
+
+READINGS = [(True, True), (True, False), (False, True), (False, False)]
+
+
+def make(size=9, classes=4, dimension=5, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    z = F.normalize(torch.randn(size, dimension, generator=generator, dtype=dtype), dim=1).requires_grad_()
+    prototypes = F.normalize(torch.randn(classes, dimension, generator=generator, dtype=dtype), dim=1)
+    return z, torch.randint(classes - 1, (size,), generator=generator), prototypes.requires_grad_()
+
+
+def slow(z, labels, prototypes, tau, averaging, complement):
+    labels = labels.tolist()
+    members = [(z[j], y, j) for j, y in enumerate(labels)]
+    if complement:
+        members += [(prototypes[c], c, None) for c in range(len(prototypes))]
+    values = []
+    for i, y in enumerate(labels):
+        denominator = 0.0
+        for k in range(len(prototypes)):
+            of_class = [torch.exp(z[i] @ v / tau) for v, c, j in members if c == k and j != i]
+            if of_class:
+                denominator = denominator + sum(of_class) / (len(of_class) if averaging else 1)
+        positives = [v for v, c, j in members if c == y and j != i]
+        if positives:
+            values.append(sum(torch.log(denominator) - z[i] @ p / tau for p in positives) / len(positives))
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=str)
+@pytest.mark.parametrize("tau", [0.07, 0.5])
+def test_slow_reference(reading, tau):
+    batch = make()
+    assert BalancedContrastiveLoss(tau, *reading)(*batch).item() == pytest.approx(
+        slow(*batch, tau, *reading).item(), abs=1e-10
+    )
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=str)
+def test_gradcheck(reading):
+    z, labels, prototypes = make()
+    loss = BalancedContrastiveLoss(0.3, *reading)
+    assert torch.autograd.gradcheck(lambda x, p: loss(x, labels, p), (z, prototypes))
+
+
+def test_without_averaging_and_complement_it_is_supervised_contrast():
+    z, labels, prototypes = make()
+    found = BalancedContrastiveLoss(0.3, False, False)(z, labels, prototypes)
+    assert found.item() == pytest.approx(supervised_contrastive(z, labels, 0.3).item(), abs=1e-10)
+
+
+@pytest.mark.parametrize("averaging", [True, False])
+def test_copies_of_a_negative_do_not_weigh_more_under_averaging(averaging):
+    z, _, prototypes = (tensor.detach() for tensor in make(2))
+    prototypes = torch.cat([prototypes[:1], z[1:]])  # the second class: one row, its copies and its prototype
+    loss, gradients = BalancedContrastiveLoss(0.3, averaging), []
+    for copies in (1, 5):
+        anchor = z[:1].clone().requires_grad_()
+        labels = torch.tensor([0] + [1] * copies)
+        total = (1 + copies) * loss(torch.cat([anchor, z[1:].expand(copies, -1)]), labels, prototypes)
+        of_copy = torch.logaddexp(
+            torch.exp(torch.cat([anchor, prototypes[:1]]) @ z[1] / 0.3).mean().log(), z[1] @ z[1] / 0.3
+        )  # of its own class, the mean; of the first class too
+        gradients.append(torch.autograd.grad(total - copies * of_copy, anchor)[0])
+    assert torch.allclose(*gradients, atol=1e-10) == averaging
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=str)
+@pytest.mark.parametrize("labels", [[], [0], [1, 1, 1], [2, 0]], ids=str)
+def test_degenerate_batches(reading, labels):
+    z, _, prototypes = make(len(labels))
+    loss = BalancedContrastiveLoss(0.07, *reading)(z, torch.tensor(labels, dtype=torch.long), prototypes)
+    grads = torch.autograd.grad(loss, (z, prototypes), allow_unused=True)
+    assert loss.isfinite() and all(grad is None or grad.isfinite().all() for grad in grads)
+    if not labels or (not reading[1] and len(set(labels)) == len(labels)):
+        assert loss.item() == 0 and not any(grad is not None and grad.any() for grad in grads)
+
+
+def test_autocast():
+    z, labels, prototypes = make(dtype=torch.float32)
+    expected = BalancedContrastiveLoss(0.07)(z, labels, prototypes)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = BalancedContrastiveLoss(0.07)(z.bfloat16(), labels, prototypes.bfloat16())
+    assert found.dtype == torch.float32 and math.isclose(found.item(), expected.item(), rel_tol=3e-2)
+
+
+def test_bad_input_is_named():
+    z, labels, prototypes = make()
+    with pytest.raises(ValueError, match="tau must be > 0, got 0"):
+        BalancedContrastiveLoss(0)
+    with pytest.raises(ValueError, match=r"prototypes must be \(C, 5\), got \(4, 3\)"):
+        BalancedContrastiveLoss()(z, labels, prototypes[:, :3])
+
+
+def shared_loss(weight, x, labels, prototypes):
+    z = gather(F.normalize(x @ weight, dim=1))
+    return BalancedContrastiveLoss(0.3)(z, gather(labels), F.normalize(prototypes @ weight, dim=1))
+
+
+def worker(rank, address, folder):
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    try:
+        x, labels, prototypes = (tensor.detach() for tensor in make())
+        weight = torch.eye(5, dtype=torch.float64, requires_grad=True)
+        rows = slice(0, 4) if rank == 0 else slice(4, 9)
+        loss = shared_loss(weight, x[rows], labels[rows], prototypes)
+        loss.backward()
+        dist.all_reduce(weight.grad)
+        torch.save((loss.item(), weight.grad / 2), f"{folder}/{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+def test_two_processes_equal_one(tmp_path):
+    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
+    weight = torch.eye(5, dtype=torch.float64, requires_grad=True)
+    expected = shared_loss(weight, *(tensor.detach() for tensor in make()))
+    expected.backward()
+    for rank in range(2):
+        value, grad = torch.load(tmp_path / f"{rank}.pt")
+        assert value == pytest.approx(expected.item(), abs=1e-12)
+        assert torch.allclose(grad, weight.grad, atol=1e-12, rtol=0) and weight.grad.abs().max() > 1e-4

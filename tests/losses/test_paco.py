@@ -1,0 +1,158 @@
+"""PaCo and GPaCo against loops from the formula, at their ends, and over two processes."""
+
+import math
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+
+from losses import BalancedSoftmaxLoss, ParametricContrastiveLoss, gather
+
+COUNTS = torch.tensor([40, 9, 3, 1])
+OPTIONS = [
+    {},
+    {"label_smoothing": 0.1, "adjustment_strength": 0.0},
+    {"positive_weight": 0.7, "centre_weight": 0.2, "contrast_weight": 0.5, "logit_temperature": 2.0},
+    {"contrast_weight": 0.0},
+    {"centre_weight": 0.0, "positive_weight": 1.0},
+]
+
+
+def make(size=6, keys=5, dimension=4, dtype=torch.float64):
+    """(anchors, logits, labels, keys, key labels, class counts)"""
+    generator = torch.Generator().manual_seed(0)
+
+    def rows(number):
+        return F.normalize(torch.randn(number, dimension, generator=generator, dtype=dtype), dim=1)
+
+    labels = torch.randint(3, (size + keys,), generator=generator)
+    logits = torch.randn(size, len(COUNTS), generator=generator, dtype=dtype).requires_grad_()
+    return rows(size).requires_grad_(), logits, labels[:size], rows(keys), labels[size:], COUNTS
+
+
+def slow(anchors, logits, labels, keys, key_labels, counts, tau=0.05, **options):
+    a, b, gamma = (
+        options.get(name, default)
+        for name, default in {"positive_weight": 0.01, "centre_weight": 1, "contrast_weight": 1}.items()
+    )
+    smoothing, strength = options.get("label_smoothing", 0), options.get("adjustment_strength", 1)
+    values, classes = [], len(counts)
+    for i in range(len(anchors)):
+        y = int(labels[i])
+        prior = [math.log(n / counts.sum().item()) for n in counts.tolist()]
+        f = [(logits[i, c] + strength * prior[c]) / options.get("logit_temperature", 1) for c in range(classes)]
+        others = [(anchors[j], labels[j]) for j in range(len(anchors)) if j != i]
+        others += list(zip(keys, key_labels, strict=True))
+        total = sum(torch.exp(x) for x in f) + gamma * sum(torch.exp(anchors[i] @ k / tau) for k, _ in others)
+        value, weight = 0.0, 0.0
+        for c in range(classes):
+            share = (1 - smoothing if c == y else smoothing / (classes - 1)) * b
+            value, weight = value - share * torch.log(torch.exp(f[c]) / total), weight + share
+        for k, label in others:
+            if label == y:
+                value, weight = value - a * torch.log(torch.exp(anchors[i] @ k / tau) / total), weight + a
+        if weight > 0:
+            values.append(value / weight)
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("tau", [0.05, 0.5])
+def test_slow_reference(options, tau):
+    found = ParametricContrastiveLoss(tau, **options)(*make())
+    assert found.item() == pytest.approx(slow(*make(), tau, **options).item(), abs=1e-10)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_gradcheck(options):
+    anchors, logits, *rest = make()
+    loss = ParametricContrastiveLoss(0.3, **options)
+    assert torch.autograd.gradcheck(lambda z, f: loss(z, f, *rest), (anchors, logits))
+
+
+def test_without_the_samples_it_is_balanced_softmax():
+    anchors, logits, labels, *rest = make()
+    found = ParametricContrastiveLoss(positive_weight=0.0, contrast_weight=0.0)(anchors, logits, labels, *rest)
+    assert found.item() == pytest.approx(BalancedSoftmaxLoss()(logits, labels, COUNTS).item(), abs=1e-10)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("labels", [[], [0], [1, 1, 1], [2, 0]], ids=str)
+@pytest.mark.parametrize("keys", [0, 5])
+def test_degenerate_batches(options, labels, keys):
+    anchors, logits, _, *rest = make(len(labels), keys)
+    loss = ParametricContrastiveLoss(**options)(anchors, logits, torch.tensor(labels, dtype=torch.long), *rest)
+    grads = torch.autograd.grad(loss, (anchors, logits))
+    assert loss.isfinite() and all(grad.isfinite().all() for grad in grads)
+    no_positive = options.get("centre_weight") == 0 and not keys and len(set(labels)) == len(labels)
+    if not labels or no_positive:
+        assert loss.item() == 0 and not any(grad.any() for grad in grads)
+
+
+def test_a_single_class_has_no_other_to_smooth_towards():
+    anchors, logits, labels, keys, key_labels, _ = make()
+    loss = ParametricContrastiveLoss(label_smoothing=0.1)
+    assert loss(anchors, logits[:, :1], labels * 0, keys, key_labels * 0, COUNTS[:1]).isfinite()
+
+
+def test_autocast():
+    anchors, logits, labels, keys, key_labels, counts = make(dtype=torch.float32)
+    expected = ParametricContrastiveLoss()(anchors, logits, labels, keys, key_labels, counts)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = ParametricContrastiveLoss()(
+            anchors.bfloat16(), logits.bfloat16(), labels, keys.bfloat16(), key_labels, counts
+        )
+    assert found.dtype == torch.float32 and math.isclose(found.item(), expected.item(), rel_tol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tau": 0}, "tau must be > 0, got 0"),
+        ({"positive_weight": -1}, "positive_weight must be >= 0, got -1"),
+        ({"logit_temperature": 0}, "logit_temperature must be > 0, got 0"),
+        ({"label_smoothing": 1}, r"label_smoothing must be in \[0, 1\), got 1"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        ParametricContrastiveLoss(**options)
+
+
+def test_bad_shapes_are_named():
+    anchors, logits, *rest = make()
+    with pytest.raises(ValueError, match=r"logits must be \(6, 4\), got \(6, 3\)"):
+        ParametricContrastiveLoss()(anchors, logits[:, :3], *rest)
+
+
+def shared_loss(weight, anchors, logits, labels, keys, key_labels, counts):
+    """Anchors and logits over all processes; the keys, a queue, are the same on each."""
+    z, f = gather(F.normalize(anchors @ weight, dim=1)), gather(logits @ weight)
+    return ParametricContrastiveLoss(0.3)(z, f, gather(labels), keys, key_labels, counts)
+
+
+def worker(rank, address, folder):
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    try:
+        anchors, logits, labels, *rest = (tensor.detach() for tensor in make())
+        weight = torch.eye(4, dtype=torch.float64, requires_grad=True)
+        rows = slice(0, 2) if rank == 0 else slice(2, 6)
+        loss = shared_loss(weight, anchors[rows], logits[rows], labels[rows], *rest)
+        loss.backward()
+        dist.all_reduce(weight.grad)
+        torch.save((loss.item(), weight.grad / 2), f"{folder}/{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+def test_two_processes_equal_one(tmp_path):
+    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
+    weight = torch.eye(4, dtype=torch.float64, requires_grad=True)
+    expected = shared_loss(weight, *(tensor.detach() for tensor in make()))
+    expected.backward()
+    for rank in range(2):
+        value, grad = torch.load(tmp_path / f"{rank}.pt")
+        assert value == pytest.approx(expected.item(), abs=1e-12)
+        assert torch.allclose(grad, weight.grad, atol=1e-12, rtol=0) and weight.grad.abs().max() > 1e-4

@@ -87,7 +87,9 @@ def _hashed_part(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _canonical(item) for key, item in value.items() if key not in UNHASHED_ANYWHERE}
+        # a key that is null says nothing: a later version may add it without making every run another one
+        kept = {key: item for key, item in value.items() if key not in UNHASHED_ANYWHERE and item is not None}
+        return {str(key): _canonical(item) for key, item in kept.items()}
     if isinstance(value, (list, tuple)):
         return [_canonical(item) for item in value]
     if isinstance(value, float):

@@ -56,6 +56,8 @@ def test_id_has_the_names_and_ten_hex_digits():
         ("callbacks.nan_guard", {"enabled": True}),
         ("method.mu", 1),
         ("hydra", {"verbose": True}),
+        ("a_later_option", None),
+        ("method.a_later_option", None),
     ],
 )
 def test_id_ignores_what_does_not_change_a_result(path, value):

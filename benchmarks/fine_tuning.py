@@ -4,16 +4,16 @@
 
 Same rows, batch size, epochs, learning rates, weight decay, linear warm-up, fused AdamW and clipping; cross-entropy on
 the mean-pooled embedding. The Trainer pads each batch to its longest text; it runs in its default float32 and, second,
-in bf16. Epochs of the three alternate in one process, so that a noisy machine treats them alike; the ratio is taken
-epoch by epoch. Test accuracy is printed because speed at another accuracy would mean nothing.
+in bf16. The three run in processes of their own (the Trainer's precision is a process-wide state) and take turns epoch
+by epoch, so that a noisy machine treats them alike; the ratio is taken epoch by epoch. Test accuracy is printed because
+speed at another accuracy would mean nothing.
 """
 
 import argparse
+import multiprocessing
 import statistics
 import tempfile
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -28,25 +28,28 @@ from lightning_modules.schedules import linear_warmup
 from tasks.build import Plan, partial_of
 
 ROOT = Path(__file__).resolve().parents[1]
+OURS = "kontrast"
+PEERS = {"Trainer, float32": False, "Trainer, bf16": True}  # name -> bf16
 
 
 class Turns:
-    """Lets several trainings, each in a thread of its own, take turns epoch by epoch."""
+    """Lets several trainings, each in a process of its own, take turns epoch by epoch."""
 
-    def __init__(self, names: list[str]) -> None:
-        self.names, self.now, self.since, self.condition = names, 0, 0.0, threading.Condition()
-        self.all_trained = threading.Barrier(len(names))  # nobody evaluates while another trains
-        self.seconds: dict[str, list[float]] = {name: [] for name in names}
+    def __init__(self, names: list[str], context) -> None:
+        self.names, self.now, self.condition = names, context.Value("i", 0), context.Condition()
+        self.all_trained = context.Barrier(len(names))  # nobody evaluates while another trains
+        self.seconds: list[float] = []  # of this process's own epochs
+        self.since = 0.0
 
     def start(self, name: str) -> None:
         with self.condition:
-            self.condition.wait_for(lambda: self.names[self.now] == name)
+            self.condition.wait_for(lambda: self.names[self.now.value] == name)
         self.since = time.perf_counter()
 
-    def end(self, name: str) -> None:
-        self.seconds[name].append(time.perf_counter() - self.since)
+    def end(self) -> None:
+        self.seconds.append(time.perf_counter() - self.since)
         with self.condition:
-            self.now = (self.now + 1) % len(self.names)
+            self.now.value = (self.now.value + 1) % len(self.names)
             self.condition.notify_all()
 
 
@@ -55,10 +58,10 @@ class OurTurns(Callback):
         self.turns = turns
 
     def on_train_epoch_start(self, trainer, pl_module) -> None:
-        self.turns.start("kontrast")
+        self.turns.start(OURS)
 
     def on_train_epoch_end(self, trainer, pl_module) -> None:
-        self.turns.end("kontrast")
+        self.turns.end()
 
 
 class TheirTurns(TrainerCallback):
@@ -69,7 +72,7 @@ class TheirTurns(TrainerCallback):
         self.turns.start(self.name)
 
     def on_epoch_end(self, *_, **__) -> None:
-        self.turns.end(self.name)
+        self.turns.end()
 
 
 class Classifier(nn.Module):
@@ -93,17 +96,17 @@ def make_plan(epochs: int, batch_size: int, folder: Path):
         return Plan.make(compose("config", overrides=overrides))
 
 
-def ours(plan, datamodule, turns: Turns, results: dict) -> None:
+def ours(plan, datamodule, turns: Turns) -> float:
     module = plan.bare_module(datamodule.class_counts)
     folder = Path(tempfile.mkdtemp())
     trainer = partial_of(plan.config.trainer)(run_folder=folder, callbacks=[OurTurns(turns)], logger=False, plugins=[])
     trainer.limit_val_batches = 0  # the peer does not validate either
     trainer.fit(module, datamodule)
     turns.all_trained.wait()
-    results["kontrast"] = trainer.test(module, datamodule, verbose=False)[0]["test/accuracy"]
+    return trainer.test(module, datamodule, verbose=False)[0]["test/accuracy"]
 
 
-def theirs(name: str, bf16: bool, plan, datamodule, turns: Turns, results: dict) -> None:
+def theirs(name: str, bf16: bool, plan, datamodule, turns: Turns) -> float:
     encoder, tokenizer, config = plan.encoder.load(), plan.encoder.tokenizer(), plan.config
     model = Classifier(encoder, datamodule.num_classes)
     rows = {split: _rows(datamodule, tokenizer, split) for split in ("train", "test")}
@@ -141,7 +144,7 @@ def theirs(name: str, bf16: bool, plan, datamodule, turns: Turns, results: dict)
     trainer.train()
     turns.all_trained.wait()
     predicted = trainer.predict(rows["test"]).predictions.argmax(-1)
-    results[name] = float(np.mean(predicted == datamodule.labels["test"]))
+    return float(np.mean(predicted == datamodule.labels["test"]))
 
 
 def _rows(datamodule, tokenizer, split: str) -> list[dict]:
@@ -158,28 +161,39 @@ def _spread(values: list[float]) -> tuple[float, float, float]:
     return statistics.median(values), min(values), max(values)
 
 
+def race(entry: tuple[str, int, int, Path]) -> tuple[str, tuple[list[float], float, int]]:
+    """Name, and seconds of each epoch, test accuracy and number of training rows of one contestant."""
+    name, epochs, batch_size, folder = entry
+    plan = make_plan(epochs, batch_size, folder)
+    datamodule = plan.datamodule(plan.corpus())
+    if name == OURS:
+        accuracy = ours(plan, datamodule, TURNS)
+    else:
+        accuracy = theirs(name, PEERS[name], plan, datamodule, TURNS)
+    return name, (TURNS.seconds, accuracy, len(datamodule.labels["train"]))
+
+
+def take_part(turns: Turns) -> None:
+    global TURNS
+    TURNS = turns
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64)
     options = parser.parse_args()
-    peers = {"Trainer, float32": False, "Trainer, bf16": True}
-    turns, results = Turns(["kontrast", *peers]), {}
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1 + len(peers)) as threads:
-        plan = make_plan(options.epochs, options.batch_size, Path(folder))
-        datamodule = plan.datamodule(plan.corpus())
-        races = [threads.submit(ours, plan, datamodule, turns, results)]
-        for name, bf16 in peers.items():
-            races.append(threads.submit(theirs, name, bf16, plan, datamodule, turns, results))
-        for race in races:
-            race.result()
+    names, context = [OURS, *PEERS], multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder, context.Pool(len(names), take_part, (Turns(names, context),)) as pool:
+        entries = [(name, options.epochs, options.batch_size, Path(folder)) for name in names]
+        results = dict(pool.imap_unordered(race, entries))  # the first failure ends all: the others wait for a turn
 
-    rows = len(datamodule.labels["train"])
     table = []
-    for name, seconds in turns.seconds.items():
-        ratios = [theirs / ours for ours, theirs in zip(turns.seconds["kontrast"], seconds, strict=True)]
+    for name in names:
+        seconds, accuracy, rows = results[name]
+        ratios = [their / our for our, their in zip(results[OURS][0], seconds, strict=True)]
         rates = [rows / one for one in seconds]
-        table.append((name, *_spread(rates), *_spread(ratios), 100 * results[name]))
+        table.append((name, *_spread(rates), *_spread(ratios), 100 * accuracy))
     header = ("", "samples/s", "min", "max", "time, ours = 1", "min", "max", "test accuracy, %")
     print(tabulate(table, headers=header, floatfmt=".2f"))
 

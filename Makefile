@@ -2,22 +2,28 @@
 PYTHON ?= python3.11
 EXTRAS ?=
 ARGS ?=
+BUDGET ?= smoke
+TABLE ?= all
+DRY_RUN ?= 0
 RUN_PYTHON := .venv/bin/python
 
 # Idle OpenMP threads sleep instead of spinning, so that two runs on one machine do not slow each other down.
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench lock clean
+.PHONY: help setup run reproduce-tables test lint bench lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
 
 setup:  ## virtual environment, pinned packages and offline encoder weights (EXTRAS=gpu: CUDA torch and GPU faiss)
 	@$(PYTHON) scripts/environment.py $(EXTRAS)
 
 run: setup  ## train and report on the built-in data set (ARGS="key=value ..." is passed on)
 	$(RUN_PYTHON) run.py method=sharprecl dataset=docstrings encoder=minilm $(ARGS)
+
+reproduce-tables: setup  ## the papers' tables by own runs (BUDGET=smoke|cpu|frozen|paper TABLE=NAME DRY_RUN=1)
+	$(RUN_PYTHON) -m tasks.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)
 
 test: setup  ## all tests (ARGS="-k name" is passed on to pytest)
 	$(RUN_PYTHON) -m pytest $(ARGS)

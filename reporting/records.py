@@ -2,7 +2,8 @@
 
     python -m reporting.records RUNS FOLDER
 
-Copies metrics.json, config.yaml (less the paths), environment.json and history.csv of every finished run below RUNS.
+Copies metrics.json, config.yaml (less the paths), environment.json and history.csv of every finished run below RUNS,
+and what its callbacks counted.
 The folder is small enough for version control, and everything that reads a run store reads it too.
 """
 
@@ -13,24 +14,26 @@ from pathlib import Path
 
 import yaml
 
-from reporting.run_store import list_runs, write_text
+from reporting.run_store import RunFolder, list_runs, write_text
 
-FILES = ("environment.json", "history.csv", "metrics.json")
+FILES = ("environment.json", "history.csv", "metrics.json", "gradient_conflict.csv")
 
 
 def keep_records(runs: Path, folder: Path) -> list[str]:
     """Ids of the runs that were copied."""
-    kept = []
-    for run in list_runs(runs):
-        if run.status != "finished":
-            continue
-        config = {key: node for key, node in run.read_config().items() if key != "paths"}
-        write_text(folder / run.id / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-        for name in FILES:
-            if (run.path / name).exists():
-                write_text(folder / run.id / name, (run.path / name).read_text())
-        kept.append(run.id)
-    return kept
+    finished = [run for run in list_runs(runs) if run.status == "finished"]
+    for run in finished:
+        keep_record(run, folder)
+    return [run.id for run in finished]
+
+
+def keep_record(run: RunFolder, folder: Path) -> None:
+    """Copy one run's record into ``folder``."""
+    config = {key: node for key, node in run.read_config().items() if key != "paths"}
+    write_text(folder / run.id / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+    for name in FILES:
+        if (run.path / name).exists():
+            write_text(folder / run.id / name, (run.path / name).read_text())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +36,14 @@ class _Running:
 
 
 def run_jobs(
-    arguments: Sequence[str], jobs: Sequence[Sequence[str]], folder: Path | str, n_jobs: int = 1, first: int = 0
+    arguments: Sequence[str],
+    jobs: Sequence[Sequence[str]],
+    folder: Path | str,
+    n_jobs: int = 1,
+    first: int = 0,
+    script: str | None = None,
+    on_end: Callable[[int, SweepJob], None] | None = None,
+    stop_after: float | None = None,
 ) -> list[tuple[SweepJob, Any]]:
     """Run every job, ``n_jobs`` at a time, and return each with its value, in the order given.
 
@@ -45,11 +52,15 @@ def run_jobs(
         jobs: overrides of each job.
         folder: where each job's output goes, as ``job-NUMBER.log``.
         first: number of the first job.
+        script: the program; None is the one that runs now.
+        on_end: called with number and outcome of each job that ended by itself.
+        stop_after: seconds after which no further job is started.
 
     Ctrl-C and a termination request stop the jobs that run; the others come back as not started.
     """
     folder = Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    limit = time.monotonic() + stop_after if stop_after is not None else float("inf")
     waiting = deque(enumerate(jobs, first))
     running: dict[int, _Running] = {}
     ended: dict[int, tuple[SweepJob, Any]] = {}
@@ -57,12 +68,16 @@ def run_jobs(
     try:
         with _termination_as_interrupt():
             while waiting or running:
-                while waiting and len(running) < n_jobs:
+                while waiting and len(running) < n_jobs and time.monotonic() < limit:
                     number, overrides = waiting.popleft()
-                    running[number] = _start(arguments, overrides, folder, number, n_jobs)
+                    running[number] = _start(script or sys.argv[0], arguments, overrides, folder, number, n_jobs)
+                if not running:
+                    break
                 for number in [one for one, job in running.items() if job.process.poll() is not None]:
                     ended[number] = _outcome(running.pop(number))
                     print(_progress(len(ended), len(jobs), ended[number][0], jobs[number - first]), flush=True)
+                    if on_end:
+                        on_end(number, ended[number][0])
                 time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         print("sweep: interrupted, stopping its jobs", flush=True)
@@ -75,10 +90,12 @@ def run_jobs(
     return [ended[number] for number in sorted(ended)]
 
 
-def _start(arguments: Sequence[str], overrides: Sequence[str], folder: Path, number: int, n_jobs: int) -> _Running:
+def _start(
+    script: str, arguments: Sequence[str], overrides: Sequence[str], folder: Path, number: int, n_jobs: int
+) -> _Running:
     log, result = folder / f"job-{number}.log", folder / f"job-{number}.json"
     result.unlink(missing_ok=True)
-    command = [sys.executable, sys.argv[0], *arguments, *overrides]
+    command = [sys.executable, script, *arguments, *overrides]
     with log.open("wb") as output:
         # A session of its own, so that Ctrl-C reaches the job once, through `_stop`, together with all it started.
         process = subprocess.Popen(

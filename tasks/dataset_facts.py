@@ -1,0 +1,78 @@
+"""Counts of the built-in data sets as small files, for SharpReCL's Table 1 and for estimates of time.
+
+    python -m tasks.dataset_facts FOLDER [NAME …] [paths.data=… paths.source_mirror=…]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reporting.run_store import write_text
+
+NAMES = ("r52", "ohsumed", "trec", "dblp", "biomedical", "cr")
+VAL_FRACTION = 0.1  # of protocol=clean
+
+
+def dataset_facts(corpus: Any) -> dict[str, Any]:
+    """``train``, ``test`` rows; ``word``: different lower-case words of both; ``avg_len``: words a text over both;
+    ``class``; ``ir``: largest to smallest class of train; ``class_counts`` of train."""
+    words: set[str] = set()
+    length = rows = 0
+    for split in ("train", "test"):
+        for text in corpus.table(split)["text"].to_pylist():
+            parts = text.lower().split()
+            words.update(parts)
+            length, rows = length + len(parts), rows + 1
+    train = corpus.card["splits"]["train"]
+    return {
+        "train": train["rows"],
+        "test": corpus.card["splits"]["test"]["rows"],
+        "word": len(words),
+        "avg_len": round(length / rows, 2),
+        "class": corpus.card["classes"],
+        "ir": train["ir"],
+        "class_counts": train["class_counts"],
+        "fingerprint": corpus.fingerprint,
+    }
+
+
+def write_facts(folder: Path, names: Sequence[str], overrides: Sequence[str]) -> None:
+    """One JSON file a data set."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    from tasks.build import Plan
+    from tasks.identify import CONF
+
+    for name in names:
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = compose("config", overrides=[f"dataset={name}", "method=ce", *overrides])
+        facts = dataset_facts(Plan.make(config).corpus())
+        write_text(folder / f"{name}.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        print(f"{name}: {facts['train']} + {facts['test']} rows, {facts['class']} classes")
+
+
+def train_rows(folder: Path, ratios: Sequence[float | None]) -> dict[tuple[str, str], int]:
+    """Rows that train under protocol=clean, by (data set, ir), from the files that `write_facts` left."""
+    import numpy as np
+
+    from datamodules.imbalance import Exponential
+
+    rows = {}
+    for file in folder.glob("*.json"):
+        counts = json.loads(file.read_text())["class_counts"]
+        sizes = np.array([(1 - VAL_FRACTION) * count for count in counts.values()]).round().astype(int)
+        for ir in ratios:
+            rows[file.stem, str(ir)] = int(Exponential(ir).wanted(sizes, list(counts)).sum())
+    return rows
+
+
+if __name__ == "__main__":
+    target, *words = sys.argv[1:] or sys.exit(__doc__)
+    chosen = [word for word in words if "=" not in word] or NAMES
+    write_facts(Path(target), chosen, [word for word in words if "=" in word])

@@ -1,0 +1,238 @@
+"""The papers' tables by runs of our own: run what is missing, keep the records, write the report.
+
+    make reproduce-tables BUDGET=smoke|cpu|frozen|paper [TABLE=NAME,…] [DRY_RUN=1] [ARGS="key=value …"]
+    python -m tasks.reproduce budget=cpu [table=NAME,…] [dry_run=1] [runs=DIR] [records=DIR] [out=DIR] [jobs=1]
+        [hours=H] [priority=3] [report_only=1] [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=…]
+
+A run counts as done where the run store or the records hold it finished. Stopped at any moment, the same line goes on.
+`hours` starts no further run after that time; `priority=1` leaves out the side tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from reporting.estimates import Estimate, Stopwatch
+from reporting.grid import Budget, Cell, Grid, cells, load_budget, load_grid, table_names
+from reporting.records import keep_record
+from reporting.run_store import ReportError, RunFolder, list_runs, write_text
+from reporting.sweep import run_jobs
+from reporting.tables import MISSING, SweepJob, Table, duration
+from tasks.dataset_facts import train_rows
+from tasks.identify import Named, named
+
+ROOT = Path(__file__).resolve().parents[1]
+RATIOS = (None, 50, 20, 10)
+PASSED_ON = ("paths.", "logger", "trainer.num_threads")  # what a run id leaves out
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    budget: Budget
+    tables: list[str]
+    dry_run: bool = False
+    report_only: bool = False
+    runs: Path = Path("runs")
+    records: Path | None = None
+    out: Path = Path("reports")
+    jobs: int = 1
+    hours: float | None = None
+    priority: int = 9
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is missing."""
+
+    id: str
+    cell: Cell
+    seed: int
+    estimate: Estimate
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        return (*self.cell.overrides, f"seed={self.seed}")
+
+
+def options(words: Sequence[str]) -> Options:
+    """Raises ReportError: a word that is unknown or malformed."""
+    given = dict(word.partition("=")[::2] for word in words)
+    passed = [word for word in words if word.startswith(PASSED_ON)]
+    plain = {key: value for key, value in given.items() if value and not key.startswith(PASSED_ON)}
+    allowed = {"budget", "table", "dry_run", "report_only", "runs", "records", "out", "jobs", "hours", "priority"}
+    if unknown := set(plain) - allowed:
+        raise ReportError(f"{unknown.pop()}: unknown; allowed: {', '.join(sorted(allowed))}, {', '.join(PASSED_ON)}…")
+    budget = load_budget(plain.get("budget", "smoke"))
+    names = plain.get("table", "all")
+    tables = table_names() if names == "all" else names.split(",")
+    records = plain.get("records", budget.records)
+    return Options(
+        budget,
+        tables,
+        dry_run=plain.get("dry_run", "0") not in ("0", "false"),
+        report_only=plain.get("report_only", "0") not in ("0", "false"),
+        runs=Path(plain.get("runs", "runs")),
+        records=None if records is None else Path(records),
+        out=Path(plain.get("out", "reports")),
+        jobs=int(plain.get("jobs", 1)),
+        hours=float(plain["hours"]) if "hours" in plain else None,
+        priority=int(plain.get("priority", 9)),
+        arguments=passed,
+    )
+
+
+def finished_runs(given: Options) -> dict[str, RunFolder]:
+    """Finished runs of the run store and of all records below the reports, by id; the store's where both have one."""
+    kept = sorted(folder for folder in given.out.glob("*") if folder.is_dir())
+    folders = [*kept, *([given.records] if given.records else []), given.runs]
+    return {run.id: run for folder in folders for run in list_runs(folder) if run.status == "finished"}
+
+
+def missing_jobs(grids: Sequence[Grid], given: Options, done: Mapping[str, RunFolder]) -> tuple[list[Job], list[Cell]]:
+    """Runs still to do, in the order in which to do them, and the cells that cannot be run here.
+
+    Main tables before side tables, the first seed of everything before the second, cheap runs before dear ones.
+    """
+    stopwatch = Stopwatch(done.values(), train_rows(given.out / "cards", RATIOS))
+    jobs: dict[str, Job] = {}
+    not_here = []
+    for grid in grids:
+        for cell in cells(grid, given.budget):
+            run = named(cell.overrides) if cell.skipped is None else Named({}, cell.skipped)
+            if run.problem:
+                not_here.append(cell)
+                continue
+            estimate = stopwatch.estimate(run.config)
+            for seed in cell.seeds:
+                job = Job(run.id(seed), cell, seed, estimate)
+                if job.id not in done and cell.priority <= given.priority:
+                    jobs[job.id] = min(jobs.get(job.id, job), job, key=lambda one: one.cell.priority)
+    return sorted(jobs.values(), key=_order), not_here
+
+
+def _order(job: Job) -> tuple[Any, ...]:
+    return job.cell.priority, job.seed, job.estimate.seconds or float("inf"), job.id
+
+
+def grid_file(grids: Sequence[Grid], budget: Budget) -> dict[str, Any]:
+    """Which run stands in which cell: what a report needs besides the runs themselves."""
+    return {
+        "budget": budget.key,
+        "tables": {grid.key: list(_cell_entries(grid, budget)) for grid in grids if not grid.statistics},
+    }
+
+
+def _cell_entries(grid: Grid, budget: Budget) -> Iterator[dict[str, Any]]:
+    for cell in cells(grid, budget):
+        run = named(cell.overrides) if cell.skipped is None else Named({}, cell.skipped)
+        yield {
+            "row": cell.row,
+            "column": cell.column,
+            "command": " ".join(cell.overrides),
+            "runs": {} if run.problem else {str(seed): run.id(seed) for seed in cell.seeds},
+            "problem": run.problem,
+        }
+
+
+def show_plan(jobs: Sequence[Job], not_here: Sequence[Cell], given: Options, done: int) -> None:
+    """What would run, in order, with the time that it is likely to take."""
+    rows = [
+        (job.cell.table, job.cell.row, job.cell.column, str(job.seed), job.id, _time(job.estimate), job.estimate.source)
+        for job in jobs
+    ]
+    header = ("table", "row", "column", "seed", "run", "about", "estimated from")
+    Table(f"BUDGET={given.budget.key}: {given.budget.title}", header, tuple(rows)).show()
+    known = [job.estimate.seconds for job in jobs if job.estimate.seconds is not None]
+    unknown = len(jobs) - len(known)
+    tail = f", and {unknown} of unknown length" if unknown else ""
+    print(f"\n{len(jobs)} runs missing, {done} runs at hand; about {duration(sum(known))} one after another{tail}")
+    for cell in not_here:
+        why = cell.skipped or named(cell.overrides).problem
+        print(f"not run here: {cell.table} {cell.row} {cell.column}: {why}")
+
+
+def _time(estimate: Estimate) -> str:
+    return MISSING if estimate.seconds is None else duration(estimate.seconds)
+
+
+def refuse_without_gpu(budget: Budget) -> None:
+    """Raises ReportError: the budget needs a GPU and there is none."""
+    if budget.needs != "gpu":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        found = f"budget={budget.key}: needs an NVIDIA GPU, found none"
+        raise ReportError(f"{found}; allowed here: dry_run=1, report_only=1")
+
+
+def execute(jobs: Sequence[Job], given: Options) -> list[SweepJob]:
+    """Do the runs, each in a process of its own; the record of each is kept as soon as it is finished."""
+    arguments = ["logger=csv", *given.arguments, f"paths.runs={given.runs.absolute()}"]
+    folder = given.runs / "sweeps" / f"reproduce-{given.budget.key}-{datetime.now(UTC):%Y-%m-%d_%H-%M-%S}"
+
+    def keep(number: int, outcome: SweepJob) -> None:
+        if outcome.folder is None or outcome.status != "finished":
+            return
+        if outcome.folder.id != jobs[number].id:
+            print(f"warning: expected {jobs[number].id}, the run is {outcome.folder.id}", file=sys.stderr)
+        if given.records is not None:
+            keep_record(outcome.folder, given.records)
+
+    overrides = [job.overrides for job in jobs]
+    limit = None if given.hours is None else 3600 * given.hours
+    script = str(ROOT / "run.py")
+    outcomes = run_jobs(arguments, overrides, folder, given.jobs, script=script, on_end=keep, stop_after=limit)
+    return [outcome for outcome, _ in outcomes]
+
+
+def show_failures(jobs: Sequence[Job], outcomes: Sequence[SweepJob]) -> None:
+    """What did not finish, and why."""
+    rows = [
+        (job.cell.table, job.cell.row, job.cell.column, str(job.seed), outcome.status, outcome.error)
+        for job, outcome in zip(jobs, outcomes, strict=True)
+        if outcome.status != "finished"
+    ]
+    if rows:
+        print()
+        title = f"{len(rows)} of {len(jobs)} runs did not finish; the same line tries them again"
+        Table(title, ("table", "row", "column", "seed", "status", "why"), tuple(rows)).show()
+
+
+def main(words: Sequence[str]) -> int:
+    given = options(words)
+    grids = [load_grid(name) for name in given.tables]
+    done = finished_runs(given)
+    jobs, not_here = missing_jobs(grids, given, done)
+    if given.dry_run:
+        show_plan(jobs, not_here, given, len(done))
+        return 0
+    outcomes: list[SweepJob] = []
+    if jobs and not given.report_only:
+        refuse_without_gpu(given.budget)
+        outcomes = execute(jobs, given)
+    folder = given.out / given.budget.key
+    everything = grid_file([load_grid(name) for name in table_names()], given.budget)
+    write_text(folder / "grid.json", json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
+    show_failures(jobs if outcomes else [], outcomes)
+    print(folder)
+    return 1 if any(outcome.status != "finished" for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ReportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,175 @@
+"""The papers' tables by runs: what is missing is found, done and recorded; failures and stops lose nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from reporting.grid import cells, load_budget, load_grid, table_names
+from reporting.run_store import ReportError, list_runs, run_id
+from tasks import reproduce
+from tasks.dataset_facts import train_rows
+from tasks.identify import CONF, named
+
+ROOT = Path(__file__).resolve().parents[2]
+# stands in for run.py: names the run as it does, and "measures" without training
+TOY = """
+import json, os, sys, time
+sys.path.insert(0, {root!r})
+from reporting.run_store import RunFolder
+from tasks.identify import named
+import yaml
+
+words = dict(word.split("=", 1) for word in sys.argv[1:])
+runs, seed = words.pop("paths.runs"), int(words.pop("seed"))
+config = dict(named(tuple(f"{{k}}={{v}}" for k, v in words.items())).config, seed=seed)
+run = RunFolder(f"{{runs}}/{{named(tuple(f'{{k}}={{v}}' for k, v in words.items())).id(seed)}}")
+run.write_text("config.yaml", yaml.safe_dump(config))
+status, error = "finished", None
+if words.get("method") == os.environ.get("TOY_FAILS"):
+    status, error = "failed", "it broke"
+time.sleep(float(os.environ.get("TOY_SLEEPS", 0)))
+run.write_metrics(status=status, seed=seed, method=config["method"]["name"], **{{"test/accuracy": 0.5 + seed / 10,
+    "seconds/total": 3.0, "class_counts": [5, 5]}})
+with open(os.environ["KONTRAST_JOB_RESULT"], "w") as file:
+    json.dump({{"run": str(run.path), "status": status, "error": error}}, file)
+sys.exit(0 if status == "finished" else 2)
+"""
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """`toy("dry_run=1")` calls the command on Table 2 under the smoke budget, with a program that only pretends."""
+    (tmp_path / "run.py").write_text(TOY.format(root=str(ROOT)))
+    monkeypatch.setattr(reproduce, "ROOT", tmp_path)
+    words = ["budget=smoke", "table=sharprecl_2", f"runs={tmp_path / 'runs'}", f"out={tmp_path / 'reports'}"]
+    return lambda *more: reproduce.main([*words, f"records={tmp_path / 'reports/records'}", *more])
+
+
+def test_ids_are_those_of_the_run_itself():
+    overrides = ("encoder=tiny", "dataset=trec", "imbalance.ir=50", "experiment=sharprecl_wo_mi")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", overrides=[*overrides, "seed=3"])
+    assert named(overrides).id(3) == run_id(OmegaConf.to_container(config, resolve=True))
+
+
+def test_the_kept_records_of_the_main_job_are_found():
+    given = reproduce.options(["budget=cpu", "table=sharprecl_2"])
+    given.out, given.runs = ROOT / "reports", ROOT / "no-such-folder"
+    jobs, _ = reproduce.missing_jobs([load_grid("sharprecl_2")], given, reproduce.finished_runs(given))
+    missing = {(job.cell.row, job.cell.column) for job in jobs}
+    assert not {(row, "ohsumed") for row in ("ce", "logit_adjusted", "sharprecl")} & missing, "a default has changed"
+
+
+def cells_on_the_edges(budget):
+    """Every row in the first column, every column in the first row: what all cells are made of."""
+    for grid in (load_grid(name) for name in table_names()):
+        found = cells(grid, load_budget(budget))
+        yield from (cell for cell in found if found[0].column == cell.column or found[0].row == cell.row)
+
+
+@pytest.mark.parametrize("budget", ["cpu", "paper"])
+def test_every_row_and_column_composes_or_is_not_there_yet(budget):
+    problems = [named(cell.overrides).problem for cell in cells_on_the_edges(budget) if not cell.skipped]
+    assert problems.count(None) > 40
+    assert [problem for problem in problems if problem and "unknown choice" not in problem] == []
+
+
+def test_a_dry_run_lists_and_does_nothing(toy, tmp_path, capsys):
+    assert toy("dry_run=1") == 0
+    out = capsys.readouterr().out
+    assert "6 runs missing" in out and "sharprecl-ohsumed-" in out
+    assert not (tmp_path / "runs").exists() and not (tmp_path / "reports").exists()
+
+
+def test_seeds_come_breadth_first_and_cheap_ones_first(toy, tmp_path):
+    given = reproduce.options(["budget=cpu", "table=sharprecl_2,sharprecl_mu"])
+    given.out = ROOT / "reports"
+    grids = [load_grid(name) for name in given.tables]
+    jobs, _ = reproduce.missing_jobs(grids, given, reproduce.finished_runs(given))
+    keys = [(job.cell.priority, job.seed, job.estimate.seconds or float("inf")) for job in jobs]
+    assert keys == sorted(keys) and len({job.id for job in jobs}) == len(jobs)
+
+
+def test_a_failure_leaves_the_rest_alone_and_the_same_line_tries_it_again(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TOY_FAILS", "acl")
+    assert toy() == 1
+    out = capsys.readouterr().out
+    assert "2 of 6 runs did not finish" in out and out.count("it broke") >= 2
+    records = list_runs(tmp_path / "reports/records")
+    assert sorted(run.read_metrics()["method"] for run in records) == ["ce", "ce", "sharprecl", "sharprecl"]
+    assert not any("paths" in run.read_config() for run in records)
+
+    monkeypatch.delenv("TOY_FAILS")
+    assert toy() == 0
+    assert "sweep: 2 jobs" in capsys.readouterr().out
+    assert len(list_runs(tmp_path / "reports/records")) == 6
+    assert toy() == 0
+    assert "sweep:" not in capsys.readouterr().out, "nothing is done twice"
+
+
+def test_records_alone_count_as_done(toy, tmp_path, capsys):
+    toy()
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")
+    capsys.readouterr()
+    toy("dry_run=1")
+    assert "0 runs missing, 6 runs at hand" in capsys.readouterr().out
+
+
+def test_the_grid_names_the_runs_of_every_cell(toy, tmp_path):
+    toy()
+    grid = json.loads((tmp_path / "reports/smoke/grid.json").read_text())
+    cells = {cell["row"]: cell for cell in grid["tables"]["sharprecl_2"]}
+    assert set(cells) == {"ce", "sharprecl", "acl"}
+    finished = {run.id for run in list_runs(tmp_path / "reports/records")}
+    assert {one for cell in cells.values() for one in cell["runs"].values()} == finished
+    assert "method=ce" in cells["ce"]["command"] and list(cells["ce"]["runs"]) == ["0", "1"]
+
+
+def test_stopped_it_keeps_what_is_finished_and_goes_on(tmp_path):
+    (tmp_path / "run.py").write_text(TOY.format(root=str(ROOT)))
+    code = (
+        "import sys; from pathlib import Path; from tasks import reproduce;"
+        f"reproduce.ROOT = Path({str(tmp_path)!r}); sys.exit(reproduce.main(sys.argv[1:]))"
+    )
+    words = ["budget=smoke", "table=sharprecl_2", f"runs={tmp_path / 'runs'}", f"out={tmp_path / 'reports'}"]
+    command = [sys.executable, "-c", code, *words, f"records={tmp_path / 'reports/records'}"]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TOY_SLEEPS": "1"}, stdout=subprocess.PIPE)
+    while len(list_runs(tmp_path / "reports/records")) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out = process.communicate(timeout=30)[0].decode()
+    done = len(list_runs(tmp_path / "reports/records"))
+    assert process.returncode == 1 and 2 <= done < 6 and "not started" in out
+    rest = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert rest.returncode == 0 and f"sweep: {6 - done} jobs" in rest.stdout
+
+
+def test_a_budget_for_gpus_says_that_there_is_none(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ReportError, match="budget=paper: needs an NVIDIA GPU, found none; allowed here: dry_run=1"):
+        reproduce.refuse_without_gpu(load_budget("paper"))
+    reproduce.refuse_without_gpu(load_budget("cpu"))
+
+
+def test_unknown_words_are_refused():
+    with pytest.raises(ReportError, match="tabel: unknown; allowed: budget"):
+        reproduce.options(["tabel=sharprecl_2"])
+    given = reproduce.options(["budget=cpu", "table=", "paths.data=/d", "hours=2"])
+    assert (given.arguments, given.hours) == (["paths.data=/d"], 2.0) and len(given.tables) > 5
+
+
+def test_rows_of_a_thinned_set_are_known_beforehand():
+    rows = train_rows(ROOT / "reports/cards", (None, 50))
+    assert rows["ohsumed", "None"] == pytest.approx(3020, rel=0.01), "as the records of Ohsumed have it"
+    assert rows["trec", "50"] < rows["trec", "None"] / 2

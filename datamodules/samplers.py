@@ -10,7 +10,7 @@ from datamodules.errors import InputError
 
 
 class Batches(Sampler[np.ndarray]):
-    """Yields one array of row positions per batch, this process' share of it.
+    """Yields one array of row positions per batch, this process' part of it: consecutive rows, in the order of ranks.
 
     Give it to a DataLoader as ``sampler`` together with ``batch_size=None``: the data set is then asked for whole
     batches, and Lightning finds ``set_epoch``.
@@ -31,7 +31,11 @@ class Batches(Sampler[np.ndarray]):
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for batch in self.global_batches():
-            yield batch[self.rank :: self.world_size]
+            yield self.part(batch)
+
+    def part(self, batch: np.ndarray) -> np.ndarray:
+        """What this process gets of a global batch."""
+        return np.array_split(batch, self.world_size)[self.rank]
 
 
 class ShuffledBatches(Batches):
@@ -155,6 +159,8 @@ class SortedBatches(Batches):
     """Every row once, longest first, for evaluation: no shuffling, no duplicates to even out the processes."""
 
     def __init__(self, lengths: np.ndarray, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
+        if len(lengths) < world_size:
+            raise InputError(f"evaluation split: found {len(lengths)} rows, allowed: at least {world_size} (processes)")
         # One global batch holds batch_size rows for each process, so that all have the same number of batches.
         bounds = _bounds(len(lengths), batch_size * world_size, smallest=world_size)
         super().__init__(len(bounds) + 1 if len(lengths) else 0, rank, world_size)
@@ -162,6 +168,9 @@ class SortedBatches(Batches):
 
     def global_batches(self) -> list[np.ndarray]:
         return self.batches
+
+    def part(self, batch: np.ndarray) -> np.ndarray:
+        return batch[self.rank :: self.world_size]  # long and short texts for every process
 
 
 class Shuffle:

@@ -87,10 +87,10 @@ class SharpReCLModule(ClassifierModule):
 
     def contrastive_loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Eq. 11 on the global batch: `embeddings` (V*B, D) of this rank, `labels` (V*B,)."""
-        features = gather(self.project_features(embeddings))
+        features = gather(self.project_features(embeddings), self.num_views)
         classes = torch.arange(self.num_classes, device=labels.device)
         anchors = torch.cat([features, self.prototypes()])
-        anchor_labels = torch.cat([gather(labels), classes])
+        anchor_labels = torch.cat([gather(labels, self.num_views), classes])
         samples = draw_samples(
             anchors,
             anchor_labels,

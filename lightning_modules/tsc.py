@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from lightning_modules.base import Batch, derived_seed
 from lightning_modules.momentum import QueueModule, gathered, view_of
-from losses import TargetedContrastiveLoss, uniform_targets, updated_centres
+from losses import TargetedContrastiveLoss, gather, uniform_targets, updated_centres
 
 
 class TSCModule(QueueModule):
@@ -97,7 +97,7 @@ class TSCModule(QueueModule):
         if self.classifier_weighting == "inverse_frequency":
             counts = self.class_counts.to(rows)
             rows = rows * (counts.sum() / (len(counts) * counts))[batch["labels"]]
-        loss = rows.mean()
+        loss = gather(rows).mean()
         return {"loss": loss, "stage": loss.new_tensor(2.0)}
 
     def configure_optimizers(self) -> dict[str, Any]:

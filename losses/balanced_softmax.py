@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from losses.class_prior import log_prior
+from losses.distributed import gather
 from losses.logit_compensated import logit_compensated_cross_entropy
 
 
@@ -29,8 +30,8 @@ def balanced_softmax(logits: Tensor, labels: Tensor, class_counts: Tensor) -> Te
 
 
 class BalancedSoftmaxLoss(nn.Module):
-    """Module form of :func:`balanced_softmax`."""
+    """Module form of :func:`balanced_softmax`, over the global batch of all processes."""
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor) -> Tensor:
         """Logits (N, C), labels (N,), class_counts (C,) each >= 1 -> scalar loss."""
-        return balanced_softmax(logits, labels, class_counts)
+        return balanced_softmax(gather(logits), gather(labels), class_counts)

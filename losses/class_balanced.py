@@ -83,7 +83,7 @@ def class_balanced(
 
 
 class ClassBalancedLoss(nn.Module):
-    """Module form of :func:`class_balanced`; ``weights`` averages over the global batch of all processes.
+    """Module form of :func:`class_balanced`, over the global batch of all processes.
 
     Args:
         effective_number_beta: in [0, 1); 0 weighs all classes alike, towards 1 the weight tends to 1 / n_c.
@@ -108,7 +108,6 @@ class ClassBalancedLoss(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor) -> Tensor:
         """Logits (N, C), labels (N,), class_counts (C,) each >= 1 -> scalar loss."""
-        if self.average == "weights":
-            logits, labels = gather(logits), gather(labels)
+        logits, labels = gather(logits), gather(labels)
         weights = class_balanced_weights(class_counts, self.effective_number_beta)
         return class_balanced(logits, labels, weights, self.base, self.gamma, self.average)

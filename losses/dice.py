@@ -61,7 +61,7 @@ def dice(
 
 
 class DiceLoss(nn.Module):
-    """Module form of :func:`dice`; ``batch`` sums over the global batch of all processes."""
+    """Module form of :func:`dice`, over the global batch of all processes."""
 
     def __init__(
         self,
@@ -78,8 +78,7 @@ class DiceLoss(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor | None = None) -> Tensor:
         """Logits (N, C), labels (N,) -> scalar; class_counts is not used."""
-        if self.reading == "batch":
-            logits, labels = gather(logits), gather(labels)
+        logits, labels = gather(logits), gather(labels)
         return dice(
             logits, labels, self.decay, self.smoothing, self.reading, self.squared_denominator, self.absent_classes
         )

@@ -7,8 +7,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-def gather(tensor: Tensor) -> Tensor:
+def gather(tensor: Tensor, num_views: int = 1) -> Tensor:
     """Concatenates a tensor's rows over all processes, in the order of ranks, with gradient.
+
+    Processes hold consecutive parts of the global batch, so that the result has its rows in their order, and what is
+    drawn by position is the same on one process and on several.
 
     Every process then computes the same loss L on the global batch. Backward sums over processes the gradients for
     this process's rows, which gives W dL/dz with W processes; DistributedDataParallel averages the parameters'
@@ -16,14 +19,19 @@ def gather(tensor: Tensor) -> Tensor:
     the loss after the gather, such as prototypes, get dL/dp on every process, and the average leaves it as it is.
 
     Args:
-        tensor: (B_r, ...); B_r may differ between processes, the other dimensions and the dtype may not.
+        tensor: (V * B_r, ...), view-major; B_r may differ between processes, the other dimensions and the dtype may
+            not.
+        num_views: V, a divisor of the rows of every process.
 
     Returns:
-        (sum of B_r, ...); the tensor itself outside a process group.
+        (V * sum of B_r, ...), view-major over the global batch; the tensor itself outside a process group.
     """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return tensor
-    return _Gather.apply(tensor)
+    if num_views == 1:
+        return _Gather.apply(tensor)
+    by_row = tensor.reshape(num_views, len(tensor) // num_views, *tensor.shape[1:]).transpose(0, 1)
+    return _Gather.apply(by_row.contiguous()).transpose(0, 1).flatten(0, 1)
 
 
 class _Gather(torch.autograd.Function):

@@ -7,6 +7,7 @@ from typing import Annotated
 from torch import Tensor, nn
 
 from losses.arguments import check_rows, full_precision
+from losses.distributed import gather
 from losses.probabilities import log_softmax_and_complement
 
 
@@ -27,7 +28,7 @@ def focal_per_sample(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tens
 
 
 class FocalLoss(nn.Module):
-    """Mean of :func:`focal_per_sample`.
+    """Mean of :func:`focal_per_sample` over the global batch of all processes.
 
     The paper's alpha is not here: one number for all classes only rescales the learning rate, and one for each class
     is ``ClassBalancedLoss(base="focal")``.
@@ -42,6 +43,7 @@ class FocalLoss(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor | None = None) -> Tensor:
         """Logits (N, C), labels (N,) -> scalar; class_counts is not used. 0 for an empty batch."""
+        logits, labels = gather(logits), gather(labels)
         return focal_per_sample(logits, labels, self.gamma).sum() / max(1, len(labels))
 
 

@@ -71,7 +71,7 @@ class LDAMLoss(nn.Module):
         max_margin: >= 0, of the rarest class.
         scale: > 0, of the cosines.
         effective_number_beta: in [0, 1), of the re-weighting.
-        average: over ``rows`` or over ``weights``, the latter over the global batch of all processes.
+        average: over ``rows`` or over ``weights``, of the global batch of all processes.
     """
 
     def __init__(
@@ -92,11 +92,10 @@ class LDAMLoss(nn.Module):
 
     def forward(self, cosines: Tensor, labels: Tensor, class_counts: Tensor, reweight: bool = False) -> Tensor:
         """Cosines (N, C), labels (N,), class_counts (C,) each >= 1 -> scalar loss."""
+        cosines, labels = gather(cosines), gather(labels)
         weights = None
         if reweight:
             weights = class_balanced_weights(class_counts, self.effective_number_beta)
-            if self.average == "weights":
-                cosines, labels = gather(cosines), gather(labels)
         return ldam(cosines, labels, class_margins(class_counts, self.max_margin), self.scale, weights, self.average)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from losses.arguments import check_rows, full_precision
 from losses.class_prior import log_prior as log_prior_of
+from losses.distributed import gather
 
 
 @full_precision
@@ -48,7 +49,10 @@ def logit_compensated_cross_entropy(
 
 
 class LogitCompensatedCrossEntropy(nn.Module):
-    """Module form of :func:`logit_compensated_cross_entropy`; the prior comes from ``class_counts`` at each call."""
+    """Module form of :func:`logit_compensated_cross_entropy` over the global batch of all processes.
+
+    The prior comes from ``class_counts`` at each call.
+    """
 
     def __init__(self, adjustment_strength: Annotated[float, ">= 0"] = 1.0, unit_norm_logits: bool = False) -> None:
         super().__init__()
@@ -57,19 +61,20 @@ class LogitCompensatedCrossEntropy(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor) -> Tensor:
         """Logits (B, C), labels (B,), class_counts (C,) each >= 1 -> scalar loss."""
+        logits, labels = gather(logits), gather(labels)
         return logit_compensated_cross_entropy(
             logits, labels, log_prior_of(class_counts), self.adjustment_strength, self.unit_norm_logits
         )
 
 
 class CrossEntropy(nn.Module):
-    """Plain cross-entropy with the call signature of :class:`LogitCompensatedCrossEntropy`."""
+    """Plain cross-entropy with the call signature of :class:`LogitCompensatedCrossEntropy`, over the global batch."""
 
     @full_precision
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor | None = None) -> Tensor:
         """Logits (B, C), labels (B,) -> scalar mean; class_counts is not used. 0 for an empty batch."""
         check_rows("logits", logits, labels)
-        return _cross_entropy(logits, labels)
+        return _cross_entropy(gather(logits), gather(labels))
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -52,11 +52,20 @@ def results(model, x, labels):
     return found
 
 
+def views(x):
+    """The global batch with a second view, and the gradient of a sum that weighs every place differently."""
+    both = torch.cat([x, -x]).requires_grad_()
+    gathered = gather(both, num_views=2)
+    (gathered[:, 0] * torch.arange(len(gathered))).sum().backward()
+    return gathered.detach(), both.grad
+
+
 def worker(rank, address, shares, folder):
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     try:
         mine = [share.split(shares)[rank] for share in batch()]
         torch.save(results(DistributedDataParallel(Model()), *mine), f"{folder}/{rank}.pt")
+        torch.save(views(mine[0]), f"{folder}/views-{rank}.pt")
     finally:
         dist.destroy_process_group()
 
@@ -64,8 +73,12 @@ def worker(rank, address, shares, folder):
 @pytest.mark.parametrize("shares", SHARES.values(), ids=SHARES)
 def test_two_processes_equal_one(tmp_path, shares):
     mp.spawn(worker, (f"file://{tmp_path}/rendezvous", shares, str(tmp_path)), nprocs=2)
-    expected = results(Model(), *batch())
+    expected, (view_major, view_grad) = results(Model(), *batch()), views(batch()[0])
     for rank in range(2):
+        gathered, grad = torch.load(tmp_path / f"views-{rank}.pt", weights_only=True)
+        assert torch.equal(gathered, view_major)
+        own = torch.cat([view.split(shares)[rank] for view in view_grad.split(12)])
+        assert torch.equal(grad, 2 * own)  # of both processes; DistributedDataParallel takes the mean
         for (value, grads), (expected_value, expected_grads) in zip(
             torch.load(tmp_path / f"{rank}.pt", weights_only=True), expected, strict=True
         ):

@@ -1,4 +1,4 @@
-"""Losses whose average runs over the batch as a whole: two processes equal one."""
+"""Classification losses average over the global batch: two processes equal one, whatever their shares."""
 
 import pytest
 import torch
@@ -6,10 +6,25 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
 
-from losses import ClassBalancedLoss, DiceLoss, LDAMLoss
+from losses import (
+    BalancedSoftmaxLoss,
+    ClassBalancedLoss,
+    CrossEntropy,
+    DiceLoss,
+    FocalLoss,
+    LDAMLoss,
+    LogitCompensatedCrossEntropy,
+)
 
 COUNTS = torch.tensor([9, 4, 2])
 LOSSES = {
+    "cross_entropy": CrossEntropy(),
+    "logit_compensated": LogitCompensatedCrossEntropy(),
+    "balanced_softmax": BalancedSoftmaxLoss(),
+    "focal": FocalLoss(),
+    "dice_per_sample": DiceLoss(0.3),
+    "class_balanced_rows": ClassBalancedLoss(0.9),
+    "ldam_rows": LDAMLoss(scale=3.0, average="rows"),
     "dice": DiceLoss(0.3, reading="batch"),
     "class_balanced": ClassBalancedLoss(0.9, average="weights"),
     "ldam": LDAMLoss(scale=3.0, effective_number_beta=0.9),
@@ -31,7 +46,7 @@ def results(model, x, labels):
     found = {}
     for name, loss in LOSSES.items():
         model.zero_grad()
-        extra = {"reweight": True} if name == "ldam" else {}
+        extra = {"reweight": True} if name.startswith("ldam") else {}
         value = loss(model(x), labels, COUNTS, **extra)
         value.backward()
         found[name] = (value.item(), [parameter.grad.clone() for parameter in model.parameters()])

@@ -97,7 +97,7 @@ def make_plan(epochs: int, batch_size: int, folder: Path):
 
 
 def ours(plan, datamodule, turns: Turns) -> float:
-    module = plan.bare_module(datamodule.class_counts)
+    module = plan.bare_module(datamodule.class_counts, datamodule.label_names)
     folder = Path(tempfile.mkdtemp())
     trainer = partial_of(plan.config.trainer)(run_folder=folder, callbacks=[OurTurns(turns)], logger=False, plugins=[])
     trainer.limit_val_batches = 0  # the peer does not validate either

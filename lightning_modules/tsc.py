@@ -13,7 +13,13 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from lightning_modules.base import Batch, derived_seed
 from lightning_modules.momentum import QueueModule, gathered, view_of
-from losses import TargetedContrastiveLoss, gather, uniform_targets, updated_centres
+from losses import (
+    TargetedContrastiveLoss,
+    gather,
+    inverse_frequency_weights,
+    uniform_targets,
+    updated_centres,
+)
 
 
 class TSCModule(QueueModule):
@@ -95,8 +101,7 @@ class TSCModule(QueueModule):
             embeddings = self.embed(view_of(batch, 0))
         rows = functional.cross_entropy(self.logits(embeddings), batch["labels"], reduction="none")
         if self.classifier_weighting == "inverse_frequency":
-            counts = self.class_counts.to(rows)
-            rows = rows * (counts.sum() / (len(counts) * counts))[batch["labels"]]
+            rows = rows * inverse_frequency_weights(self.class_counts).to(rows)[batch["labels"]]
         loss = gather(rows).mean()
         return {"loss": loss, "stage": loss.new_tensor(2.0)}
 

@@ -4,14 +4,22 @@ from losses.acl import ACLLoss, updated_centres, views_of_classes
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.bcl import BalancedContrastiveLoss
 from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
-from losses.class_prior import class_weights, effective_number_weights, log_prior, negative_log_prior_weights
+from losses.class_prior import (
+    class_weights,
+    effective_number_weights,
+    inverse_frequency_weights,
+    log_prior,
+    negative_log_prior_weights,
+)
 from losses.dice import DiceLoss, dice
 from losses.distributed import gather
+from losses.dualcl import DualContrastiveLoss
 from losses.focal import FocalLoss, focal_per_sample
 from losses.info_nce import InfoNCELoss, info_nce
 from losses.ldam import LDAMLoss, class_margins, ldam
 from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy, logit_compensated_cross_entropy
 from losses.paco import ParametricContrastiveLoss
+from losses.prototypical import PrototypicalContrastiveLoss, SupervisedPrototypicalContrastiveLoss
 from losses.sharprecl import (
     RebalancedSamples,
     SharpReCLLoss,
@@ -19,6 +27,7 @@ from losses.sharprecl import (
     hard_ratio_schedule,
     rebalanced_sets,
 )
+from losses.simcse import SimCSELoss
 from losses.supervised_contrastive import SupervisedContrastiveLoss, supervised_contrastive
 from losses.tsc import TargetedContrastiveLoss, uniform_targets, uniformity
 
@@ -29,14 +38,18 @@ __all__ = [
     "ClassBalancedLoss",
     "CrossEntropy",
     "DiceLoss",
+    "DualContrastiveLoss",
     "FocalLoss",
     "InfoNCELoss",
     "LDAMLoss",
     "LogitCompensatedCrossEntropy",
     "ParametricContrastiveLoss",
+    "PrototypicalContrastiveLoss",
     "RebalancedSamples",
     "SharpReCLLoss",
+    "SimCSELoss",
     "SupervisedContrastiveLoss",
+    "SupervisedPrototypicalContrastiveLoss",
     "TargetedContrastiveLoss",
     "balanced_softmax",
     "class_balanced",
@@ -50,6 +63,7 @@ __all__ = [
     "gather",
     "hard_ratio_schedule",
     "info_nce",
+    "inverse_frequency_weights",
     "ldam",
     "log_prior",
     "logit_compensated_cross_entropy",

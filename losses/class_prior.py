@@ -35,6 +35,21 @@ def effective_number_weights(class_counts: Tensor, beta: float = 0.9999) -> Tens
     return effective.mean() / effective
 
 
+def inverse_frequency_weights(class_counts: Tensor) -> Tensor:
+    """Weights w_c = n / (C n_c): weighted rows count as if all classes were sampled alike, in expectation.
+
+    Source: the class-balanced sampling of Kang et al. (ICLR 2020), section 3, as weights.
+
+    Args:
+        class_counts: (C,) training samples of each class, each >= 1.
+
+    Returns:
+        (C,) float64, positive; their mean over the rows of training is 1.
+    """
+    counts = _checked_counts(class_counts)
+    return counts.sum() / (len(counts) * counts)
+
+
 def log_prior(class_counts: Tensor) -> Tensor:
     """log P_c = log(n_c / sum n): (C,) counts, each >= 1, to (C,) float64 values <= 0.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from datamodules.sources import SourceFile, fetch
 from lightning_modules.base import MONITORED, ClassifierModule
 from lightning_modules.encoders import PretrainedEncoder
 from tasks.features import cached_features
-from tasks.validation import ConfigError, validate
+from tasks.validation import ConfigError, signature, validate
 
 
 @dataclass(frozen=True)
@@ -99,15 +100,18 @@ class Plan:
 
     def module(self, datamodule: TextDataModule) -> ClassifierModule:
         """The method over the encoder; a frozen encoder's features are computed once and handed to the data module."""
-        module = self.bare_module(datamodule.class_counts)
+        module = self.bare_module(datamodule.class_counts, datamodule.label_names)
         if module.encoder.frozen:
             key = f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
             datamodule.use_features(cached_features(module.encoder, datamodule, key, self._path("cache")))
         return module
 
-    def bare_module(self, class_counts: Tensor) -> ClassifierModule:
+    def bare_module(self, class_counts: Tensor, label_names: Sequence[str]) -> ClassifierModule:
         """The method over the encoder, without data."""
-        return partial_of(self.config.method)(
+        method = partial_of(self.config.method)
+        if "label_pieces" in signature(method.func)[0]:
+            method = partial(method, label_pieces=self.label_pieces(label_names))
+        return method(
             encoder=self.encoder.load(),
             loss=instantiate(self.config.loss),
             class_counts=class_counts,
@@ -115,6 +119,13 @@ class Plan:
             scheduler=instantiate(self.config.scheduler),
             seed=self.config.seed,
         )
+
+    def label_pieces(self, label_names: Sequence[str]) -> list[list[int]]:
+        """Token ids of each label name, for methods that read them; underscores are spaces."""
+        tokenizer = self.encoder.tokenizer()
+        names = [name.replace("_", " ") for name in label_names]
+        pieces = tokenizer(names, add_special_tokens=False)["input_ids"]
+        return [ids or [tokenizer.unk_token_id] for ids in pieces]
 
 
 def partial_of(node: DictConfig) -> Callable[..., Any]:

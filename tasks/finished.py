@@ -31,9 +31,10 @@ def open_run(config: DictConfig) -> tuple[RunFolder, Plan]:
 def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str, ...]]:
     """The method with the weights of the selected epoch, in eval mode, and the label names by class index."""
     metrics = run.read_metrics()
-    module = plan.bare_module(torch.tensor(metrics["class_counts"]))
+    label_names = tuple(metrics["label_names"])
+    module = plan.bare_module(torch.tensor(metrics["class_counts"]), label_names)
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
-    return module.eval(), tuple(metrics["label_names"])
+    return module.eval(), label_names
 
 
 def load_weights(module: ClassifierModule, file: Path, run_id: str) -> None:

@@ -164,7 +164,7 @@ def test_autocast(name):
         (lambda a, b, y, p: SimCSELoss()(a, b[:3]), r"both views must be \(N, D\), got \(9, 5\) and \(3, 5\)"),
         (lambda a, b, y, p: DualContrastiveLoss(0.1, "ours"), "denominator must be one of others, others_and_one"),
         (lambda a, b, y, p: DualContrastiveLoss()(a, b[:3], y), r"label_embeddings must be \(9, 5\), got \(3, 5\)"),
-        (lambda a, b, y, p: PrototypicalContrastiveLoss()(a, y, p[:, :3]), r"prototypes must be \(C, 5\), got \(4, 3\)"),
+        (lambda a, b, y, p: PrototypicalContrastiveLoss()(a, y, p[:, :3]), r"must be \(C, 5\), got \(4, 3\)"),
         (lambda a, b, y, p: SPCL()(a, y[:3], p, y[:4]), r"labels \(B,\), got \(9, 5\) and \(3,\)"),
     ],
 )

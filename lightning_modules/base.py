@@ -192,11 +192,11 @@ class ClassifierModule(pl.LightningModule):
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Names the run; a frozen encoder is read from its own files, so no copy lies in every checkpoint."""
+        """Names the run; what is not trained of the encoder is read from its own files, not from every checkpoint."""
         checkpoint["run_id"] = self.run_id
-        if self.encoder.frozen:
-            state = checkpoint["state_dict"]
-            checkpoint["state_dict"] = {k: v for k, v in state.items() if not k.startswith("encoder.")}
+        trained = {f"encoder.{k}" for k, parameter in self.encoder.named_parameters() if parameter.requires_grad}
+        state = checkpoint["state_dict"]
+        checkpoint["state_dict"] = {k: v for k, v in state.items() if not k.startswith("encoder.") or k in trained}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Raises ValueError where the checkpoint is of another run, that is, of another config."""
@@ -205,6 +205,5 @@ class ClassifierModule(pl.LightningModule):
                 f"checkpoint: found one of run {checkpoint.get('run_id')}, allowed: of run {self.run_id}; "
                 f"force=true starts anew"
             )
-        if self.encoder.frozen:
-            own = {f"encoder.{k}": v for k, v in self.encoder.state_dict().items()}
-            checkpoint["state_dict"] = {**own, **checkpoint["state_dict"]}
+        own = {f"encoder.{k}": v for k, v in self.encoder.state_dict().items()}
+        checkpoint["state_dict"] = {**own, **checkpoint["state_dict"]}

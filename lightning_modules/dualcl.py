@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lightning_modules.adapters import base_model
 from lightning_modules.base import Batch, ClassifierModule
 from losses import CrossEntropy, DualContrastiveLoss, gather
 
@@ -138,6 +139,7 @@ class DualCLModule(ClassifierModule):
 
 
 def _takes_positions(model: nn.Module) -> bool:
+    model = base_model(model)
     has_table = hasattr(getattr(model, "embeddings", None), "position_embeddings")
     return has_table and "position_ids" in inspect.signature(model.forward).parameters
 

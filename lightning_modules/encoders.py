@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import json
+import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-Pooling = Literal["mean", "cls", "first_token"]
+from lightning_modules.adapters import LoRA
+
+Pooling = Literal["mean", "cls", "first_token", "last_token"]
 Training = Literal["full", "top_layers", "frozen"]
+Quantization = Literal["4bit", "auto"]
 
 
 class TextEncoder(nn.Module):
@@ -21,8 +26,10 @@ class TextEncoder(nn.Module):
     Args:
         model: a `transformers` encoder.
         pooling: `mean` over the unmasked tokens, `first_token` (last hidden state at position 0, the [CLS] of BERT),
-            or `cls` (the pooler's output: dense layer and tanh over the first token).
+            `cls` (the pooler's output: dense layer and tanh over the first token), or `last_token` (last hidden state
+            of the last token, for decoders: the only one that has seen the whole text).
         train: `full`, `top_layers` (the last `num_top_layers` blocks), or `frozen` (no gradient, always in eval mode).
+            A model with adapters is left as it is: they train.
         num_top_layers: used by `top_layers` only.
 
     Raises:
@@ -61,6 +68,9 @@ class TextEncoder(nn.Module):
         hidden = output.last_hidden_state
         if self.pooling == "first_token":
             return hidden[:, 0].float()
+        if self.pooling == "last_token":
+            last = (attention_mask.sum(1) - 1).clamp_min(0)  # texts are padded on the right
+            return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
         weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
         return (hidden * weights).sum(1).float() / weights.float().sum(1).clamp_min(1.0)
 
@@ -105,9 +115,14 @@ class PretrainedEncoder:
         pooling: Pooling = "mean",
         train: Training = "full",
         num_top_layers: Annotated[int, ">= 1"] = 2,
+        lora: LoRA | None = None,
+        quantization: Quantization | None = None,
     ) -> None:
+        if lora is not None and train != "full":
+            raise ValueError(f"encoder.train: found {train}, allowed with encoder.lora: full (adapters alone train)")
         self.name, self.repo, self.path, self.package, self.sha256 = name, repo, path, package, sha256
         self.pooling, self.training, self.num_top_layers = pooling, train, num_top_layers
+        self.lora, self.quantization = lora, quantization
         self._folder: Path | None = None
         self._hash: str | None = None
         self._tokenizer = None
@@ -171,6 +186,8 @@ class PretrainedEncoder:
 
         if self._tokenizer is None:
             self._tokenizer = AutoTokenizer.from_pretrained(self.folder(), use_fast=True)
+            if self._tokenizer.pad_token is None and self._tokenizer.eos_token is not None:
+                self._tokenizer.pad_token = self._tokenizer.eos_token  # decoders such as Llama have none of their own
         return self._tokenizer
 
     def max_length(self) -> int:
@@ -179,20 +196,63 @@ class PretrainedEncoder:
         limit = self.tokenizer().model_max_length
         return min(limit, config.get("max_position_embeddings", limit))
 
-    def load(self) -> TextEncoder:
-        """The encoder with its pretrained weights, in training mode unless frozen."""
-        from transformers import AutoModel
+    def load(self, seed: int = 0) -> TextEncoder:
+        """The encoder with its pretrained weights, in training mode unless frozen; adapters are drawn from `seed`."""
+        from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
         from transformers.utils import logging
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
+        # of an encoder-decoder, the encoder alone
+        is_pair = AutoConfig.from_pretrained(self.folder()).is_encoder_decoder
+        kind = AutoModelForTextEncoding if is_pair else AutoModel
+        given = {"dtype": torch.float32} | self._quantized()
         options = {} if self.pooling == "cls" else {"add_pooling_layer": False}
         try:
-            model = AutoModel.from_pretrained(self.folder(), dtype=torch.float32, **options)
+            model = kind.from_pretrained(self.folder(), **given, **options)
         except TypeError:  # architectures without a pooler do not take the option
-            model = AutoModel.from_pretrained(self.folder(), dtype=torch.float32)
+            model = kind.from_pretrained(self.folder(), **given)
+        model.config.use_cache = False  # a decoder would keep keys and values for a next token that is never asked for
+        if "quantization_config" in given:
+            from peft import prepare_model_for_kbit_training
+
+            model = prepare_model_for_kbit_training(model)
+        if self.lora is not None:
+            model = self.lora.wrap(model, seed)
         # from_pretrained returns eval mode, and nothing later would switch dropout back on
         return TextEncoder(model, self.pooling, self.training, self.num_top_layers).train()
+
+    def _quantized(self) -> dict[str, Any]:
+        """Options that load the weights in 4 bits (Dettmers et al., NeurIPS 2023), or none.
+
+        Raises:
+            ValueError: the weights themselves would be trained; `4bit` where CUDA or bitsandbytes is missing. `auto`
+                then says so and goes without.
+        """
+        if self.quantization is None:
+            return {}
+        if self.lora is None and self.training != "frozen":
+            raise ValueError(
+                f"encoder.quantization: found {self.quantization}, allowed with encoder.train={self.training} and no "
+                f"encoder/lora: null, for weights in 4 bits cannot be trained"
+            )
+        missing = [] if torch.cuda.is_available() else ["a CUDA device"]
+        missing += [] if importlib.util.find_spec("bitsandbytes") else ["the package bitsandbytes"]
+        needed = " and ".join(missing)
+        if missing and self.quantization == "4bit":
+            raise ValueError(f"encoder.quantization: 4bit needs {needed}; allowed here: auto, null")
+        if missing:
+            print(f"encoder={self.name}: weights in full precision; 4 bits need {needed}", file=sys.stderr)
+            return {}
+        from transformers import BitsAndBytesConfig
+
+        four_bits = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+        )
+        return {"quantization_config": four_bits, "dtype": torch.bfloat16}
 
 
 class RandomEncoder(PretrainedEncoder):
@@ -208,9 +268,16 @@ class RandomEncoder(PretrainedEncoder):
         pooling: Pooling = "mean",
         train: Training = "full",
         num_top_layers: Annotated[int, ">= 1"] = 1,
+        lora: LoRA | None = None,
     ) -> None:
         super().__init__(
-            name, repo="none", package=package, pooling=pooling, train=train, num_top_layers=num_top_layers
+            name,
+            repo="none",
+            package=package,
+            pooling=pooling,
+            train=train,
+            num_top_layers=num_top_layers,
+            lora=lora,
         )
         self.hidden_size, self.num_layers, self.init_seed = hidden_size, num_layers, init_seed
 
@@ -227,8 +294,8 @@ class RandomEncoder(PretrainedEncoder):
         """Hash of what determines the drawn weights."""
         return hashlib.sha256(repr((self.hidden_size, self.num_layers, self.init_seed)).encode()).hexdigest()
 
-    def load(self) -> TextEncoder:
-        """The encoder with weights drawn from `init_seed`."""
+    def load(self, seed: int = 0) -> TextEncoder:
+        """The encoder with weights drawn from `init_seed`, adapters from `seed`."""
         from transformers import BertConfig, BertModel
 
         config = BertConfig(
@@ -241,4 +308,6 @@ class RandomEncoder(PretrainedEncoder):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.init_seed)
             model = BertModel(config, add_pooling_layer=self.pooling == "cls")
+        if self.lora is not None:
+            model = self.lora.wrap(model, seed)
         return TextEncoder(model, self.pooling, self.training, self.num_top_layers).train()

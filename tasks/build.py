@@ -112,7 +112,7 @@ class Plan:
         if "label_pieces" in signature(method.func)[0]:
             method = partial(method, label_pieces=self.label_pieces(label_names))
         return method(
-            encoder=self.encoder.load(),
+            encoder=self.encoder.load(self.config.seed),
             loss=instantiate(self.config.loss),
             class_counts=class_counts,
             optimizer=instantiate(self.config.optimizer),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from lightning_modules.adapters import plain_model
 from tasks.finished import load_module, open_run
 
 README = """# {run}
@@ -36,6 +37,10 @@ POOLING = {
         "hidden, mask = encoder(**batch).last_hidden_state, batch['attention_mask'].unsqueeze(-1)\n"
         "    embedding = (hidden * mask).sum(1) / mask.sum(1)"
     ),
+    "last_token": (
+        "hidden, last = encoder(**batch).last_hidden_state, batch['attention_mask'].sum(1) - 1\n"
+        "    embedding = hidden[torch.arange(len(hidden)), last]"
+    ),
     "first_token": "embedding = encoder(**batch).last_hidden_state[:, 0]",
     "cls": "embedding = encoder(**batch).pooler_output",
 }
@@ -58,7 +63,7 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")
     module, label_names = load_module(run, plan)
     folder.mkdir(parents=True, exist_ok=True)
-    module.encoder.model.save_pretrained(folder)
+    plain_model(module.encoder.model).save_pretrained(folder)
     plan.encoder.tokenizer().save_pretrained(folder)
     head = {name: tensor.contiguous() for name, tensor in module.prediction_head().items()}
     save_file(head, folder / "classifier.safetensors")

@@ -52,7 +52,7 @@ def test_a_run_line_composes(line):
 def settings() -> list[str]:
     """All `key=value` in the code spans of all pages, the first of several choices."""
     spans = (span for page in PAGES for span in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")))
-    found = {match for span in spans for match in re.findall(r"(?<![\w.])[a-z][\w.]*=[\w./-]+", span)}
+    found = {match for span in spans for match in re.findall(r"(?<![\w./])[a-z][\w./]*=[\w./-]+", span)}
     return sorted(setting for setting in found if FROM_THE_WALK_THROUGH not in setting)
 
 

@@ -1,8 +1,8 @@
-"""Comparison of two methods over paired seeds."""
+"""Comparison of methods over paired seeds: tests, intervals, effect sizes, and the correction for many tests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,3 +83,57 @@ def _notes(pairs: int, unpaired: int) -> list[str]:
     elif pairs < WILCOXON_MIN_PAIRS:
         notes.append(f"{pairs} seeds are too few for Wilcoxon ({WILCOXON_MIN_PAIRS} needed)")
     return notes
+
+
+@dataclass(frozen=True)
+class EffectSize:
+    """Standardised mean difference of pairs, Hedges' correction included, and its 95 % interval."""
+
+    value: float
+    interval: tuple[float, float]
+
+
+def effect_size(a: Mapping[int, float], b: Mapping[int, float]) -> EffectSize | None:
+    """Hedges' g of a - b over the seeds that both have: mean by standard deviation of the differences, corrected.
+
+    The correction is 1 - 3/(4n - 5). The interval inverts the noncentral t distribution of sqrt(n) d. None below two
+    pairs or without any spread.
+    Source: Hedges and Olkin 1985, ch. 5; Goulet-Pelletier and Cousineau 2018.
+    """
+    from scipy import special
+
+    seeds = sorted(set(a) & set(b))
+    difference = np.array([a[seed] - b[seed] for seed in seeds], dtype=np.float64)
+    pairs = len(seeds)
+    if pairs < T_TEST_MIN_PAIRS or np.ptp(difference) == 0:
+        return None
+    d = float(difference.mean() / difference.std(ddof=1))
+    root, correction = np.sqrt(pairs), 1 - 3 / (4 * pairs - 5) if pairs > 2 else 1.0
+    low, high = (float(special.nctdtrinc(pairs - 1, share, root * d) / root) for share in (0.975, 0.025))
+    return EffectSize(correction * d, (correction * low, correction * high))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """p-values corrected over one family of tests (Holm 1979); a test that was not made is None and not counted."""
+    from statsmodels.stats.multitest import multipletests
+
+    made = [p for p in p_values if p is not None]
+    corrected = iter(multipletests(made, method="holm")[1].tolist() if made else [])
+    return [None if p is None else float(next(corrected)) for p in p_values]
+
+
+def equivalence_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:
+    """p of the hypothesis that the mean of a - b lies outside (-margin, margin): two one-sided paired t-tests.
+
+    None below two pairs. Without any spread 0 where the difference lies inside, else 1.
+    Source: Schuirmann 1987.
+    """
+    from statsmodels.stats.weightstats import ttost_paired
+
+    seeds = sorted(set(a) & set(b))
+    if len(seeds) < T_TEST_MIN_PAIRS:
+        return None
+    first, second = (np.array([values[seed] for seed in seeds], dtype=np.float64) for values in (a, b))
+    if np.ptp(first - second) == 0:
+        return 0.0 if abs(float((first - second)[0])) < margin else 1.0
+    return float(ttost_paired(first, second, -margin, margin)[0])

@@ -21,8 +21,9 @@ from typing import Any
 
 from reporting.estimates import Estimate, Stopwatch
 from reporting.grid import Budget, Cell, Grid, cells, load_budget, load_grid, table_names
+from reporting.paper_report import read_stores, write_report
 from reporting.records import keep_record
-from reporting.run_store import ReportError, RunFolder, list_runs, write_text
+from reporting.run_store import ReportError, RunFolder, write_text
 from reporting.sweep import run_jobs
 from reporting.tables import MISSING, SweepJob, Table, duration
 from tasks.dataset_facts import train_rows
@@ -94,8 +95,7 @@ def options(words: Sequence[str]) -> Options:
 def finished_runs(given: Options) -> dict[str, RunFolder]:
     """Finished runs of the run store and of all records below the reports, by id; the store's where both have one."""
     kept = sorted(folder for folder in given.out.glob("*") if folder.is_dir())
-    folders = [*kept, *([given.records] if given.records else []), given.runs]
-    return {run.id: run for folder in folders for run in list_runs(folder) if run.status == "finished"}
+    return read_stores([*kept, *([given.records] if given.records else []), given.runs])
 
 
 def missing_jobs(grids: Sequence[Grid], given: Options, done: Mapping[str, RunFolder]) -> tuple[list[Job], list[Cell]]:
@@ -224,8 +224,9 @@ def main(words: Sequence[str]) -> int:
     folder = given.out / given.budget.key
     everything = grid_file([load_grid(name) for name in table_names()], given.budget)
     write_text(folder / "grid.json", json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
+    page = write_report(folder, [given.runs])
     show_failures(jobs if outcomes else [], outcomes)
-    print(folder)
+    print(page)
     return 1 if any(outcome.status != "finished" for outcome in outcomes) else 0
 
 

@@ -1,0 +1,138 @@
+"""Curves of a report: figures against a swept value, and the label distribution. SVG, PDF and PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reporting.figures import COLOURS, MARKERS
+from reporting.table_report import TableReport
+
+PANELS_A_ROW = 3
+DASHES = ("-", "--", "-.", ":")  # told apart in grey print
+
+
+@contextmanager
+def drawing(width: float, height: float, panels: int = 1) -> Iterator[tuple[Any, Any]]:
+    """A figure of so many panels, three in a row, each of this size in inches; the same content is the same file."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.hashsalt": "kontrast", "font.size": 9, "svg.fonttype": "none"}):
+        columns = min(panels, PANELS_A_ROW)
+        rows = -(-panels // columns)
+        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for empty in axes[panels:]:
+            empty.remove()
+        yield figure, axes[:panels]
+
+
+def save(figure: Any, file: Path) -> Path:
+    """Write .svg, .pdf and .png beside each other; returns the SVG."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file.with_suffix(".svg"), metadata={"Date": None})
+    figure.savefig(file.with_suffix(".pdf"), metadata={"CreationDate": None})
+    figure.savefig(file.with_suffix(".png"), dpi=150)
+    return file.with_suffix(".svg")
+
+
+def lines_figure(
+    series: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]], x_label: str, y_label: str, file: Path
+) -> Path:
+    """One panel a key of ``series``; in it one line a name: mean over values at each x, with the standard deviation.
+
+    Args:
+        series: panel -> line -> x -> values (fractions, drawn in %).
+    """
+    with drawing(3.5, 3.0, len(series)) as (figure, panels):
+        for panel, (title, lines) in zip(panels, series.items(), strict=True):
+            for place, (name, points) in enumerate(lines.items()):
+                xs = sorted(points)
+                means = [100 * float(np.mean(points[x])) for x in xs]
+                spreads = [100 * float(np.std(points[x], ddof=1)) if len(points[x]) > 1 else 0.0 for x in xs]
+                panel.errorbar(
+                    xs,
+                    means,
+                    yerr=spreads,
+                    color=COLOURS[place % len(COLOURS)],
+                    marker=MARKERS[place % len(MARKERS)],
+                    linestyle=DASHES[place % len(DASHES)],
+                    markersize=4.5,
+                    capsize=2,
+                    linewidth=1.4,
+                    label=name,
+                )
+            panel.set_title(title, fontsize=10, loc="left")
+            panel.set_xlabel(x_label)
+            panel.grid(axis="y", alpha=0.3)
+            panel.spines[["top", "right"]].set_visible(False)
+        for panel in panels[::PANELS_A_ROW]:
+            panel.set_ylabel(y_label)
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=max(1, len(names)), frameon=False)
+        return save(figure, file)
+
+
+def sensitivity_figure(report: TableReport, file: Path) -> Path | None:
+    """A table over a swept value as curves, one panel a column; None before two of its values are measured."""
+    series: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for column in report.columns:
+        for metric in report.grid.metrics[:2]:
+            points = {
+                row.x: list(values.values())
+                for row in report.rows
+                if row.x is not None and (values := report.values(row.key, column.key, metric.key))
+            }
+            if len(points) > 1:
+                series.setdefault(column.title, {})[metric.title] = points
+    if not series or report.grid.curve is None:
+        return None
+    return lines_figure(series, report.grid.curve, "%", file)
+
+
+def label_figure(counts: Mapping[str, int], thinned: Mapping[str, int] | None, title: str, file: Path) -> Path:
+    """Bars of the training rows a class, largest first; hatched bars in front are what a thinning keeps."""
+    names = sorted(counts, key=lambda name: -counts[name])
+    with drawing(min(max(4.0, 0.24 * len(names) + 1.5), 11.0), 3.0) as (figure, (panel,)):
+        places = np.arange(len(names))
+        heights = [counts[name] for name in names]
+        panel.bar(places, heights, color=COLOURS[4], edgecolor="black", linewidth=0.4, label="all")
+        if thinned:
+            kept = [thinned.get(name, 0) for name in names]
+            panel.bar(places, kept, color="white", edgecolor="black", hatch="////", linewidth=0.6, label="kept")
+            panel.legend(frameon=False)
+        panel.set_xticks(places, [name[:22] for name in names], rotation=90 if len(names) > 8 else 25)
+        panel.set_ylabel("training rows")
+        panel.set_title(title, fontsize=10, loc="left")
+        panel.spines[["top", "right"]].set_visible(False)
+        return save(figure, file)
+
+
+def conflict_figure(
+    ratios: Mapping[str, Mapping[int, Sequence[float]]], counts: Sequence[int], title: str, file: Path
+) -> Path:
+    """Share of conflicting positive pairs by class, classes from the largest to the smallest, one marker a method.
+
+    Args:
+        ratios: method -> class -> shares (fractions) over seeds.
+        counts: training rows (C,).
+    """
+    order = np.argsort(-np.asarray(counts), kind="stable")
+    with drawing(min(max(4.5, 0.24 * len(order) + 1.5), 11.0), 3.0) as (figure, (panel,)):
+        for place, (name, classes) in enumerate(ratios.items()):
+            means = [100 * float(np.mean(classes[c])) if classes.get(int(c)) else np.nan for c in order]
+            style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
+            panel.plot(np.arange(len(order)), means, linestyle=DASHES[place % len(DASHES)], label=name, **style)
+        panel.set_xticks(np.arange(len(order)), [str(counts[c]) for c in order], rotation=90 if len(order) > 8 else 0)
+        panel.set_xlabel("training rows of the class")
+        panel.set_ylabel("conflicting pairs, %")
+        panel.set_title(title, fontsize=10, loc="left")
+        panel.grid(axis="y", alpha=0.3)
+        panel.legend(frameon=False)
+        panel.spines[["top", "right"]].set_visible(False)
+        return save(figure, file)

@@ -1,0 +1,200 @@
+"""A report of a made-up grid: figures, marks, tests, claims and pages say what was put in."""
+
+import csv
+import html.parser
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from reporting.claims import Claim, judge, load_claims
+from reporting.grid import load_grid
+from reporting.page import claim_row
+from reporting.paper_report import write_report
+from reporting.render import escape_latex, latex, markdown
+from reporting.run_store import ReportError, RunFolder
+from reporting.table_report import table_report
+
+CE = (0.60, 0.62, 0.61, 0.59, 0.60)
+SHARP = (0.65, 0.68, 0.66, 0.63, 0.66)
+DICE = (0.61, 0.60)
+
+
+def make_run(store, name, seed, value, **more):
+    run = RunFolder(store / name)
+    metrics = {"test/accuracy": value, "test/macro_f1": value - 0.1, "class_counts": [30, 20, 10]}
+    names = {"dataset": "trec", "label_names": ["a", "b", "c"], "protocol": "clean", "encoder": "minilm", "seed": seed}
+    run.write_metrics({**metrics, **names, **more}, status="finished")
+    encoder = {"name": "minilm", "train": "full"}
+    config = {"encoder": encoder, "trainer": {"max_epochs": 6}, "sampler": {"batch_size": 64}}
+    run.write_text("config.yaml", yaml.safe_dump(config))
+    return run
+
+
+def entry(row, column, names, problem=None):
+    runs = {str(seed): name for seed, name in enumerate(names)}
+    return {"row": row, "column": column, "command": f"method={row}", "runs": runs, "problem": problem}
+
+
+@pytest.fixture
+def entries(tmp_path):
+    """Table 2 on TREC ir=50: cross-entropy and SharpReCL whole, Dice 2 of 5 seeds, SimCSE impossible."""
+    cells = []
+    for row, values in (("ce", CE), ("sharprecl", SHARP), ("dice", DICE)):
+        for seed, value in enumerate(values):
+            make_run(tmp_path / "records", f"{row}-{seed}", seed, value)
+        cells.append(entry(row, "trec_50", [f"{row}-{seed}" for seed in range(5)]))
+    return [*cells, entry("simcse", "trec_50", [], "method=simcse: unknown choice")]
+
+
+@pytest.fixture
+def report(entries, tmp_path):
+    runs = {folder.name: RunFolder(folder) for folder in (tmp_path / "records").iterdir()}
+    return table_report(load_grid("sharprecl_2"), entries, runs)
+
+
+def test_cells_hold_what_was_measured_and_what_is_printed(report):
+    cell = report.cells["sharprecl", "trec_50", "test/accuracy"]
+    assert cell.mean == pytest.approx(0.656) and cell.std == pytest.approx(0.0181659, abs=1e-6)
+    assert str(cell.printed) == "94.80 ± 0.55" and cell.mark == "best"
+    assert report.cells["dice", "trec_50", "test/accuracy"].mark == "second"
+    assert report.cells["simcse", "trec_50", "test/accuracy"].mean is None, "never filled from the paper"
+
+
+def test_tests_are_paired_and_corrected(report):
+    tests = {(one.row, one.metric): one for one in report.against_reference}
+    main = tests["sharprecl", "test/accuracy"]
+    assert main.result.difference == pytest.approx(0.052) and len(main.result.seeds) == 5
+    assert main.holm_p > main.result.t_test_p and main.effect.interval[0] > 0
+    assert len(tests["dice", "test/accuracy"].result.seeds) == 2
+    assert {one.against for one in report.against_best} == {"dice"}, "best mean of the rows that are not proposed"
+
+
+def test_caption_and_notes_say_what_stands_there(report):
+    for word in ("minilm (full)", "6 epochs", "batches of 64", "clean", "2 to 5 seeds"):
+        assert word in report.caption
+    notes = " ".join(report.missing)
+    assert "SimCSE: not run here (method=simcse: unknown choice)" in notes
+    assert "Dice loss: seeds still missing (TREC ir=50 2 of 5)" in notes
+
+
+def test_markdown_and_latex(report):
+    page = markdown(report)
+    assert "**65.60 ± 1.82** (94.80 ± 0.55)" in page and "60.50 ± 0.71 [2/5]" in page and "(74.00 ± 0.29)" in page
+    source = latex(report)
+    assert "\\textbf{65.60 $\\pm$ 1.82} {\\scriptsize 94.80 $\\pm$ 0.55}" in source
+    assert source.count("\\begin{tabular}") == source.count("\\end{tabular}") == 1
+    widths = {line.count("&") for line in source.splitlines() if line.endswith("\\\\") and "multicolumn" not in line}
+    assert widths == {2}
+    assert escape_latex("50 % of a_b & c") == "50 \\% of a\\_b \\& c"
+
+
+def claim(**changes):
+    base = Claim("c", "P", "a is better", "here", "sharprecl_2", "greater", "sharprecl", ("test/accuracy",), ("ce",))
+    return replace(base, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "holds"),
+        ({"test": "less"}, "contradicted"),
+        ({"b": ("dice",)}, "not enough runs"),
+        ({"b": ("ce", "dice")}, "holds"),
+        ({"test": "equal", "margin": 1.0}, "contradicted"),
+        ({"test": "equal", "margin": 20.0}, "holds"),
+        ({"test": "equal", "margin": 5.2}, "not shown"),
+        ({"test": "positive", "b": ()}, "holds"),
+        ({"a": "simcse"}, "not enough runs"),
+    ],
+)
+def test_verdicts(report, changes, verdict):
+    assert judge(claim(**changes), report).verdict == verdict
+
+
+def test_a_claim_without_runs_says_which_comparisons_lack_them(report):
+    verdict = judge(claim(b=("ce", "dice")), report)
+    assert verdict.wanting == ("dice, TREC ir=50, test/accuracy",)
+    row = claim_row(verdict, "cpu")
+    assert "1 of 2 comparisons have runs" in row[2] and row[3] == "+5.20" and row[-1].endswith("TABLE=sharprecl_2")
+
+
+def test_a_claim_on_a_row_that_does_not_exist_is_refused(report):
+    with pytest.raises(ReportError, match="claim c: sharprecl_2 has no nobody"):
+        judge(claim(b=("nobody",)), report)
+
+
+@pytest.mark.parametrize("one", load_claims(), ids=lambda one: one.key)
+def test_every_claim_names_rows_and_metrics_of_its_table(one):
+    grid = load_grid(one.table)
+    rows = {row.key for row in grid.rows}
+    assert {one.a, *one.b} - {"others"} <= rows and set(one.metrics) <= {metric.key for metric in grid.metrics}
+    assert one.test in ("greater", "less", "equal", "positive") and (one.margin > 0) == (one.test == "equal")
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects what a page refers to outside itself, and the text of its cells."""
+
+    def __init__(self):
+        super().__init__()
+        self.outside, self.cells, self.open = [], [], False
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("src", "href") and not (value or "").startswith(("#", "data:")):
+                self.outside.append(value)
+        if tag == "td":
+            self.cells.append("")
+            self.open = True
+
+    def handle_endtag(self, tag):
+        self.open = self.open and tag != "td"
+
+    def handle_data(self, data):
+        if self.open:
+            self.cells[-1] += data
+
+
+def test_a_whole_report_is_one_page_without_anything_beside_it(entries, tmp_path):
+    conflict = [entry("with_scl", "trec_50", ["scl-0", "scl-1"]), entry("with_acl", "trec_50", ["acl-0", "acl-1"])]
+    for name, shares in (("scl-0", (40, 30, 0)), ("scl-1", (42, 20, 10)), ("acl-0", (0, 0, 0)), ("acl-1", (0, 0, 0))):
+        run = make_run(tmp_path / "records", name, int(name[-1]), 0.6)
+        rows = [(0, label, 100, share, f"{share / 100:.6f}") for label, share in enumerate(shares)]
+        run.write_csv("gradient_conflict.csv", rows, ("epoch", "class", "pairs", "conflicts", "ratio"))
+    mus = [entry(f"mu_{mu}", "trec_50", [f"mu{mu}"]) for mu in ("0.2", "0.4", "1.0")]
+    for place, mu in enumerate(("0.2", "0.4", "1.0")):
+        make_run(tmp_path / "records", f"mu{mu}", 0, 0.6 + place / 100)
+    tables = {"sharprecl_2": entries, "acl_conflict": conflict, "sharprecl_mu": mus}
+    folder = tmp_path / "cpu"
+    folder.mkdir()
+    (folder / "grid.json").write_text(json.dumps({"budget": "cpu", "tables": tables}))
+    (tmp_path / "cards").mkdir()
+    card = {"train": 70, "test": 5, "word": 9, "avg_len": 2.0, "class": 3, "ir": 4.0}
+    (tmp_path / "cards/trec.json").write_text(json.dumps({**card, "class_counts": {"a": 40, "b": 20, "c": 10}}))
+
+    page = write_report(folder, [])
+    reader = Reader()
+    reader.feed(page.read_text(encoding="utf-8"))
+    assert reader.outside == [] and "65.60 ± 1.8294.80 ± 0.55" in reader.cells
+    assert "70" in reader.cells or "70 (5452)" in reader.cells, "Table 1 is counted"
+    for picture in ("sharprecl_mu", "labels-trec_50", "conflict-trec_50"):
+        for kind in ("svg", "pdf", "png"):
+            assert (folder / "figures" / f"{picture}.{kind}").stat().st_size > 1000, picture
+    with (folder / "cells.csv").open() as stream:
+        cells = {(row["table"], row["row"], row["metric"]): row for row in csv.DictReader(stream)}
+    assert cells["acl_conflict", "with_scl", "conflict/last_epoch"]["mean"].startswith("0.2366")
+    assert float(cells["acl_conflict", "with_scl", "conflict/size_correlation"]["mean"]) == 1.0
+    assert float(cells["acl_conflict", "with_acl", "conflict/tail"]["mean"]) == 0.0
+    claims = (folder / "claims.md").read_text()
+    assert re.search(r"SharpReCL is better than cross-entropy +\| Section 5, Table 2 +\| holds", claims)
+    assert "not enough runs" in claims
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.suffix != ".pdf"}
+    write_report(folder, [])
+    assert {file: file.read_bytes() for file in before} == before, "the same runs give the same report"
+
+
+def test_a_folder_without_a_grid_is_refused(tmp_path):
+    with pytest.raises(ReportError, match="grid.json: missing; it is written by make reproduce-tables BUDGET="):
+        write_report(tmp_path, [])

@@ -189,6 +189,10 @@ class TextDataModule(LightningDataModule):
                 raise InputError(f"{split} features: found shape {array.shape}, allowed: ({views} or 1, {wanted}, D)")
         self._features = features
 
+    def texts(self, split: str) -> list[str]:
+        """Texts of a split, in the order of its positions."""
+        return self.corpus.table(self._table_of[split]).column("text").take(self.indices[split]).to_pylist()
+
     def tokens_digest(self, split: str) -> str:
         """Digest of the token ids of all views of a split, in order: a key for features made from them."""
         return key_of(ids=[view.digest for view in self._views[split]], rows=self._rows[split])

@@ -28,8 +28,8 @@ class DualCLModule(ClassifierModule):
         label_tokens: `names` reads the pieces of the label names, theta_c is their mean (published: names of one
             piece); `learned` has one learned vector a class, started at the mean of its pieces, for long names and
             many classes.
-        label_positions: `shared` starts every label at position 0, so that the order of labels says nothing and they
-            take no positions from the text (published, but for the last label); `consecutive` numbers all tokens.
+        label_positions: `consecutive` numbers all tokens; `shared` starts every label at position 0, so that the order
+            of labels says nothing and they take no positions from the text (published, but for the last label).
 
     The remaining arguments are those of `ClassifierModule`; there is no linear classifier.
 
@@ -44,7 +44,7 @@ class DualCLModule(ClassifierModule):
         label_pieces: list[list[int]],
         mu: Annotated[float, ">= 0", "<= 1"] = 0.5,
         label_tokens: Literal["names", "learned"] = "names",
-        label_positions: Literal["shared", "consecutive"] = "shared",
+        label_positions: Literal["consecutive", "shared"] = "consecutive",
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)

@@ -62,15 +62,16 @@ class Plan:
         """Source files of a lexicon, as those of a data set."""
         return fetch(files, self._mirror(), self._path("data") / "sources")
 
-    def datamodule(self, corpus: Corpus) -> TextDataModule:
-        """Data module, set up: split, thinned, augmented, tokenised."""
+    def datamodule(self, corpus: Corpus, num_views: int | None = None) -> TextDataModule:
+        """Data module, set up: split, thinned, augmented, tokenised; with as many views as the method wants."""
         config, tokenizer = self.config, self.encoder.tokenizer()
+        num_views = num_views or config.method.num_views
         if self.dataset.max_length > (limit := self.encoder.max_length()):
             raise ValueError(
                 f"dataset.max_length: found {self.dataset.max_length}, allowed: <= {limit}, "
                 f"the positions of encoder={self.encoder.name}"
             )
-        augment = instantiate(config.augment) if config.method.num_views > 1 else None
+        augment = instantiate(config.augment) if num_views > 1 else None
         if augment is not None:
             augment.prepare(
                 tokenizer,
@@ -85,7 +86,7 @@ class Plan:
             imbalance=instantiate(config.imbalance),
             sampler=self.sampler(),
             protocol=instantiate(config.protocol),
-            num_views=config.method.num_views,
+            num_views=num_views,
             max_length=self.dataset.max_length,
             seed=config.seed,
             cache_dir=self._path("cache"),

@@ -14,7 +14,7 @@ RUNS = {
     "hybrid_sc": ["method=hybrid_sc"],
     "hybrid_psc": ["method=hybrid_sc", "loss=psc"],
     "dualcl": ["method=dualcl", *SLOWLY],
-    "dualcl_learned": ["method=dualcl", "method.label_tokens=learned", "method.label_positions=consecutive", *SLOWLY],
+    "dualcl_learned": ["method=dualcl", "method.label_tokens=learned", *SLOWLY],
     "spcl": ["method=spcl", "method.pool_size=16", "method.num_drawn=4"],
     "spcl_centres": ["method=spcl", "method.centres_per_class=2"],
 }

@@ -42,12 +42,17 @@ def save(figure: Any, file: Path) -> Path:
 
 
 def lines_figure(
-    series: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]], x_label: str, y_label: str, file: Path
+    series: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
+    x_label: str,
+    y_label: str,
+    file: Path,
+    named: Mapping[str, Sequence[str]] | None = None,
 ) -> Path:
     """One panel a key of ``series``; in it one line a name: mean over values at each x, with the standard deviation.
 
     Args:
         series: panel -> line -> x -> values (fractions, drawn in %).
+        named: panel -> names to write at x = 0, 1, …; such points are not joined.
     """
     with drawing(3.5, 3.0, len(series)) as (figure, panels):
         for panel, (title, lines) in zip(panels, series.items(), strict=True):
@@ -61,7 +66,7 @@ def lines_figure(
                     yerr=spreads,
                     color=COLOURS[place % len(COLOURS)],
                     marker=MARKERS[place % len(MARKERS)],
-                    linestyle=DASHES[place % len(DASHES)],
+                    linestyle="" if title in (named or {}) else DASHES[place % len(DASHES)],
                     markersize=4.5,
                     capsize=2,
                     linewidth=1.4,
@@ -69,12 +74,14 @@ def lines_figure(
                 )
             panel.set_title(title, fontsize=10, loc="left")
             panel.set_xlabel(x_label)
+            if names := (named or {}).get(title):
+                panel.set_xticks(range(len(names)), [name[:28] for name in names], rotation=30, ha="right")
             panel.grid(axis="y", alpha=0.3)
             panel.spines[["top", "right"]].set_visible(False)
         for panel in panels[::PANELS_A_ROW]:
             panel.set_ylabel(y_label)
-        handles, names = panels[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=max(1, len(names)), frameon=False)
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)), frameon=False)
         return save(figure, file)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from reporting.processes import Process, WarmStarter, start_cold
 from reporting.run_store import RunFolder, write_text
 from reporting.tables import MISSING, SweepJob, duration, percent, sweep_table
 
@@ -31,7 +32,7 @@ class _Running:
     overrides: Sequence[str]
     result: Path
     log: Path
-    process: subprocess.Popen[bytes]
+    process: Process
     started: float = field(default_factory=time.monotonic)
 
 
@@ -44,6 +45,7 @@ def run_jobs(
     script: str | None = None,
     on_end: Callable[[int, SweepJob], None] | None = None,
     stop_after: float | None = None,
+    warm: bool = False,
 ) -> list[tuple[SweepJob, Any]]:
     """Run every job, ``n_jobs`` at a time, and return each with its value, in the order given.
 
@@ -55,6 +57,7 @@ def run_jobs(
         script: the program; None is the one that runs now.
         on_end: called with number and outcome of each job that ended by itself.
         stop_after: seconds after which no further job is started.
+        warm: fork the jobs from one process that has imported what they need.
 
     Ctrl-C and a termination request stop the jobs that run; the others come back as not started.
     """
@@ -65,12 +68,15 @@ def run_jobs(
     running: dict[int, _Running] = {}
     ended: dict[int, tuple[SweepJob, Any]] = {}
     print(f"sweep: {len(jobs)} jobs, {n_jobs} at a time, output in {folder}", flush=True)
+    starter = WarmStarter(folder, _environment(folder / "warm.json", n_jobs)) if warm else None
+    start = starter.start if starter else start_cold
     try:
         with _termination_as_interrupt():
             while waiting or running:
                 while waiting and len(running) < n_jobs and time.monotonic() < limit:
                     number, overrides = waiting.popleft()
-                    running[number] = _start(script or sys.argv[0], arguments, overrides, folder, number, n_jobs)
+                    argv = [script or sys.argv[0], *arguments, *overrides]
+                    running[number] = _start(start, argv, overrides, folder, number, n_jobs)
                 if not running:
                     break
                 for number in [one for one, job in running.items() if job.process.poll() is not None]:
@@ -83,6 +89,8 @@ def run_jobs(
         print("sweep: interrupted, stopping its jobs", flush=True)
     finally:
         _stop(list(running.values()))
+        if starter:
+            starter.close()
     for number, job in running.items():
         settled, value = _outcome(job)
         ended[number] = replace(settled, status="interrupted" if settled.status == "failed" else settled.status), value
@@ -91,22 +99,16 @@ def run_jobs(
 
 
 def _start(
-    script: str, arguments: Sequence[str], overrides: Sequence[str], folder: Path, number: int, n_jobs: int
+    start: Callable[[Sequence[str], dict[str, str], Path], Process],
+    argv: Sequence[str],
+    overrides: Sequence[str],
+    folder: Path,
+    number: int,
+    n_jobs: int,
 ) -> _Running:
     log, result = folder / f"job-{number}.log", folder / f"job-{number}.json"
     result.unlink(missing_ok=True)
-    command = [sys.executable, script, *arguments, *overrides]
-    with log.open("wb") as output:
-        # A session of its own, so that Ctrl-C reaches the job once, through `_stop`, together with all it started.
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=_environment(result, n_jobs),
-            start_new_session=True,
-        )
-    return _Running(overrides, result, log, process)
+    return _Running(overrides, result, log, start(argv, _environment(result, n_jobs), log))
 
 
 def _environment(result: Path, n_jobs: int) -> dict[str, str]:
@@ -127,7 +129,7 @@ def _cores() -> int:
 def _outcome(job: _Running) -> tuple[SweepJob, Any]:
     result = json.loads(job.result.read_text()) if job.result.exists() else {}
     folder = RunFolder(Path(result["run"])) if result.get("run") else None
-    code = job.process.returncode
+    code = job.process.returncode or 0
     status = result.get("status", "failed")
     if code != 0 and status == "finished":
         status = "failed"
@@ -197,10 +199,13 @@ def _signal(job: _Running, number: signal.Signals) -> None:
 
 
 def report_sweep(jobs: Sequence[SweepJob], folder: Path | str) -> None:
-    """Print the table of all jobs and keep it as ``sweep.md`` and ``sweep.csv``."""
+    """Print the table of all jobs; keep it (sweep.md, sweep.csv) and the figure (sweep.svg, .pdf, .png)."""
+    from reporting.sweep_figure import sweep_figure
+
     table = sweep_table(jobs)
     write_text(Path(folder) / "sweep.md", table.markdown())
     write_text(Path(folder) / "sweep.csv", table.csv())
+    sweep_figure(jobs, Path(folder) / "sweep")
     print()
     table.show()
     print(Path(folder).absolute(), flush=True)

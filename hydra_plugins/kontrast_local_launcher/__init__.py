@@ -30,6 +30,8 @@ class LocalLauncherConf:
     _target_: str = "hydra_plugins.kontrast_local_launcher.LocalLauncher"
     # jobs at a time; the processor's cores are shared between them
     n_jobs: int = 1
+    # fork the jobs from one process that has imported everything: saves each job its start-up
+    warm: bool = False
 
 
 @dataclass
@@ -47,10 +49,10 @@ class GridSweeper(BasicSweeper):
 class LocalLauncher(Launcher):
     """Starts each job as ``python run.py OVERRIDES`` and ends with a table of all jobs."""
 
-    def __init__(self, n_jobs: int = 1) -> None:
+    def __init__(self, n_jobs: int = 1, warm: bool = False) -> None:
         if n_jobs < 1:
             raise CompactHydraException(f"hydra.launcher.n_jobs: found {n_jobs}, allowed 1 or more")
-        self.n_jobs = n_jobs
+        self.n_jobs, self.warm = n_jobs, warm
         self.config: DictConfig | None = None
         self.ended: list[Any] = []
 
@@ -63,7 +65,8 @@ class LocalLauncher(Launcher):
 
         assert self.config is not None
         folder = str(self.config.hydra.sweep.dir)
-        outcomes = run_jobs(_arguments(self.config), job_overrides, folder, self.n_jobs, first=initial_job_idx)
+        arguments = _arguments(self.config)
+        outcomes = run_jobs(arguments, job_overrides, folder, self.n_jobs, first=initial_job_idx, warm=self.warm)
         self.ended.extend(job for job, _ in outcomes)
         report_sweep(self.ended, folder)
         if any(job.status in ("interrupted", NOT_STARTED) for job, _ in outcomes):

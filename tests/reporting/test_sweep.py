@@ -96,12 +96,16 @@ def test_all_jobs_run_though_some_fail_or_do_not_compose(toy):
     assert (log.parent / "sweep.md").read_text().count("\n|") == 8
 
 
-def test_a_job_that_crashes_or_is_killed_shows_why(toy):
+WARM = pytest.mark.parametrize("start", ["cold", "warm"])
+
+
+@WARM
+def test_a_job_that_crashes_or_is_killed_shows_why(toy, start):
     crash = toy / "toy.py"
     crash.write_text(
         crash.read_text().replace("time.sleep(config.sleep)", "os.kill(os.getpid(), 9) if config.x else 1 / 0")
     )
-    assert run(toy, "-m", "x=0,1").returncode == 1
+    assert run(toy, "-m", "x=0,1", f"hydra.launcher.warm={start == 'warm'}").returncode == 1
     assert [row["run or error"] for row in sweep_rows(toy)] == [
         "ZeroDivisionError: division by zero",
         "ended by SIGKILL",
@@ -132,8 +136,10 @@ def test_a_sweep_file_starts_its_jobs_once_each(toy):
     assert len(list(toy.glob("runs/sweeps/*"))) == 1
 
 
-def test_interrupt_stops_the_jobs_and_shows_all(toy):
-    sweep = subprocess.Popen(**command(toy, "-m", "x=1,2", "sleep=60"), stderr=subprocess.STDOUT)
+@WARM
+def test_interrupt_stops_the_jobs_and_shows_all(toy, start):
+    words = ("-m", "x=1,2", "sleep=60", f"hydra.launcher.warm={start == 'warm'}")
+    sweep = subprocess.Popen(**command(toy, *words), stderr=subprocess.STDOUT)
     metrics = toy / "runs/toy-1/metrics.json"
     while not metrics.exists() and sweep.poll() is None:
         time.sleep(0.05)
@@ -155,3 +161,19 @@ def test_a_single_run_makes_no_folders_beside_the_run_store(toy):
 def test_job_count_must_be_positive(toy):
     outcome = run(toy, "-m", "x=1,2", "hydra.launcher.n_jobs=0")
     assert outcome.returncode != 0 and "hydra.launcher.n_jobs: found 0, allowed 1 or more" in outcome.stdout
+
+
+def test_warm_jobs_are_processes_of_their_own_and_share_the_cores(toy):
+    outcome = run(toy, "-m", "x=1,13,2", "hydra.launcher.n_jobs=2", "hydra.launcher.warm=true")
+    assert outcome.returncode == 1 and "3 jobs, 2 finished, 1 not" in outcome.stdout
+    assert sweep_rows(toy)[1]["run or error"] == "x: found 13, allowed any other"
+    metrics = [json.loads((toy / f"runs/toy-{x}/metrics.json").read_text()) for x in (1, 2)]
+    assert metrics[0]["pid"] != metrics[1]["pid"]
+    assert all(1 <= int(one["threads"]) <= max(1, len(os.sched_getaffinity(0)) // 2) for one in metrics)
+    assert next(toy.glob("runs/sweeps/*/job-0.log")).read_text() == "hello from 1\n"
+
+
+def test_a_sweep_leaves_its_figure(toy):
+    run(toy, "-m", "x=1,2,3")
+    (folder,) = toy.glob("runs/sweeps/*")
+    assert all((folder / f"sweep.{kind}").stat().st_size > 1000 for kind in ("svg", "pdf", "png"))

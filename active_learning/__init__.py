@@ -1,0 +1,1 @@
+"""Active learning: which texts to label next."""

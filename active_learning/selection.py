@@ -1,0 +1,164 @@
+"""What a query strategy takes and gives: `Selection`, the checks of its arguments, and how ties are broken.
+
+A strategy is a function of keyword arguments that touches nothing but them. It names those it wants, of
+
+- `unlabelled` (U,) int64: positions in the pool that may be chosen, ascending; `query_size`: how many to choose;
+- `rng`: numpy Generator, the only source of chance;
+- `probabilities` (N, C): the model's class probabilities for the pool, `None` before there is a model;
+- `mc_probabilities` (T, N, C): the same from T passes with dropout on, `None` before there is a model;
+- `embeddings` (N, D) float32 or float64: the pool's embeddings;
+- `labelled` (L,) int64 positions, `labels` (L,) int64 their classes, `num_classes`,
+
+and its own options, and returns a `Selection`. `needed_by(strategy)` says which; rows of the pool that stand neither
+in `unlabelled` nor in `labelled` are never looked at. A query as large as what is left returns all of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+BLOCK = 16_384  # rows at a time: what a strategy holds besides the pool stays small
+INPUTS = frozenset(
+    ["probabilities", "mc_probabilities", "embeddings", "unlabelled", "labelled", "labels", "num_classes"]
+    + ["query_size", "rng"]
+)
+
+
+class StrategyError(ValueError):
+    """Arguments that no query can be made from, in one line."""
+
+
+class Selection(NamedTuple):
+    """The chosen texts in order of choice: `indices` (q,) int64 positions in the pool, `scores` (q,) float64 (what the
+    strategy maximised; see each), `reasons`: a short phrase each."""
+
+    indices: np.ndarray
+    scores: np.ndarray
+    reasons: list[str]
+
+
+Strategy = Callable[..., Selection]
+
+
+def needed_by(strategy: Strategy) -> frozenset[str]:
+    """Which of `INPUTS` a strategy takes, through partials and wrappers (their `strategy` argument) alike."""
+    wrapped = strategy.keywords.get("strategy") if isinstance(strategy, functools.partial) else None
+    own = INPUTS & inspect.signature(strategy).parameters.keys()
+    return own | needed_by(wrapped) if wrapped else own
+
+
+def query_strategy(function: Strategy) -> Strategy:
+    """Checks the arguments before `function` sees them, and answers a query for all that is left without it."""
+
+    @functools.wraps(function)
+    def checked(**arguments) -> Selection:
+        check(**arguments)
+        unlabelled = arguments["unlabelled"]
+        if arguments["query_size"] >= len(unlabelled):
+            left = len(unlabelled)
+            return Selection(unlabelled.astype(np.int64), np.zeros(left), [f"one of the last {left}"] * left)
+        return function(**arguments)
+
+    return checked
+
+
+def check(
+    *,
+    unlabelled: np.ndarray,
+    query_size: int,
+    probabilities: np.ndarray | None = None,
+    mc_probabilities: np.ndarray | None = None,
+    embeddings: np.ndarray | None = None,
+    labelled: np.ndarray | None = None,
+    labels: np.ndarray | None = None,
+    num_classes: int | None = None,
+    **_,
+) -> None:
+    """Raises `StrategyError` where the arguments do not fit what this module's docstring says of them."""
+    _check_positions("unlabelled", unlabelled)
+    if len(unlabelled) == 0:
+        raise StrategyError("unlabelled: the pool is empty, no text is left to choose")
+    if np.any(np.diff(unlabelled) <= 0):
+        raise StrategyError("unlabelled: positions must ascend without repetition")
+    if query_size < 1:
+        raise StrategyError(f"query_size={query_size}: must be at least 1")
+    asked = unlabelled
+    if labelled is not None:
+        _check_positions("labelled", labelled)
+        if np.isin(labelled, unlabelled, assume_unique=True).any():
+            raise StrategyError("labelled: holds positions that stand in unlabelled too")
+        asked = np.concatenate([unlabelled, labelled])
+    if labels is not None:
+        _check_labels(labels, labelled, num_classes)
+    for name, array, axes in (
+        ("probabilities", probabilities, "(N, C)"),
+        ("mc_probabilities", mc_probabilities, "(T, N, C)"),
+        ("embeddings", embeddings, "(N, D)"),
+    ):
+        if array is not None:
+            _check_array(name, array, axes, asked)
+
+
+def _check_positions(name: str, positions: np.ndarray) -> None:
+    if not isinstance(positions, np.ndarray) or positions.ndim != 1 or positions.dtype.kind not in "iu":
+        raise StrategyError(f"{name}: must be one-dimensional integers, got {_form(positions)}")
+
+
+def _check_labels(labels: np.ndarray, labelled: np.ndarray | None, num_classes: int | None) -> None:
+    _check_positions("labels", labels)
+    if labelled is not None and len(labels) != len(labelled):
+        raise StrategyError(f"labels: {len(labels)} for {len(labelled)} labelled texts")
+    if num_classes is not None and len(labels) and not 0 <= labels.min() <= labels.max() < num_classes:
+        raise StrategyError(f"labels: must lie in [0, {num_classes}), got {labels.min()} to {labels.max()}")
+
+
+def _check_array(name: str, array: np.ndarray, axes: str, asked: np.ndarray) -> None:
+    """Shape, type and values of a pool's array, over the rows in `asked`."""
+    dimensions = axes.count(",") + 1
+    is_array = isinstance(array, np.ndarray) and array.ndim == dimensions
+    if not is_array or array.dtype not in (np.float32, np.float64) or 0 in array.shape:
+        raise StrategyError(f"{name}: must be filled float32 or float64 {axes}, got {_form(array)}")
+    if asked.min() < 0 or asked.max() >= array.shape[-2]:
+        raise StrategyError(f"{name}: has {array.shape[-2]} rows, position {asked.max()} was asked for")
+    if name != "embeddings" and array.shape[-1] < 2:
+        raise StrategyError(f"{name}: needs at least 2 classes, got {array.shape[-1]}")
+    for part in array if array.ndim == 3 else [array]:
+        for rows in blocks(asked):
+            block = part[rows]
+            with np.errstate(over="ignore", invalid="ignore"):
+                total = block.sum()
+            # A finite sum has finite terms; only a sum that overflows needs the second look.
+            if not np.isfinite(total) and not np.isfinite(block).all():
+                row = rows[np.flatnonzero(~np.isfinite(block).all(axis=1))[0]]
+                raise StrategyError(f"{name}: row {row} holds a value that is not finite")
+            if name != "embeddings" and (block.min() < 0 or block.max() > 1 + 1e-4):
+                raise StrategyError(f"{name}: must lie in [0, 1], got {block.min():.4g} to {block.max():.4g}")
+
+
+def _form(value: object) -> str:
+    return f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def blocks(rows: np.ndarray, size: int = BLOCK) -> Iterator[np.ndarray]:
+    """`rows` in consecutive parts of at most `size`."""
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def highest(scores: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Positions of the `count` highest scores, in falling order; who gets the last places among equals is drawn, so
+    that no order of the pool is preferred."""
+    threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
+    above = np.flatnonzero(scores > threshold)
+    equal = rng.choice(np.flatnonzero(scores == threshold), count - len(above), replace=False)
+    return np.concatenate([above[np.argsort(-scores[above], kind="stable")], equal])
+
+
+def at_random(unlabelled: np.ndarray, query_size: int, rng: np.random.Generator, reason: str) -> Selection:
+    """`query_size` positions drawn without replacement; the score is the chance that each had."""
+    chosen = rng.choice(unlabelled, query_size, replace=False)
+    return Selection(chosen, np.full(query_size, query_size / len(unlabelled)), [reason] * query_size)

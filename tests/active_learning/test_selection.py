@@ -1,0 +1,61 @@
+"""The checks of arguments, ties, and what the loop reads off a strategy."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from active_learning import strategies
+from active_learning.selection import StrategyError, blocks, check, highest, needed_by
+from tests.active_learning.pools import pool
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"probabilities": np.ones((60, 1))}, "probabilities: needs at least 2 classes, got 1"),
+        ({"probabilities": np.full((60, 3), 1.5)}, "probabilities: must lie in [0, 1], got 1.5 to 1.5"),
+        ({"probabilities": np.ones(60)}, "probabilities: must be filled float32 or float64 (N, C), got float64 (60,)"),
+        ({"embeddings": np.ones((60, 2), int)}, "embeddings: must be filled float32 or float64 (N, D), got int64 (60, 2)"),
+        ({"embeddings": [[1.0]]}, "embeddings: must be filled float32 or float64 (N, D), got list"),
+        ({"embeddings": np.ones((9, 2))}, "embeddings: has 9 rows, position 59 was asked for"),
+        ({"mc_probabilities": np.ones((60, 3))}, "mc_probabilities: must be filled float32 or float64 (T, N, C), got float64 (60, 3)"),
+        ({"labels": np.array([0])}, "labels: 1 for 6 labelled texts"),
+        ({"labels": np.full(6, 3)}, "labels: must lie in [0, 3), got 3 to 3"),
+        ({"labelled": np.arange(45, 51)}, "labelled: holds positions that stand in unlabelled too"),
+    ],
+)  # fmt: skip
+def test_refuses(change, message):
+    with pytest.raises(StrategyError) as caught:
+        check(**pool() | {"unlabelled": np.arange(50, 60), "labelled": np.arange(40, 46)} | change)
+    assert str(caught.value) == message
+
+
+def test_a_large_finite_value_is_no_infinity():
+    given = pool(dtype=np.float32)
+    given["embeddings"][:] = 3e38
+    assert check(**given) is None
+
+
+def test_needed_by_sees_through_partials_and_wrappers():
+    assert needed_by(strategies.random) == {"unlabelled", "query_size", "rng"}
+    assert needed_by(functools.partial(strategies.clun, starts=1)) == {
+        *("unlabelled", "query_size", "rng"),
+        *("embeddings", "probabilities"),
+    }
+
+
+def test_highest_draws_among_equals_only():
+    scores = np.array([1.0, 5, 3, 3, 3, 4])
+    seen = set()
+    for seed in range(40):
+        first, second, third = highest(scores, 3, np.random.default_rng(seed))
+        assert (first, second) == (1, 5)
+        seen.add(third)
+    assert seen == {2, 3, 4}
+    assert sorted(highest(scores, 6, np.random.default_rng(0))) == list(range(6))
+
+
+def test_blocks_cover_the_rows_in_order():
+    parts = list(blocks(np.arange(10), 4))
+    assert [len(part) for part in parts] == [4, 4, 2] and list(np.concatenate(parts)) == list(range(10))

@@ -16,15 +16,21 @@ from tests.active_learning.pools import pool
         ({"probabilities": np.ones((60, 1))}, "probabilities: needs at least 2 classes, got 1"),
         ({"probabilities": np.full((60, 3), 1.5)}, "probabilities: must lie in [0, 1], got 1.5 to 1.5"),
         ({"probabilities": np.ones(60)}, "probabilities: must be filled float32 or float64 (N, C), got float64 (60,)"),
-        ({"embeddings": np.ones((60, 2), int)}, "embeddings: must be filled float32 or float64 (N, D), got int64 (60, 2)"),
+        (
+            {"embeddings": np.ones((60, 2), int)},
+            "embeddings: must be filled float32 or float64 (N, D), got int64 (60, 2)",
+        ),
         ({"embeddings": [[1.0]]}, "embeddings: must be filled float32 or float64 (N, D), got list"),
         ({"embeddings": np.ones((9, 2))}, "embeddings: has 9 rows, position 59 was asked for"),
-        ({"mc_probabilities": np.ones((60, 3))}, "mc_probabilities: must be filled float32 or float64 (T, N, C), got float64 (60, 3)"),
+        (
+            {"mc_probabilities": np.ones((60, 3))},
+            "mc_probabilities: must be filled float32 or float64 (T, N, C), got float64 (60, 3)",
+        ),
         ({"labels": np.array([0])}, "labels: 1 for 6 labelled texts"),
         ({"labels": np.full(6, 3)}, "labels: must lie in [0, 3), got 3 to 3"),
         ({"labelled": np.arange(45, 51)}, "labelled: holds positions that stand in unlabelled too"),
     ],
-)  # fmt: skip
+)
 def test_refuses(change, message):
     with pytest.raises(StrategyError) as caught:
         check(**pool() | {"unlabelled": np.arange(50, 60), "labelled": np.arange(40, 46)} | change)

@@ -18,8 +18,8 @@ class GradientConflict(Callback):
     """Writes ``gradient_conflict.csv``: per epoch and class, ordered positive pairs and those that repel.
 
     Works for every method whose ``training_step`` returns ``pair_gradients``: a function without arguments that gives
-    the gradient (M, M) of the contrastive loss with respect to the similarity of anchor i (row) to k (column), and
-    the labels (M,). Anchor i repels its positive k where it is above 0. Source: ACL, eq. 7 and Fig. 4a.
+    the gradient (M, M) of the contrastive loss with respect to the similarity of row i to column k, and the labels
+    (M,). Where it is above 0 between two of a class, positives are pushed apart. Source: ACL, eq. 7 and Fig. 4a.
 
     Args:
         run: folder to write into.
@@ -51,7 +51,7 @@ class GradientConflict(Callback):
         if "pair_gradients" not in outputs:
             raise ValueError(
                 "callbacks.gradient_conflict: found a method whose training_step gives no pair_gradients; "
-                "allowed: method=acl with method.alpha above 0"
+                "allowed: methods that contrast the rows of a batch with each other, with a weight above 0"
             )
         if batch_idx % self.interval == 0:
             counts = pair_counts(*outputs["pair_gradients"]()).cpu()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class ACLModule(ClassifierModule):
         projection_size: output of the projection (paper: 32 on CIFAR, 1024 on ImageNet).
 
     The remaining arguments are those of `ClassifierModule`; `num_views` is the most that any class uses.
-    `training_step` returns also `pair_gradients`, a function that gives what `GradientConflict` counts.
+    `pair_gradients` of a training step are those of the anchors alone (eq. 11), not of both ends of a pair.
 
     Raises:
         ValueError: a class would use more views than num_views, or few_below > many_above + 1.
@@ -57,7 +57,6 @@ class ACLModule(ClassifierModule):
         self.classification_loss = BalancedSoftmaxLoss()
         self.alpha, self.centre_momentum = alpha, centre_momentum
         self.classification_views = classification_views
-        self._pair_gradients: Any = None
 
     def contrastive_loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Eq. 9 on the global batch; the centres take the batch in afterwards."""
@@ -90,10 +89,6 @@ class ACLModule(ClassifierModule):
         contrastive = self.contrastive_loss(output["embeddings"][enters], labels[enters])
         loss = self.alpha * contrastive + classification
         return {"loss": loss, "classification": classification, "contrastive": contrastive}
-
-    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
-        losses = super().training_step(batch, batch_idx)
-        return losses if self.alpha == 0 else {**losses, "pair_gradients": self._pair_gradients}
 
 
 def _rows(batch: Batch, keep: Tensor) -> Batch:

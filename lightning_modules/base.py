@@ -13,6 +13,7 @@ from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from lightning_modules.encoders import TextEncoder
+from losses import pair_gradients
 
 Batch = dict[str, Any]
 MONITORED = ("loss", "accuracy", "macro_f1", "micro_f1")  # what an evaluation logs, as SPLIT/NAME
@@ -39,8 +40,9 @@ class ClassifierModule(pl.LightningModule):
         dropout: on the embeddings, before the classifier.
         classifier_bias: whether the linear classifier has a bias.
 
-    Steps return dicts: `training_step` the "loss" and its parts; evaluation steps `logits` (B, C), `embeddings` (B, D),
-    `labels` (B,), `indices` (B,).
+    Steps return dicts: `training_step` the "loss" and its parts, and where the method contrasts the rows of a batch
+    with each other `pair_gradients`, a function that gives what `GradientConflict` counts; evaluation steps `logits`
+    (B, C), `embeddings` (B, D), `labels` (B,), `indices` (B,).
     """
 
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
@@ -72,6 +74,7 @@ class ClassifierModule(pl.LightningModule):
         self.metrics = nn.ModuleDict({split: self._make_metrics(split) for split in ("val", "test")})
         self.selection_split = "val"  # the split that chooses the epoch; "test" under protocol=published only
         self.run_id: str | None = None
+        self._pair_gradients: Callable[[], tuple[Tensor, Tensor]] | None = None
 
     def _make_metrics(self, split: str) -> MetricCollection:
         size = {"num_classes": self.num_classes}
@@ -106,12 +109,17 @@ class ClassifierModule(pl.LightningModule):
         """The method's scalar losses; "loss" is what is minimised, the others are logged."""
         raise NotImplementedError
 
-    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
+    def watch_pairs(self, loss: Callable[..., Tensor], embeddings: Tensor, labels: Tensor) -> None:
+        """Let callbacks ask how this step's contrastive loss pulls at each pair; see `losses.pair_gradients`."""
+        embeddings = embeddings.detach()
+        self._pair_gradients = lambda: (pair_gradients(loss, embeddings), labels)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         losses = self.training_losses(batch)
         size = len(batch["labels"])
         for name, value in losses.items():
             self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=size)
-        return losses
+        return losses if self._pair_gradients is None else {**losses, "pair_gradients": self._pair_gradients}
 
     def _evaluation_step(self, batch: Batch, split: str) -> dict[str, Tensor]:
         output = self(batch)

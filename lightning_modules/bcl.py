@@ -78,8 +78,10 @@ class BCLModule(ClassifierModule):
         classification = self.classification_loss(logits, labels[classified], self.class_counts)
         if self.mu == 0:
             return {"loss": classification}
-        z = gather(self.project_features(embeddings[contrasted]))
+        z, z_labels = gather(self.project_features(embeddings[contrasted])), gather(labels[contrasted])
         prototypes = self.project_prototypes(self.classifier.weight)
-        contrastive = self.loss(z, gather(labels[contrasted]), prototypes)
+        contrastive = self.loss(z, z_labels, prototypes)
+        fixed = prototypes.detach()
+        self.watch_pairs(lambda rows, extend: self.loss(rows, z_labels, extend(fixed)), z, z_labels)
         loss = classification + self.mu * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}

@@ -62,6 +62,7 @@ class HybridSCModule(ClassifierModule):
         z, labels = gather(self.project(embeddings), num_views), gather(labels, num_views)
         if isinstance(self.loss, PrototypicalContrastiveLoss):
             return self.loss(z, labels, functional.normalize(self.prototypes, dim=1))
+        self.watch_pairs(lambda rows, extend: self.loss(rows, labels), z, labels)
         return self.loss(z, labels)
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:

@@ -44,5 +44,11 @@ class PaCoModule(QueueModule):
         if self.momentum is not None:
             keys, key_labels = torch.cat([new, keys]), torch.cat([new_labels, key_labels])
         loss = self.loss(anchors, logits, anchor_labels, keys, key_labels, self.class_counts)
+        rest = (logits.detach(), anchor_labels)
+        self.watch_pairs(
+            lambda rows, extend: self.loss(rows, *rest, extend(keys), key_labels, self.class_counts),
+            anchors,
+            anchor_labels,
+        )
         self.enqueue(new, new_labels)
         return {"loss": loss}

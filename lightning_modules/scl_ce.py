@@ -40,6 +40,8 @@ class SCLCrossEntropyModule(ClassifierModule):
         if self.mu == 0:
             return {"loss": classification}
         z = functional.normalize(output["embeddings"], dim=1)
-        contrastive = self.loss(gather(z, views), gather(labels, views))
+        z, labels = gather(z, views), gather(labels, views)
+        contrastive = self.loss(z, labels)
+        self.watch_pairs(lambda rows, extend: self.loss(rows, labels), z, labels)
         loss = (1 - self.mu) * classification + self.mu * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}

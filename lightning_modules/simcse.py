@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -41,6 +42,9 @@ class SimCSEModule(ClassifierModule):
         if self.mu == 0:
             return {"loss": classification}
         first, second = functional.normalize(self.project(output["embeddings"]).float(), dim=1).chunk(2)
-        contrastive = self.loss(gather(first), gather(second))
+        first, second, texts = gather(first), gather(second), gather(batch["labels"])
+        contrastive = self.loss(first, second)
+        both = torch.cat([first, second])
+        self.watch_pairs(lambda rows, extend: self.loss(*rows.chunk(2)), both, texts.repeat(2))
         loss = classification + self.mu * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}

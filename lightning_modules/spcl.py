@@ -87,7 +87,12 @@ class SPCLModule(ClassifierModule):
         z, all_labels, all_indices = (
             gather(x, views) for x in (embeddings, labels.repeat(views), indices.repeat(views))
         )
-        loss = self.loss(z, all_labels, *self.drawn_prototypes(), self.admitted(all_indices))
+        prototypes, classes = self.drawn_prototypes()
+        admitted = self.admitted(all_indices)
+        loss = self.loss(z, all_labels, prototypes, classes, admitted)
+        self.watch_pairs(
+            lambda rows, extend: self.loss(rows, all_labels, extend(prototypes), classes, admitted), z, all_labels
+        )
         self.keep(z.detach(), all_labels)
         texts = gather(indices)
         self.bank[texts] = gather(embeddings[: len(labels)].detach()).to(self.bank)

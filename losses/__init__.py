@@ -19,6 +19,7 @@ from losses.info_nce import InfoNCELoss, info_nce
 from losses.ldam import LDAMLoss, class_margins, ldam
 from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy, logit_compensated_cross_entropy
 from losses.paco import ParametricContrastiveLoss
+from losses.pairs import pair_gradients
 from losses.prototypical import PrototypicalContrastiveLoss, SupervisedPrototypicalContrastiveLoss
 from losses.sharprecl import (
     RebalancedSamples,
@@ -68,6 +69,7 @@ __all__ = [
     "log_prior",
     "logit_compensated_cross_entropy",
     "negative_log_prior_weights",
+    "pair_gradients",
     "rebalanced_sets",
     "supervised_contrastive",
     "uniform_targets",

@@ -26,6 +26,18 @@ def test_acl_end_to_end(fit, use):
     assert evaluated.code == 0, evaluated.err
 
 
+@pytest.mark.parametrize("method", ["sharprecl", "scl_ce", "simcse", "spcl", "hybrid_sc", "bcl", "paco", "gpaco"])
+def test_conflicts_are_counted_for_every_method_that_contrasts_the_batch(fit, method):
+    result = fit(f"method={method}", "callbacks=gradient_conflict", "trainer.max_epochs=1", "sampler.batch_size=16")
+    lines = rows(result.folder / "gradient_conflict.csv")
+    assert len(lines) == 4 and all(int(line["pairs"]) > 0 for line in lines)
+    shares = [int(line["conflicts"]) / int(line["pairs"]) for line in lines]
+    if method in ("simcse", "paco", "gpaco"):  # one repels texts of a class, the others weigh positives by 0.01
+        assert max(shares) > 0
+    else:
+        assert min(shares) < 0.5
+
+
 @pytest.mark.parametrize("experiment", ["acl_baseline", "acl_scl_uniform", "acl_scl", "acl_unweighted", "acl_uniform"])
 def test_ablations_of_acl_train(fit, experiment):
     result = fit(f"experiment={experiment}", "trainer.max_epochs=1")

@@ -28,12 +28,12 @@ class SharpReCLModule(ClassifierModule):
         schedule_by: the hard share grows by `step` (paper) or by `epoch` (published code).
         train_mode: `normal`, or `until_first_evaluation` (published code: the encoder's dropout is never on and the
             heads leave training mode after the first epoch, for `model.train()` is never called again).
-        samples: `simple_and_hard` (null), only `simple` (Table 4, w/o HM) or only `hard` ones (w/o SS) in the rebalanced
-            sets.
-        prototypes_from: `classifier` (null), whose weight both branches then share, or `own_weights`, learned by the
-            contrastive loss alone (Table 4, w/o MI).
-        classifier_input: `embeddings` (null), or `detached_embeddings`: the encoder learns by the contrastive loss alone
-            and the classifier is a linear probe on it (Table 4, w/o CLS).
+        samples: `simple_and_hard` (null), only `simple` (Table 4, w/o HM) or only `hard` ones (w/o SS) in the
+            rebalanced sets.
+        prototypes_from: `classifier` (null), whose weight both branches then share, or `own_weights`, learned by
+            the contrastive loss alone (Table 4, w/o MI).
+        classifier_input: `embeddings` (null), or `detached_embeddings`: the encoder learns by the contrastive loss
+            alone and the classifier is a linear probe on it (Table 4, w/o CLS).
 
     The remaining arguments are those of `ClassifierModule`.
     """

@@ -46,6 +46,8 @@ def run_jobs(
     on_end: Callable[[int, SweepJob], None] | None = None,
     stop_after: float | None = None,
     warm: bool = False,
+    should_stop: Callable[[int], bool] | None = None,
+    shown: str = "test/accuracy",
 ) -> list[tuple[SweepJob, Any]]:
     """Run every job, ``n_jobs`` at a time, and return each with its value, in the order given.
 
@@ -58,6 +60,8 @@ def run_jobs(
         on_end: called with number and outcome of each job that ended by itself.
         stop_after: seconds after which no further job is started.
         warm: fork the jobs from one process that has imported what they need.
+        shown: figure of a finished job in the line that says so.
+        should_stop: asked for each running job again and again; a job for which it says True is interrupted.
 
     Ctrl-C and a termination request stop the jobs that run; the others come back as not started.
     """
@@ -81,9 +85,12 @@ def run_jobs(
                     break
                 for number in [one for one, job in running.items() if job.process.poll() is not None]:
                     ended[number] = _outcome(running.pop(number))
-                    print(_progress(len(ended), len(jobs), ended[number][0], jobs[number - first]), flush=True)
+                    counted = f"[{len(ended)}/{len(jobs)}]"
+                    print(counted, _progress(ended[number][0], jobs[number - first], shown), flush=True)
                     if on_end:
                         on_end(number, ended[number][0])
+                for number in [one for one in running if should_stop and should_stop(one)]:
+                    _signal(running[number], signal.SIGTERM)
                 time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         print("sweep: interrupted, stopping its jobs", flush=True)
@@ -158,10 +165,10 @@ def _error_line(log: Path, code: int) -> str:
     return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]
 
 
-def _progress(done: int, total: int, job: SweepJob, overrides: Sequence[str]) -> str:
-    figure = percent(job.metrics.get("test/accuracy"))
-    ending = job.error or ("" if figure == MISSING else f"accuracy {figure}")
-    return f"[{done}/{total}] {job.status} after {duration(job.seconds)}: {' '.join(overrides)}  {ending}".rstrip()
+def _progress(job: SweepJob, overrides: Sequence[str], shown: str) -> str:
+    figure = percent(job.metrics.get(shown))
+    ending = job.error or ("" if figure == MISSING else f"{shown} {figure}")
+    return f"{job.status} after {duration(job.seconds)}: {' '.join(overrides)}  {ending}".rstrip()
 
 
 @contextmanager

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from reporting.curves import lines_figure
+from reporting.curves import drawing, lines_figure, save
+from reporting.figures import COLOURS
 from reporting.tables import SweepJob
 
 METRICS = {
@@ -55,3 +57,19 @@ def _lines(jobs: Sequence[SweepJob], key: str, places: dict[str, float]) -> dict
             if job.metrics.get(metric) is not None:
                 lines.setdefault(name, {}).setdefault(places[job.overrides[key]], []).append(job.metrics[metric])
     return lines
+
+
+def trials_figure(trials: Sequence[tuple[Mapping[str, Any], float]], metric: str, file: Path) -> Path | None:
+    """One panel a searched key: the metric of each trial against its value; None with fewer than two trials."""
+    keys = list(dict.fromkeys(key for settings, _ in trials for key in settings))
+    if len(trials) < 2 or not keys:
+        return None
+    with drawing(3.2, 2.8, len(keys)) as (figure, panels):
+        for panel, key in zip(panels, keys, strict=True):
+            points = [(settings[key], 100 * value) for settings, value in trials if key in settings]
+            panel.scatter(*zip(*points, strict=True), s=20, color=COLOURS[0], edgecolor="black", linewidth=0.4)
+            panel.set_xlabel(key)
+            panel.set_ylabel(f"{metric}, %")
+            panel.grid(alpha=0.3)
+            panel.spines[["top", "right"]].set_visible(False)
+        return save(figure, file)

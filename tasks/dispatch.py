@@ -33,6 +33,10 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
             raise ValueError(f"run: task={task} needs the run to work on, run=ID")
     elif config.run is not None:
         raise ValueError(f"run: task={task} starts from a config, not from a run; allowed with: {', '.join(ON_A_RUN)}")
+    if config.get("search") is not None:
+        if task != "fit":
+            raise ValueError(f"search: task={task} does not train; allowed with search: task=fit")
+        task = "search"
     folder: Path = getattr(importlib.import_module(f"tasks.{task}"), task)(config, overrides)
     report_job("finished", run=folder)
     print(folder, flush=True, file=sys.stderr if config.output == "-" else sys.stdout)

@@ -1,0 +1,246 @@
+"""Search for good settings with Optuna: each trial a run of the run store, judged on validation, pruned early.
+
+python run.py search=optuna method=sharprecl dataset=ohsumed search.trials=30
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import optuna
+from omegaconf import DictConfig, OmegaConf
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from reporting.run_store import RunFolder, run_id, write_text
+from reporting.sweep import run_jobs
+from reporting.sweep_figure import trials_figure
+from reporting.tables import MISSING, SweepJob, Table, percent
+from tasks.build import Plan
+from tasks.validation import ConfigError
+
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+DIGITS = 4  # significant ones of a drawn number, so that a trial's command can be typed
+
+
+class Search:
+    """What to search for and how long.
+
+    Args:
+        space: key of the config -> {low, high, log} or {choices}.
+        trials: runs in all, over all starts of the same line.
+        n_jobs: trials at a time.
+        metric: its best value over epochs judges a trial. Validation only: a search never reads test.
+        warmup_epochs: epochs before which no trial is pruned.
+        startup_trials: trials drawn at random, before which none is pruned.
+        sampler_seed: of Optuna's sampler.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Mapping[str, Any]],
+        trials: Annotated[int, ">= 1"] = 30,
+        n_jobs: Annotated[int, ">= 1"] = 1,
+        metric: Literal["val/macro_f1", "val/accuracy"] = "val/macro_f1",
+        warmup_epochs: Annotated[int, ">= 0"] = 1,
+        startup_trials: Annotated[int, ">= 1"] = 5,
+        sampler_seed: Annotated[int, ">= 0"] = 0,
+    ) -> None:
+        self.space, self.trials, self.n_jobs, self.metric = dict(space), trials, n_jobs, metric
+        self.warmup_epochs, self.startup_trials, self.sampler_seed = warmup_epochs, startup_trials, sampler_seed
+        for key, range_ in self.space.items():
+            if not ({"low", "high"} <= set(range_) or range_.get("choices")):
+                found = f"search.space.{key}: found {dict(range_)}"
+                raise ConfigError(f"{found}; allowed: {{low, high, log}} or {{choices}}")
+
+    def draw(self, trial: Trial) -> dict[str, Any]:
+        """Values of a trial by key."""
+        return {key: self._draw(trial, key, range_) for key, range_ in self.space.items()}
+
+    def _draw(self, trial: Trial, key: str, range_: Mapping[str, Any]) -> Any:
+        if choices := range_.get("choices"):
+            return trial.suggest_categorical(key, list(choices))
+        low, high, log = range_["low"], range_["high"], bool(range_.get("log"))
+        if isinstance(low, int) and isinstance(high, int):
+            return trial.suggest_int(key, low, high, log=log)
+        return float(f"{trial.suggest_float(key, low, high, log=log):.{DIGITS}g}")
+
+
+def search(config: DictConfig, overrides: Sequence[str]) -> Path:
+    """Run the trials that are still missing; the folder holds the study, its table and figure, and the best line."""
+    from hydra.utils import instantiate
+
+    options: Search = instantiate(config.search, _convert_="all")
+    plan = Plan.make(config)
+    if plan.plain["protocol"]["name"] == "published":
+        raise ConfigError("protocol=published: chooses on test; allowed with search: protocol=clean")
+    _check_keys(config, options)
+    base = [word for word in overrides if word.split("=")[0].split(".")[0] != "search"]
+    folder = Path(config.paths.runs) / "searches" / _name(plan, options)
+    study = open_study(folder, options)
+    inputs = plan.inputs()
+    while (missing := options.trials - len(ended_trials(study))) > 0:
+        batch = [_Running(study.ask(), options, config, inputs) for _ in range(min(missing, options.n_jobs))]
+        if not _run_batch(study, batch, base, folder, options):
+            raise KeyboardInterrupt
+    return report(study, options, base, folder)
+
+
+def _check_keys(config: DictConfig, options: Search) -> None:
+    for key in options.space:
+        if OmegaConf.select(config, key, default=None) is None:
+            raise ConfigError(f"search.space.{key}: method={config.method.name} has no such key; try search=lr")
+
+
+def _name(plan: Plan, options: Search) -> str:
+    """Folder of a search: of the run that it starts from, and of its space."""
+    digest = hashlib.sha256(json.dumps([options.space, options.metric], sort_keys=True).encode()).hexdigest()[:6]
+    return f"{run_id(plan.plain, plan.inputs())}-{digest}"
+
+
+def open_study(folder: Path, options: Search) -> optuna.Study:
+    """The study of a folder, new or as it was left; trials that were under way are put in line again."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    folder.mkdir(parents=True, exist_ok=True)
+    optuna.logging.set_verbosity(logging.WARNING)
+    done = folder / "study.log"
+    study = optuna.create_study(
+        study_name="search",
+        storage=JournalStorage(JournalFileBackend(str(done))),
+        direction="maximize",
+        load_if_exists=True,
+        pruner=optuna.pruners.MedianPruner(options.startup_trials, options.warmup_epochs),
+    )
+    seed = options.sampler_seed + len(study.trials)  # a resumed search goes on drawing, it does not begin again
+    study.sampler = optuna.samplers.TPESampler(n_startup_trials=options.startup_trials, seed=seed)
+    for trial in study.get_trials(states=(TrialState.RUNNING,)):
+        study.enqueue_trial(trial.params)
+        Trial(study, trial._trial_id).set_user_attr("interrupted", True)
+        study.tell(trial.number, state=TrialState.FAIL)
+    return study
+
+
+class _Running:
+    """A trial under way: its settings, its run folder, and the epochs that were told so far."""
+
+    def __init__(self, trial: Trial, options: Search, config: DictConfig, inputs: Mapping[str, str]) -> None:
+        self.trial, self.metric = trial, options.metric
+        self.settings = options.draw(trial)
+        drawn = OmegaConf.merge(config, {})
+        for key, value in self.settings.items():
+            OmegaConf.update(drawn, key, value)
+        plain = OmegaConf.to_container(drawn, resolve=True)
+        self.run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
+        self.told = 0
+        self.changed = 0.0
+        self.pruned = False
+
+    @property
+    def overrides(self) -> list[str]:
+        return [f"{key}={value}" for key, value in self.settings.items()]
+
+    def values(self) -> list[float]:
+        """The metric of each epoch so far."""
+        if not (self.run.path / "history.csv").exists():
+            return []
+        return [float(row[self.metric]) for row in self.run.read_csv("history.csv") if row.get(self.metric)]
+
+    def should_stop(self) -> bool:
+        """Tell the study of new epochs; whether it gives the trial up."""
+        file = self.run.path / "history.csv"
+        if self.pruned or not file.exists() or file.stat().st_mtime == self.changed:
+            return False
+        self.changed = file.stat().st_mtime
+        for epoch, value in list(enumerate(self.values()))[self.told :]:
+            self.trial.report(value, epoch)
+            self.told = epoch + 1
+        self.pruned = self.run.status == "running" and self.trial.should_prune()
+        return self.pruned
+
+
+def _run_batch(
+    study: optuna.Study, batch: Sequence[_Running], base: Sequence[str], folder: Path, options: Search
+) -> bool:
+    """Run trials side by side and tell the study how they ended; False where the user stopped them."""
+    first = batch[0].trial.number
+    outcomes = run_jobs(
+        base,
+        [one.overrides for one in batch],
+        folder,
+        options.n_jobs,
+        first=first,
+        should_stop=lambda number: batch[number - first].should_stop(),
+        shown=options.metric,
+    )
+    for one, (outcome, _) in zip(batch, outcomes, strict=True):
+        if not _tell(study, one, outcome):
+            return False
+    return True
+
+
+def _tell(study: optuna.Study, one: _Running, outcome: SweepJob) -> bool:
+    values = one.values()
+    one.trial.set_user_attr("run", one.run.id)
+    one.trial.set_user_attr("error", "" if one.pruned else outcome.error)
+    if outcome.status == "finished" and values:
+        one.should_stop()
+        study.tell(one.trial, max(values))
+    elif one.pruned:
+        study.tell(one.trial, state=TrialState.PRUNED)
+    elif outcome.status in ("interrupted", "not started"):
+        return False  # stays under way: the next start puts it in line again
+    else:
+        study.tell(one.trial, state=TrialState.FAIL)
+    return True
+
+
+def ended_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Trials with an outcome; one that was stopped from outside has none."""
+    return [trial for trial in study.get_trials(states=ENDED) if not trial.user_attrs.get("interrupted")]
+
+
+def report(study: optuna.Study, options: Search, base: Sequence[str], folder: Path) -> Path:
+    """Print and keep the table of all trials, their figure, and the best command line."""
+    trials = ended_trials(study)
+    best = max((trial for trial in trials if trial.value is not None), key=lambda trial: trial.value, default=None)
+    table = _table(trials, options)
+    write_text(folder / "trials.md", table.markdown())
+    write_text(folder / "trials.csv", table.csv())
+    points = [(trial.params, trial.value) for trial in trials if trial.value is not None]
+    trials_figure(points, options.metric, folder / "trials")
+    table.show()
+    if best is not None:
+        line = " ".join(["python run.py", *base, *(f"{key}={_shown(value)}" for key, value in best.params.items())])
+        write_text(folder / "best.txt", line + "\n")
+        print(f"\nbest {options.metric} {percent(best.value)}: {line}")
+    return folder
+
+
+def _table(trials: Sequence[FrozenTrial], options: Search) -> Table:
+    rows = tuple(
+        (
+            str(trial.number),
+            *(str(_shown(trial.params.get(key, MISSING))) for key in options.space),
+            trial.state.name.lower(),
+            percent(trial.value if trial.value is not None else _best_told(trial)),
+            str(len(trial.intermediate_values)),
+            trial.user_attrs.get("error") or trial.user_attrs.get("run", ""),
+        )
+        for trial in sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0)))
+    )
+    header = ("trial", *options.space, "state", options.metric, "epochs", "run or error")
+    return Table(f"{len(trials)} trials, best first; figures in %", header, rows)
+
+
+def _best_told(trial: FrozenTrial) -> float | None:
+    return max(trial.intermediate_values.values(), default=None)
+
+
+def _shown(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

@@ -162,3 +162,23 @@ def at_random(unlabelled: np.ndarray, query_size: int, rng: np.random.Generator,
     """`query_size` positions drawn without replacement; the score is the chance that each had."""
     chosen = rng.choice(unlabelled, query_size, replace=False)
     return Selection(chosen, np.full(query_size, query_size / len(unlabelled)), [reason] * query_size)
+
+
+def open_rows(array: np.ndarray, unlabelled: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows, positions, closed): the pool's rows that may be chosen and where they stand in the pool. Where nearly all
+    may be, the whole array stands for them uncopied, and `closed` lists those of its rows that may not."""
+    total = array.shape[0]
+    if len(unlabelled) < 0.9 * total:
+        return array[unlabelled], unlabelled, np.array([], dtype=np.int64)
+    positions = np.arange(total)
+    return array, positions, np.setdiff1d(positions, unlabelled, assume_unique=True)
+
+
+def one_of_the_highest(scores: np.ndarray, rng: np.random.Generator) -> int:
+    """Position of the highest score; among equals one is drawn."""
+    equal = np.flatnonzero(scores == scores.max())
+    return int(equal[0] if len(equal) == 1 else rng.choice(equal))
+
+
+def squared_norms(rows: np.ndarray) -> np.ndarray:
+    return np.einsum("nd,nd->n", rows, rows)

@@ -1,13 +1,21 @@
 """Made-up pools, and calls of strategies on them."""
 
+import functools
+
 import numpy as np
 
 from active_learning import strategies
 from active_learning.selection import needed_by
 
-WRAPPED: dict = {}
-STRATEGIES = {name: getattr(strategies, name) for name in strategies.__all__}
-ALL = STRATEGIES | WRAPPED
+WRAPPERS = {
+    "class_balanced": functools.partial(strategies.class_balanced, strategy=strategies.entropy),
+    "subsample": functools.partial(strategies.subsample, strategy=strategies.coreset, size=20),
+    "class_balanced of subsample": functools.partial(
+        strategies.class_balanced, strategy=functools.partial(strategies.subsample, strategy=strategies.rep, size=9)
+    ),
+}
+STRATEGIES = {name: getattr(strategies, name) for name in strategies.__all__ if name not in WRAPPERS}
+ALL = STRATEGIES | WRAPPERS
 
 
 def pool(n=60, dimension=5, classes=3, labelled=6, seed=0, dtype=np.float64, query_size=7):

@@ -1,0 +1,76 @@
+"""Strategies around a strategy: `strategy` is a partial of another, wrapped or not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from active_learning.selection import Selection, Strategy, needed_by, query_strategy
+from active_learning.strategies.uncertainty import over_blocks
+
+
+def _ask(strategy: Strategy, **given) -> Selection:
+    return strategy(**{name: given[name] for name in needed_by(strategy)})
+
+
+@query_strategy
+def class_balanced(
+    *,
+    strategy: Strategy,
+    unlabelled: np.ndarray,
+    labels: np.ndarray,
+    num_classes: int,
+    query_size: int,
+    rng: np.random.Generator,
+    probabilities: np.ndarray | None = None,
+    **inputs,
+) -> Selection:
+    """Asks `strategy` class by predicted class, for as many texts as bring the labelled counts nearest to equal (Bengar
+    et al. 2022, greedily, as small-text's ClassBalancer): each place goes to the class with the fewest labelled and
+    promised texts that still has candidates. Scores are the wrapped strategy's. Before there is a model, the wrapped
+    strategy chooses alone."""
+    given = inputs | {"labels": labels, "num_classes": num_classes, "rng": rng, "probabilities": probabilities}
+    if probabilities is None:
+        return _ask(strategy, **given, unlabelled=unlabelled, query_size=query_size)
+    predicted = over_blocks(lambda block: block.argmax(axis=1), probabilities, unlabelled).astype(np.int64)
+    candidates = np.bincount(predicted, minlength=num_classes)
+    quotas = class_quotas(np.bincount(labels, minlength=num_classes), candidates, query_size, rng)
+    asked = np.flatnonzero(quotas)
+    parts = [
+        _ask(strategy, **given, unlabelled=unlabelled[predicted == number], query_size=int(quotas[number]))
+        for number in asked
+    ]
+    return Selection(
+        np.concatenate([part.indices for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+        [
+            f"{reason}; predicted class {number}"
+            for number, part in zip(asked, parts, strict=True)
+            for reason in part.reasons
+        ],
+    )
+
+
+def class_quotas(counts: np.ndarray, candidates: np.ndarray, query_size: int, rng: np.random.Generator) -> np.ndarray:
+    """(C,) places of each class; `query_size` in all."""
+    quotas = np.zeros_like(candidates)
+    for _ in range(query_size):
+        held = np.where(quotas < candidates, counts + quotas, np.inf)
+        quotas[rng.choice(np.flatnonzero(held == held.min()))] += 1
+    return quotas
+
+
+@query_strategy
+def subsample(
+    *,
+    strategy: Strategy,
+    unlabelled: np.ndarray,
+    query_size: int,
+    rng: np.random.Generator,
+    size: int = 10_000,
+    **inputs,
+) -> Selection:
+    """Asks `strategy` about a random `size` of the texts (never fewer than the query), for pools too large for it."""
+    size = max(size, query_size)
+    if size < len(unlabelled):
+        unlabelled = np.sort(rng.choice(unlabelled, size, replace=False))
+    return _ask(strategy, **inputs, unlabelled=unlabelled, query_size=query_size, rng=rng)

@@ -66,6 +66,7 @@ def worker(rank, address, shares, folder):
         mine = [share.split(shares)[rank] for share in batch()]
         torch.save(results(DistributedDataParallel(Model()), *mine), f"{folder}/{rank}.pt")
         torch.save(views(mine[0]), f"{folder}/views-{rank}.pt")
+        dist.barrier()  # nobody closes its connections while another still uses them
     finally:
         dist.destroy_process_group()
 

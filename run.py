@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 # Before torch is loaded: threads that spin while they wait make it crawl beside any other busy process.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on how to distribute
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config: DictConfig) -> None:

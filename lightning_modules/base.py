@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import lightning.pytorch as pl
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
@@ -72,6 +73,8 @@ class ClassifierModule(pl.LightningModule):
         self.optimizer, self.scheduler = optimizer, scheduler
         self.seed, self.num_views, self.head_lr = seed, num_views, head_lr
         self.metrics = nn.ModuleDict({split: self._make_metrics(split) for split in ("val", "test")})
+        self.micro_batch, self.accumulation_weight = 0, 1.0  # number and weight of a batch within its optimizer step
+        self.gradient_cache_chunk: int | None = None
         self.selection_split = "val"  # the split that chooses the epoch; "test" under protocol=published only
         self.run_id: str | None = None
         self._pair_gradients: Callable[[], tuple[Tensor, Tensor]] | None = None
@@ -90,7 +93,22 @@ class ClassifierModule(pl.LightningModule):
         """Embeddings of all views in one encoder pass, (V*B, D), view-major; cached features are used as they are."""
         if "features" in batch:
             return batch["features"].float()
-        return self.encoder(batch["input_ids"], batch["attention_mask"])
+        return self.encode(self.encoder, batch["input_ids"], batch["attention_mask"])
+
+    def encode(self, encoder: nn.Module, *tokens: Tensor) -> Tensor:
+        """`encoder(*tokens)`, rows in, rows out; in training by chunks of `gradient_cache_chunk` rows where it is set.
+
+        Gradient caching (Gao et al., RepL4NLP 2021): chunks are embedded without keeping what backward needs, the loss
+        sees all embeddings, and each chunk is then embedded again, with the same dropout, to carry its gradient on.
+        Value and gradient are those of the whole batch; memory is that of one chunk, time one more forward pass.
+        """
+        chunk = self.gradient_cache_chunk if self.training else None
+        if chunk is None:
+            return encoder(*tokens)
+        chunks = zip(*(rows.split(chunk) for rows in tokens), strict=True)
+        if torch.is_grad_enabled():
+            return torch.cat([checkpoint(encoder, *rows, use_reentrant=False) for rows in chunks])
+        return torch.cat([encoder(*rows) for rows in chunks])
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Class scores (B, C) in float32; inference takes their argmax."""
@@ -118,8 +136,11 @@ class ClassifierModule(pl.LightningModule):
         losses = self.training_losses(batch)
         size = len(batch["labels"])
         for name, value in losses.items():
-            self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=size)
-        return losses if self._pair_gradients is None else {**losses, "pair_gradients": self._pair_gradients}
+            self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=size, sync_dist=True)
+        parts: dict[str, Any] = {name: value.detach() for name, value in losses.items()}
+        if self._pair_gradients is not None:
+            parts["pair_gradients"] = self._pair_gradients
+        return parts | {"loss": losses["loss"] * self.accumulation_weight}
 
     def _evaluation_step(self, batch: Batch, split: str) -> dict[str, Tensor]:
         output = self(batch)
@@ -141,7 +162,7 @@ class ClassifierModule(pl.LightningModule):
 
     def _log_metrics(self, split: str) -> None:
         metrics = self.metrics[split]
-        self.log_dict(metrics.compute())
+        self.log_dict(metrics.compute(), sync_dist=True)
         metrics.reset()
 
     def on_validation_epoch_end(self) -> None:
@@ -158,12 +179,21 @@ class ClassifierModule(pl.LightningModule):
 
         Once an epoch would not do: loaders draw from the same stream, and a resumed run makes more of them.
         """
-        torch.manual_seed(derived_seed(self.seed, "dropout", self.global_step, self.global_rank))
+        number = self.trainer.accumulate_grad_batches
+        self.micro_batch = batch_idx % number
+        # Lightning divides by the number, also in the last step of an epoch, which may hold fewer batches
+        left = self.trainer.num_training_batches - (batch_idx - self.micro_batch)
+        self.accumulation_weight = number / min(number, left)
+        torch.manual_seed(derived_seed(self.seed, "dropout", *self._step(), self.global_rank))
+
+    def _step(self) -> tuple[int, ...]:
+        """What tells the batches of a run apart: the optimizer step, and which of its batches where there are more."""
+        return (self.global_step, self.micro_batch) if self.micro_batch else (self.global_step,)
 
     def step_generator(self) -> torch.Generator:
         """Random numbers of this step's loss: the same on every rank and in a resumed run."""
         generator = torch.Generator(device=self.device)
-        return generator.manual_seed(derived_seed(self.seed, "step", self.global_step))
+        return generator.manual_seed(derived_seed(self.seed, "step", *self._step()))
 
     @property
     def total_steps(self) -> int:

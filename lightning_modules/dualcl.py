@@ -104,8 +104,14 @@ class DualCLModule(ClassifierModule):
     def represent(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """z (B, D) and theta (B, C, D)."""
         self._check_length(batch["input_ids"].shape[1])
-        hidden = self.token_states(batch).float()
-        return self.dropout(hidden[:, 0]), _class_means(hidden[:, 1 : self.prefix_length], self.owner, self.num_classes)
+        read = self.encode(self._read, batch["input_ids"], batch["attention_mask"])
+        return self.dropout(read[:, 0]), read[:, 1:]
+
+    def _read(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """States of the first token and of the classes, (B, 1 + C, D)."""
+        hidden = self.token_states({"input_ids": input_ids, "attention_mask": attention_mask}).float()
+        means = _class_means(hidden[:, 1 : self.prefix_length], self.owner, self.num_classes)
+        return torch.cat([hidden[:, :1], means], dim=1)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """`embeddings` z (B, D) and `logits` z.theta_c (B, C)."""

@@ -57,7 +57,9 @@ class QueueModule(ClassifierModule):
 
     @torch.no_grad()
     def move_key_modules(self) -> None:
-        """One step of the moving average."""
+        """One step of the moving average, with the first batch of an optimizer step."""
+        if self.micro_batch:
+            return
         for name, module in self.key_modules.items():
             for key, query in zip(module.parameters(), getattr(self, name).parameters(), strict=True):
                 key.lerp_(query, 1 - self.momentum)
@@ -69,7 +71,7 @@ class QueueModule(ClassifierModule):
         if "features" in view:
             embeddings = view["features"].float()
         else:
-            embeddings = encoder(view["input_ids"], view["attention_mask"])
+            embeddings = self.encode(encoder, view["input_ids"], view["attention_mask"])
         return self.key_modules["project"](embeddings)
 
     def queued(self) -> tuple[Tensor, Tensor]:

@@ -188,11 +188,13 @@ def _say(message: str) -> None:
 class RunFolder:
     """One run's folder. Reading needs no lock; whoever writes works inside `lock`.
 
+    With ``writes=False`` its methods write nothing: of several processes of one run the first alone does.
+
     No dataclass on purpose: Hydra's `instantiate` would turn one that it is given into a config node.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path | str, writes: bool = True) -> None:
+        self.path, self.writes = Path(path), writes
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
@@ -248,13 +250,14 @@ class RunFolder:
             raise ReportError(f"run {self.id}: {name} cannot be read ({_first_line(error)})") from error
 
     def write_text(self, name: str, text: str) -> None:
-        write_text(self.path / name, text)
+        if self.writes:
+            write_text(self.path / name, text)
 
     def write_json(self, name: str, content: Any) -> None:
-        write_text(self.path / name, json.dumps(_plain(content), indent=2, allow_nan=False) + "\n")
+        self.write_text(name, json.dumps(_plain(content), indent=2, allow_nan=False) + "\n")
 
     def write_csv(self, name: str, rows: Iterable[Sequence[Any]], header: Sequence[str]) -> None:
-        write_text(self.path / name, csv_text(rows, header))
+        self.write_text(name, csv_text(rows, header))
 
     def is_locked(self) -> bool:
         """Whether a process, this one included, works on the run now."""

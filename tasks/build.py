@@ -19,6 +19,7 @@ from datamodules.sources import SourceFile, fetch
 from lightning_modules.base import MONITORED, ClassifierModule
 from lightning_modules.encoders import PretrainedEncoder
 from tasks.features import cached_features
+from tasks.trainer import trainer_findings
 from tasks.validation import ConfigError, signature, validate
 
 
@@ -112,7 +113,7 @@ class Plan:
         method = partial_of(self.config.method)
         if "label_pieces" in signature(method.func)[0]:
             method = partial(method, label_pieces=self.label_pieces(label_names))
-        return method(
+        module = method(
             encoder=self.encoder.load(self.config.seed),
             loss=instantiate(self.config.loss),
             class_counts=class_counts,
@@ -120,6 +121,8 @@ class Plan:
             scheduler=instantiate(self.config.scheduler),
             seed=self.config.seed,
         )
+        module.gradient_cache_chunk = self.plain["trainer"].get("gradient_cache_chunk")
+        return module
 
     def label_pieces(self, label_names: Sequence[str]) -> list[list[int]]:
         """Token ids of each label name, for methods that read them; underscores are spaces."""
@@ -148,8 +151,6 @@ def _validate_together(plain: Mapping[str, Any]) -> None:
     monitored = [f"{split}/{name}" for name in MONITORED]
     if plain["protocol"]["monitor"] not in monitored:
         findings.append(f"protocol.monitor: found {plain['protocol']['monitor']!r}; allowed: {', '.join(monitored)}")
-    for key in ("devices", "num_nodes"):
-        if plain["trainer"][key] != 1:
-            findings.append(f"trainer.{key}: found {plain['trainer'][key]}; allowed for now: 1")
+    findings.extend(trainer_findings(plain))
     if findings:
         raise ConfigError("\n".join(findings))

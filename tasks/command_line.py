@@ -21,6 +21,8 @@ def exit_code(main: Callable[[], None]) -> int:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    from tasks.processes import ProcessDied
+
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing its own many lines
     argparse.ArgumentParser.error = _refuse_flag
     signal.signal(signal.SIGTERM, lambda *_: _interrupt())
@@ -34,6 +36,8 @@ def exit_code(main: Callable[[], None]) -> int:
         if isinstance(error, BrokenPipeError):
             return FAULT
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except ProcessDied as error:
+        return _fail(str(error), FAULT)
     except KeyboardInterrupt:
         return _fail("interrupted; type the same command again to go on", INTERRUPTED)
     except Exception as error:

@@ -30,6 +30,7 @@ def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer) -> dict[str, An
         "precision": trainer.precision,
         "accelerator": type(trainer.accelerator).__name__,
         "devices": trainer.num_devices,
+        "nodes": trainer.num_nodes,
         "corpus_fingerprint": corpus.fingerprint,
         "source_sha256": {file.path: file.sha256 for file in plan.dataset.sources},
         "encoder_weights_sha256": plan.encoder.weights_hash(),

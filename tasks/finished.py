@@ -25,6 +25,11 @@ def open_run(config: DictConfig) -> tuple[RunFolder, Plan]:
     with open_dict(own):
         own.paths = config.paths
         own.trainer.num_threads = config.trainer.num_threads
+        # one process serves, on the processor where the GPUs of training are not there
+        alone = {"devices": 1, "num_nodes": 1, "strategy": "auto", "gradient_cache_chunk": None}
+        own.trainer.update({key: value for key, value in alone.items() if key in own.trainer})
+        if own.trainer.accelerator == "gpu":
+            own.trainer.accelerator = "auto"
     return run, Plan.make(own)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from reporting.tables import summary_table, worst_confusions
 from tasks.build import Plan, partial_of
 from tasks.environment import environment
 from tasks.finished import load_weights
+from tasks.processes import World, is_first_process, run_processes
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +35,16 @@ def fit(config: DictConfig, overrides: list[str]) -> Path:
     plan = Plan.make(config)
     _refuse_unused_augment(plan, overrides)
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
+    world = World.of(plan.plain["trainer"])
+    if world.node > 0:  # the first node holds the run, and speaks of it
+        if config.force or run.status != "finished":
+            _trained(plan, run, world)
+        return run.path
     with run.lock():
         if config.force:
             run.clear()
         if run.status != "finished":
-            _do(plan, run)
+            _do(plan, run, world)
         else:
             print(f"{run.id} is finished already; force=true repeats it")
     _report(run)
@@ -49,18 +56,35 @@ def _refuse_unused_augment(plan: Plan, overrides: list[str]) -> None:
         raise ValueError("augment: has no effect with method.num_views=1; allowed: method.num_views=2 or more")
 
 
-def _do(plan: Plan, run: RunFolder) -> None:
+def _do(plan: Plan, run: RunFolder, world: World) -> None:
     try:  # from the first write on: a stop right after it is recorded too
         run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
         run.write_metrics(status="running", error=None, **names_of(plan))
-        with _logged_to(run.path / "run.log"):
-            run.write_metrics(_train(plan, run), status="finished")
+        run.write_metrics(_trained(plan, run, world), status="finished")
     except Exception as error:
         run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
         raise
     except BaseException:  # Ctrl-C, SIGTERM, and the exit that Lightning turns them into
         run.write_metrics(status="interrupted")
         raise KeyboardInterrupt from None
+
+
+def _trained(plan: Plan, run: RunFolder, world: World) -> dict[str, Any]:
+    """Figures of the run, done in this process or in several."""
+    if world.size == 1:
+        return _train_and_log(plan, run)
+    return run_processes(_train_in_process, (dict(plan.plain), str(run.path)), world, run.id)
+
+
+def _train_in_process(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+    run = RunFolder(folder, writes=is_first_process())
+    return _train_and_log(Plan.make(OmegaConf.create(plain)), run)
+
+
+def _train_and_log(plan: Plan, run: RunFolder) -> dict[str, Any]:
+    try:
+        with _logged_to(run.path / "run.log") if run.writes else nullcontext():
+            return _train(plan, run)
     finally:
         finish_wandb()  # or the next job of a sweep would log into this run
 
@@ -92,7 +116,8 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
 
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
     metrics = measure(plan, run, module, datamodule)
-    last.unlink(missing_ok=True)  # a finished run keeps the selected epoch only
+    if run.writes:
+        last.unlink(missing_ok=True)  # a finished run keeps the selected epoch only
     return metrics | {
         "augment": datamodule.augment_report,
         "epochs": trainer.current_epoch,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.strategies import DDPStrategy
+
+from tasks.processes import is_one_of_several, processes_per_node
 
 Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
 
@@ -24,15 +28,23 @@ def build_trainer(
     accelerator: Literal["auto", "cpu", "gpu"] = "cpu",
     devices: Annotated[int, ">= 1"] | Literal["auto"] = 1,
     num_nodes: Annotated[int, ">= 1"] = 1,
-    strategy: str = "auto",
+    strategy: Literal["auto", "ddp"] = "auto",
     num_threads: Annotated[int, ">= 1"] | None = None,
     gradient_clip_val: Annotated[float, "> 0"] | None = 1.0,
+    accumulate_grad_batches: Annotated[int, ">= 1"] | None = None,
+    gradient_cache_chunk: Annotated[int, ">= 1"] | None = None,
 ) -> pl.Trainer:
     """A trainer that samples nothing itself: batches and their order belong to the data module.
 
-    `num_threads`: null takes what OMP_NUM_THREADS or the machine gives.
+    With several devices or nodes it works in one of the processes that `tasks.processes` starts.
+
+    Args:
+        num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
+        accumulate_grad_batches: batches of one optimizer step; null is 1.
+        gradient_cache_chunk: rows that the encoder sees at a time in training; the module reads it.
     """
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     keep_freed_memory()
     if num_threads is not None:
         torch.set_num_threads(num_threads)
@@ -47,13 +59,42 @@ def build_trainer(
         accelerator=accelerator,
         devices=devices,
         num_nodes=num_nodes,
-        strategy=strategy,
+        # methods with stages leave parameters out of some steps
+        strategy=DDPStrategy(find_unused_parameters=True) if (several := is_one_of_several()) else "auto",
+        sync_batchnorm=several and accelerator != "cpu",
         gradient_clip_val=gradient_clip_val,
+        accumulate_grad_batches=accumulate_grad_batches or 1,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         enable_model_summary=False,
         enable_progress_bar=any(isinstance(callback, pl.callbacks.ProgressBar) for callback in callbacks),
     )
+
+
+def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
+    """What `trainer` asks for and cannot have: on this machine, with this task, sampler, encoder or method."""
+    trainer = plain["trainer"]
+    gpus = torch.cuda.device_count()
+    if trainer["accelerator"] == "gpu" and not gpus:
+        yield (
+            "trainer.accelerator: found gpu, and torch sees no GPU here; allowed: cpu "
+            "(trainer=cpu, or trainer=ddp_cpu for several processes)"
+        )
+    elif trainer["accelerator"] == "gpu" and trainer["devices"] != "auto" and trainer["devices"] > gpus:
+        yield f"trainer.devices: found {trainer['devices']}, allowed: at most {gpus}, the GPUs that torch sees here"
+    if trainer["precision"] == "16-mixed" and not (gpus and trainer["accelerator"] != "cpu"):
+        yield "trainer.precision: found 16-mixed, allowed on the processor: auto, 32, bf16"
+    processes, batch_size = trainer["num_nodes"] * processes_per_node(trainer), plain["sampler"]["batch_size"]
+    if processes > 1 and plain["task"] != "fit":
+        yield f"trainer.devices: found {processes} processes in all, allowed with task={plain['task']}: 1"
+    if batch_size % processes:
+        yield f"sampler.batch_size: found {batch_size}, allowed: a multiple of {processes}, the processes"
+    if (chunk := trainer.get("gradient_cache_chunk")) is not None:
+        rows = plain["method"]["num_views"] * batch_size // processes
+        if plain["encoder"]["train"] == "frozen":
+            yield "trainer.gradient_cache_chunk: has no effect with encoder.train=frozen; allowed: null"
+        elif chunk >= rows:
+            yield f"trainer.gradient_cache_chunk: found {chunk}, allowed: null, or below a batch's {rows} rows"
 
 
 def keep_freed_memory() -> None:

@@ -28,7 +28,17 @@ ONE_LINE = [
     (["encoder.pooling=max"], ["encoder.pooling", "mean, cls, first_token"]),
     (["encoder.train=frozen", "augment=dropout"], ["augment=dropout", "frozen", "eda"]),
     (["method=ce", "augment=eda"], ["augment", "method.num_views"]),
-    (["trainer.devices=2"], ["trainer.devices", "2"]),
+    (["trainer.devices=0"], ["trainer.devices", "0", ">= 1"]),
+    (["trainer.strategy=foo"], ["trainer.strategy", "foo", "auto, ddp"]),
+    (["trainer=gpu"], ["trainer.accelerator", "gpu", "no GPU", "cpu"]),
+    (["trainer=ddp", "trainer.devices=4"], ["trainer.accelerator", "gpu", "ddp_cpu"]),
+    (["trainer=ddp_cpu", "sampler.batch_size=15"], ["sampler.batch_size", "15", "a multiple of 2"]),
+    (["trainer=ddp_cpu", "trainer.num_nodes=2"], ["trainer.num_nodes", "2", "SLURM", "MASTER_ADDR"]),
+    (["trainer.accumulate_grad_batches=0"], ["trainer.accumulate_grad_batches", "0", ">= 1"]),
+    (["trainer.gradient_cache_chunk=0"], ["trainer.gradient_cache_chunk", "0", ">= 1"]),
+    (["trainer.gradient_cache_chunk=128"], ["trainer.gradient_cache_chunk", "128", "below a batch's 128 rows"]),
+    (["trainer.gradient_cache_chunk=8", "encoder.train=frozen"], ["trainer.gradient_cache_chunk", "frozen"]),
+    (["trainer.precision=16-mixed"], ["trainer.precision", "16-mixed", "bf16"]),
     (["task=foo"], ["task", "foo", "describe"]),
     (["task=predict"], ["run", "predict"]),
     (["task=evaluate", "run=nothing-like-it"], ["nothing-like-it"]),
@@ -41,6 +51,17 @@ def test_a_bad_setting(fit, store, arguments: list[str], words: list[str]) -> No
     on_a_run = any(word in ("task=predict", "task=evaluate") for word in arguments)
     error = command([*arguments, *store]).error if on_a_run else fit(*arguments).error
     assert [word for word in words if word not in error] == [], error
+
+
+def test_more_gpus_than_there_are(fit, monkeypatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    error = fit("trainer=ddp", "trainer.devices=4").error
+    assert error == "trainer.devices: found 4, allowed: at most 1, the GPUs that torch sees here"
+
+
+def test_several_processes_serve_fit_alone(store) -> None:
+    error = command(["task=describe", "dataset=cr", "trainer=ddp_cpu", *store]).error
+    assert error == "trainer.devices: found 2 processes in all, allowed with task=describe: 1"
 
 
 GOOD = [("good apple", "fruit"), ("ripe pear", "fruit"), ("old iron", "metal"), ("new zinc", "metal")] * 4

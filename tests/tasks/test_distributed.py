@@ -1,0 +1,89 @@
+"""Runs on several processes: the loss curve of one, every row once, one line for what ends them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from lightning.pytorch import Callback
+from omegaconf import OmegaConf
+from torch import nn
+
+from tasks.build import Plan, partial_of
+from tasks.processes import ProcessDied, World, run_processes
+from tests.tasks.command_lines import RUN_PY, outcome, rows
+from tests.tasks.test_configs import composed
+from tests.tasks.test_resume import start, status, the_run, wait_for  # noqa: F401
+
+STEPS = 20
+TWO = World(nodes=1, devices=2)
+EQUAL = ["method.dropout=0", "sampler.batch_size=16", "sampler=shuffle", "trainer.max_epochs=5", "optimizer.lr=1e-3"]
+CURVES = {
+    "ce": ["method=ce"],
+    "sharprecl": ["method=sharprecl"],
+    "acl": ["method=acl"],
+    "bcl": ["method=bcl"],
+    "tsc": ["method=tsc", "method.queue_size=40", "method.momentum=0.9", "loss.num_positives=3"],
+    "paco": ["method=paco", "method.queue_size=40", "method.momentum=0.9"],
+    "gpaco": ["method=gpaco", "method.queue_size=40"],
+    "sharprecl, cached": ["method=sharprecl", "trainer.gradient_cache_chunk=5"],
+    "paco, accumulated": ["method=paco", "trainer.accumulate_grad_batches=2", "method.queue_size=40"],
+}
+
+
+class Losses(Callback):
+    """The loss of every batch."""
+
+    def __init__(self):
+        self.values = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        assert (trainer.world_size, len(batch["labels"])) in [(1, 16), (1, 13), (2, 8), (2, 7), (2, 6)]
+        self.values.append(outputs["loss"].item())
+
+
+def curve(plain: dict, folder: str) -> tuple[list[float], float]:
+    """Losses of all batches without dropout, and the norm of all weights at the end."""
+    plan = Plan.make(OmegaConf.create(plain))
+    datamodule = plan.datamodule(plan.corpus())
+    torch.manual_seed(0)
+    module = plan.module(datamodule)
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    losses = Losses()
+    trainer = partial_of(plan.config.trainer)(run_folder=Path(folder), callbacks=[losses], logger=False, plugins=[])
+    trainer.limit_val_batches = 0
+    trainer.enable_checkpointing = False
+    trainer.fit(module, datamodule)
+    return losses.values, sum(p.detach().double().square().sum() for p in module.parameters()).sqrt().item()
+
+
+def curves(plains: dict[str, dict], folder: str) -> dict[str, tuple[list[float], float]]:
+    return {name: curve(plain, folder) for name, plain in plains.items()}
+
+
+@pytest.fixture
+def plain(files, store, small):
+    """The config of a line, as plain values."""
+    line = [*files, *store, *small, "callbacks=none", *EQUAL]
+    return lambda *arguments: OmegaConf.to_container(composed(*line, *arguments), resolve=True)
+
+
+def test_two_processes_give_the_loss_curve_of_one(plain, tmp_path):
+    plains = {name: plain(*line) for name, line in CURVES.items()}
+    expected = curves(plains, str(tmp_path))
+    two = {name: plain(*line, "trainer=ddp_cpu", *EQUAL[3:4], "trainer.precision=32") for name, line in CURVES.items()}
+    found = run_processes(curves, (two, str(tmp_path)), TWO, "curves")
+    for name, (losses, norm) in expected.items():
+        assert len(losses) == STEPS
+        assert len(set(losses)) == STEPS and max(losses) - min(losses) > 0.01
+        assert found[name][0] == pytest.approx(losses, rel=2e-4), name
+        assert found[name][1] == pytest.approx(norm, rel=1e-5), name

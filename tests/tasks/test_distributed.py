@@ -1,26 +1,16 @@
 """Runs on several processes: the loss curve of one, every row once, one line for what ends them."""
 
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 from lightning.pytorch import Callback
 from omegaconf import OmegaConf
 from torch import nn
 
 from tasks.build import Plan, partial_of
-from tasks.processes import ProcessDied, World, run_processes
-from tests.tasks.command_lines import RUN_PY, outcome, rows
+from tasks.processes import World, run_processes
 from tests.tasks.test_configs import composed
-from tests.tasks.test_resume import start, status, the_run, wait_for  # noqa: F401
 
 STEPS = 20
 TWO = World(nodes=1, devices=2)

@@ -143,3 +143,27 @@ def conflict_figure(
         panel.legend(frameon=False)
         panel.spines[["top", "right"]].set_visible(False)
         return save(figure, file)
+
+
+def embedding_figure(
+    panels: Mapping[str, tuple[Any, Any]], names: Mapping[int, str], file: Path
+) -> Path:
+    """Scatter panels of points in the plane, colour and marker by class.
+
+    Args:
+        panels: title -> coordinates (N, 2) and labels (N,).
+        names: class -> name, in the order of the legend.
+    """
+    with drawing(3.2, 3.2, len(panels)) as (figure, axes):
+        for panel, (title, (points, labels)) in zip(axes, panels.items(), strict=True):
+            for place, (label, name) in enumerate(names.items()):
+                of_class = np.asarray(points)[np.asarray(labels) == label]
+                style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[(place // 2) % len(MARKERS)]}
+                panel.scatter(*of_class.T, s=9, alpha=0.75, linewidth=0, label=name, **style)
+            panel.set_title(title, fontsize=10, loc="left")
+            panel.set_xticks([])
+            panel.set_yticks([])
+        handles, labels = axes[0].get_legend_handles_labels()
+        columns = min(5, max(1, len(names)))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, markerscale=2)
+        return save(figure, file)

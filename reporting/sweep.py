@@ -134,16 +134,22 @@ def _cores() -> int:
 
 
 def _outcome(job: _Running) -> tuple[SweepJob, Any]:
-    result = json.loads(job.result.read_text()) if job.result.exists() else {}
-    folder = RunFolder(Path(result["run"])) if result.get("run") else None
     code = job.process.returncode or 0
+    return settled_job(job.overrides, job.result, job.log, code, time.monotonic() - job.started)
+
+
+def settled_job(
+    overrides: Sequence[str], result_file: Path, log: Path, code: int, seconds: float
+) -> tuple[SweepJob, Any]:
+    """A job that has ended, and its value, from the result file that it left and its exit code."""
+    result = json.loads(result_file.read_text()) if result_file.exists() else {}
+    folder = RunFolder(Path(result["run"])) if result.get("run") else None
     status = result.get("status", "failed")
     if code != 0 and status == "finished":
         status = "failed"
-    error = "" if status == "finished" else _one_line(result.get("error")) or _error_line(job.log, code)
-    seconds = time.monotonic() - job.started
+    error = "" if status == "finished" else _one_line(result.get("error")) or _error_line(log, code)
     metrics = folder.read_metrics() if folder else {}
-    return SweepJob(_settings(job.overrides), status, folder, error, seconds, metrics), result.get("value")
+    return SweepJob(_settings(overrides), status, folder, error, seconds, metrics), result.get("value")
 
 
 def _settings(overrides: Sequence[str]) -> dict[str, str]:
@@ -158,7 +164,8 @@ def _error_line(log: Path, code: int) -> str:
     """One line on a job that left no result: the signal, a traceback's last line, or its first line of output."""
     if code < 0:
         return f"ended by {signal.Signals(-code).name}"
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    text = log.read_text(errors="replace") if log.exists() else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if "HYDRA_FULL_ERROR" not in line]
     if not lines:
         return f"ended with code {code} and no output"

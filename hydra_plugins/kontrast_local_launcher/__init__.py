@@ -1,4 +1,4 @@
-"""Hydra launcher ``local`` and sweeper ``grid``: every job of a sweep in a process of its own.
+"""Hydra launchers ``local`` and ``slurm`` and sweeper ``grid``: every job of a sweep in a process of its own.
 
 One job's failure, even a config that does not compose, leaves the others alone, and a job may start processes of its
 own (distributed training re-runs its command line). Hydra imports every plugin at each start, ``--help`` included, so
@@ -6,7 +6,7 @@ nothing heavy is imported here. Hydra finds launchers only below ``hydra_plugins
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
@@ -32,6 +32,25 @@ class LocalLauncherConf:
     n_jobs: int = 1
     # fork the jobs from one process that has imported everything: saves each job its start-up
     warm: bool = False
+
+
+@dataclass
+class SlurmLauncherConf:
+    """Parameters of sbatch as submitit names them; what is null is left to the cluster."""
+
+    _target_: str = "hydra_plugins.kontrast_local_launcher.SlurmLauncher"
+    timeout_min: int = 240
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    cpus_per_task: int | None = 4
+    gpus_per_node: int | None = None
+    mem_gb: int | None = None
+    array_parallelism: int = 16  # tasks at a time
+    max_num_timeout: int = 3  # how often a run that meets the time limit is put in line again, to go on
+    additional_parameters: dict[str, Any] = field(default_factory=dict)
+    setup: list[str] | None = None  # shell lines before the job
 
 
 @dataclass
@@ -61,12 +80,11 @@ class LocalLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run a batch of jobs. A sweeper that learns from results calls it several times; the table has all so far."""
-        from reporting.sweep import NOT_STARTED, report_sweep, run_jobs
+        from reporting.sweep import NOT_STARTED, report_sweep
 
         assert self.config is not None
         folder = str(self.config.hydra.sweep.dir)
-        arguments = _arguments(self.config)
-        outcomes = run_jobs(arguments, job_overrides, folder, self.n_jobs, first=initial_job_idx, warm=self.warm)
+        outcomes = self._run(_arguments(self.config), job_overrides, folder, initial_job_idx)
         self.ended.extend(job for job, _ in outcomes)
         report_sweep(self.ended, folder)
         if any(job.status in ("interrupted", NOT_STARTED) for job, _ in outcomes):
@@ -74,6 +92,24 @@ class LocalLauncher(Launcher):
         failed = sum(job.status != "finished" for job in self.ended)
         message = f"{failed} of {len(self.ended)} jobs did not finish, logs in {folder}"
         return [_job_return(job.status, value, message) for job, value in outcomes]
+
+    def _run(self, arguments: list[str], jobs: Sequence[Sequence[str]], folder: str, first: int) -> list[Any]:
+        from reporting.sweep import run_jobs
+
+        return run_jobs(arguments, jobs, folder, self.n_jobs, first=first, warm=self.warm)
+
+
+class SlurmLauncher(LocalLauncher):
+    """Submits the jobs as one array to SLURM, waits, and ends with the same table."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = {key: OmegaConf.to_container(v) if OmegaConf.is_config(v) else v for key, v in options.items()}
+
+    def _run(self, arguments: list[str], jobs: Sequence[Sequence[str]], folder: str, first: int) -> list[Any]:
+        from reporting.slurm import run_slurm_jobs
+
+        return run_slurm_jobs(arguments, jobs, folder, self.options, first)
 
 
 def _arguments(config: DictConfig) -> list[str]:
@@ -93,5 +129,9 @@ def _job_return(status: str, value: Any, message: str) -> JobReturn:
     return JobReturn(status=JobStatus.FAILED, _return_value=JobsFailed(message))
 
 
-for group, name, node in (("launcher", "local", LocalLauncherConf), ("sweeper", "grid", GridSweeperConf)):
+for group, name, node in (
+    ("launcher", "local", LocalLauncherConf),
+    ("launcher", "slurm", SlurmLauncherConf),
+    ("sweeper", "grid", GridSweeperConf),
+):
     ConfigStore.instance().store(group=f"hydra/{group}", name=name, node=node, provider="kontrast")

@@ -1,0 +1,100 @@
+"""t-SNE panels of finished runs whose weights are in the run store (SharpReCL Fig. 4, ACL Fig. 5).
+
+    python -m tasks.embedding_figures reports/BUDGET [RUNS] [paths.data=… paths.cache=… paths.source_mirror=…]
+
+Reads reports/BUDGET/grid.json; the coordinates are kept beside the figures as CSV.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from reporting.curves import embedding_figure
+from reporting.grid import HERE, load_grid
+from reporting.run_store import RunFolder, csv_text, write_text
+
+SHOWN_CLASSES = 10  # of more, the five largest and the five smallest, as ACL's figure has it
+SEED = 0
+
+
+def embeddings_of_test(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Embeddings (N, D), labels (N,) of the test rows, and label names, from a run's selected weights.
+
+    Args:
+        overrides: where data, cache and source files lie, as `paths.data=…`.
+    """
+    import torch
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    from tasks.finished import load_weights, open_run
+    from tasks.identify import CONF
+
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", overrides=[*overrides, f"run={run.path}"])
+    run, plan = open_run(config)
+    datamodule = plan.datamodule(plan.corpus())
+    module = plan.module(datamodule)
+    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    module.eval()
+    with torch.inference_mode():
+        batches = [(module(batch)["embeddings"], batch["labels"]) for batch in datamodule.test_dataloader()]
+    embeddings, labels = (torch.cat(parts).float().numpy() for parts in zip(*batches, strict=True))
+    return embeddings, labels.astype(int), list(datamodule.label_names)
+
+
+def shown_classes(counts: Sequence[int]) -> list[int]:
+    """Class numbers to draw, the largest first."""
+    order = np.argsort(-np.asarray(counts), kind="stable").tolist()
+    half = SHOWN_CLASSES // 2
+    return order if len(order) <= SHOWN_CLASSES else order[:half] + order[-half:]
+
+
+def coordinates(embeddings: np.ndarray) -> np.ndarray:
+    """t-SNE of embeddings (N, D) under the cosine distance: (N, 2); the same rows give the same points."""
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, max(2.0, (len(embeddings) - 1) / 3))
+    return TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=SEED).fit_transform(embeddings)
+
+
+def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
+    """Every figure of ``definitions/embeddings.yaml`` that has runs here; returns the SVG files."""
+    tables = json.loads((folder / "grid.json").read_text())["tables"]
+    figures = yaml.safe_load((HERE / "definitions" / "embeddings.yaml").read_text(encoding="utf-8"))
+    drawn = []
+    for spec in figures:
+        titles = {row.key: row.title for row in load_grid(spec["table"]).rows}
+        cells = {cell["row"]: cell for cell in tables[spec["table"]] if cell["column"] == spec["column"]}
+        panels, names = {}, {}
+        for row in (row for row in spec["rows"] if row in cells):
+            run = RunFolder(runs / cells[row]["runs"].get(str(SEED), "none"))
+            if not (run.checkpoints / "best.ckpt").is_file():
+                print(f"{spec['name']}: {titles[row]} has no weights in {runs}")
+                continue
+            embeddings, labels, label_names = embeddings_of_test(run, overrides)
+            kept = np.isin(labels, shown := shown_classes(run.read_metrics()["class_counts"]))
+            panels[titles[row]] = coordinates(embeddings[kept]), labels[kept]
+            names = {label: label_names[label] for label in shown}
+        if panels:
+            file = folder / "figures" / f"embeddings-{spec['name']}"
+            rows = [(t, *p, names[int(y)]) for t, (xy, ys) in panels.items() for p, y in zip(xy, ys, strict=True)]
+            write_text(file.with_suffix(".csv"), csv_text(rows, ("row", "x", "y", "label")))
+            drawn.append(embedding_figure(panels, names, file))
+    return drawn
+
+
+if __name__ == "__main__":
+    words = [word for word in sys.argv[1:] if "=" not in word]
+    if not words:
+        sys.exit(__doc__)
+    store = Path(words[1]) if len(words) > 1 else Path("runs")
+    for path in draw(Path(words[0]), store, [word for word in sys.argv[1:] if "=" in word]):
+        print(path)

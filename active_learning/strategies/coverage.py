@@ -119,8 +119,8 @@ def probcover(
 def pure_radius(
     rows: np.ndarray, num_classes: int, purity: float, rng: np.random.Generator, probes: int = 1000
 ) -> float:
-    """The largest radius at which the balls around a share `purity` of `probes` random rows hold no row of another
-    k-means cluster: a quantile of the distances to the nearest such row. 0 where there is one cluster only."""
+    """The largest radius at which a share `purity` of the open balls around `probes` random rows holds no row of other
+    k-means clusters: a quantile of the distances to the nearest such row. 0 where there is one cluster only."""
     everyone = np.arange(len(rows))
     count = min(num_classes, len(rows))
     clusters, _ = nearest_centre(rows, everyone, quick_centres(rows, everyone, count, rng, len(rows)))
@@ -132,7 +132,8 @@ def pure_radius(
         nearest[inside] = distances_to_set(centres, squared_norms(centres), rows[clusters != cluster])
     if not np.isfinite(nearest).all():
         return 0.0
-    return float(np.sqrt(max(0.0, np.quantile(nearest, 1 - purity, method="lower"))))
+    impure = min(len(asked) - 1, int((1 - purity) * len(asked) + 1e-9))  # as many balls may hold another cluster
+    return float(np.sqrt(max(0.0, np.sort(nearest)[impure])))
 
 
 def ball_graph(rows: np.ndarray, radius: float, size: int = 1024) -> np.ndarray:

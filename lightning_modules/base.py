@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import lightning.pytorch as pl
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torchmetrics import MetricCollection
@@ -134,19 +135,24 @@ class ClassifierModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         losses = self.training_losses(batch)
-        size = len(batch["labels"])
         for name, value in losses.items():
-            self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=size, sync_dist=True)
+            self._log_mean(f"train/{name}", value.detach(), len(batch["labels"]))
         parts: dict[str, Any] = {name: value.detach() for name, value in losses.items()}
         if self._pair_gradients is not None:
             parts["pair_gradients"] = self._pair_gradients
         return parts | {"loss": losses["loss"] * self.accumulation_weight}
 
+    def _log_mean(self, name: str, value: Tensor, num_rows: int) -> None:
+        """Log the mean over the rows of an epoch and of all processes."""
+        # Lightning averages sizes over processes in whole numbers: a multiple of their number loses nothing
+        processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        self.log(name, value, on_step=False, on_epoch=True, batch_size=num_rows * processes, sync_dist=True)
+
     def _evaluation_step(self, batch: Batch, split: str) -> dict[str, Tensor]:
         output = self(batch)
         labels = batch["labels"]
         loss = nn.functional.cross_entropy(output["logits"], labels)
-        self.log(f"{split}/loss", loss, on_epoch=True, batch_size=len(labels), sync_dist=True)
+        self._log_mean(f"{split}/loss", loss, len(labels))
         metrics = self.metrics[split]
         metrics.update(output["logits"], labels)
         return {**output, "labels": labels, "indices": batch["indices"]}

@@ -21,6 +21,7 @@ from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy,
 from losses.paco import ParametricContrastiveLoss
 from losses.pairs import pair_gradients
 from losses.prototypical import PrototypicalContrastiveLoss, SupervisedPrototypicalContrastiveLoss
+from losses.scl_hnm import HardNegativeContrastiveLoss
 from losses.sharprecl import (
     RebalancedSamples,
     SharpReCLLoss,
@@ -41,6 +42,7 @@ __all__ = [
     "DiceLoss",
     "DualContrastiveLoss",
     "FocalLoss",
+    "HardNegativeContrastiveLoss",
     "InfoNCELoss",
     "LDAMLoss",
     "LogitCompensatedCrossEntropy",

@@ -22,6 +22,7 @@ FOLDERS = {  # data set -> folder of its expected rows
     "dblp": "dblp",
     "cr": "cr",
     "biomedical": "biomedical",
+    "agnews": "agnews",
 }
 
 

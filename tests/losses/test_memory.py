@@ -44,6 +44,7 @@ def calls():
     # {loss: (call, columns beside the batch)}
     return {
         "scl": (lambda z, y: losses.SupervisedContrastiveLoss()(z, y), 0),
+        "scl_hnm": (lambda z, y: losses.HardNegativeContrastiveLoss()(z, y), 0),
         "info_nce": (lambda z, y: losses.InfoNCELoss()(z, keys), B),  # both views are anchors: 2B x 2B
         "simcse": (lambda z, y: losses.SimCSELoss()(z, keys), 0),
         "sharprecl": (sharprecl, C + 6 + 20),

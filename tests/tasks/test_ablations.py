@@ -26,7 +26,10 @@ def test_acl_end_to_end(fit, use):
     assert evaluated.code == 0, evaluated.err
 
 
-@pytest.mark.parametrize("method", ["sharprecl", "scl_ce", "simcse", "spcl", "hybrid_sc", "bcl", "paco", "gpaco"])
+CONTRASTING = ["sharprecl", "scl_ce", "scl_hnm", "simcse", "spcl", "hybrid_sc", "bcl", "paco", "gpaco"]
+
+
+@pytest.mark.parametrize("method", CONTRASTING)
 def test_conflicts_are_counted_for_every_method_that_contrasts_the_batch(fit, method):
     result = fit(f"method={method}", "callbacks=gradient_conflict", "trainer.max_epochs=1", "sampler.batch_size=16")
     lines = rows(result.folder / "gradient_conflict.csv")

@@ -1,4 +1,4 @@
-"""SimCSE, SCL with cross-entropy, Hybrid-SC, DualCL and SPCL from the command line to predictions."""
+"""SimCSE, SCL with cross-entropy, SCL-HNM, Hybrid-SC, DualCL and SPCL from the command line to predictions."""
 
 import json
 
@@ -11,6 +11,7 @@ SLOWLY = ["sampler.batch_size=8", "trainer.max_epochs=14", "callbacks.early_stop
 RUNS = {
     "simcse": ["method=simcse", "augment=dropout"],
     "scl_ce": ["method=scl_ce"],
+    "scl_hnm": ["method=scl_hnm"],
     "hybrid_sc": ["method=hybrid_sc"],
     "hybrid_psc": ["method=hybrid_sc", "loss=psc"],
     "dualcl": ["method=dualcl", *SLOWLY],

@@ -1,0 +1,46 @@
+"""SCL-HNM: cross-entropy and supervised contrast with hard negatives on the encoder's own embedding."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor
+from torch.nn import functional
+
+from lightning_modules.base import Batch, ClassifierModule
+from losses import CrossEntropy, HardNegativeContrastiveLoss, SupervisedContrastiveLoss, gather
+
+
+class SCLHNMModule(ClassifierModule):
+    """L = L_CE + alpha L_SCL-HNM (eq. 3) over z = h / |h|, no projection: `method=scl_hnm`.
+
+    `loss=scl` has all negatives in the denominator (eq. 1), the paper's SCL rows. A linear classifier on the pooled
+    embedding stands for the text-to-text head of the published code; figures of the two do not compare.
+
+    Args:
+        alpha: weight of the contrastive term (paper: 0.1).
+
+    The remaining arguments are those of `ClassifierModule`.
+
+    Raises:
+        ValueError: another loss than scl_hnm or scl.
+    """
+
+    def __init__(self, *args, alpha: Annotated[float, ">= 0"] = 0.1, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        if not isinstance(self.loss, (HardNegativeContrastiveLoss, SupervisedContrastiveLoss)):
+            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: scl_hnm, scl")
+        self.classification_loss = CrossEntropy()
+        self.alpha = alpha
+
+    def training_losses(self, batch: Batch) -> dict[str, Tensor]:
+        views = batch["num_views"]
+        output, labels = self(batch), batch["labels"].repeat(views)
+        classification = self.classification_loss(output["logits"], labels)
+        if self.alpha == 0:
+            return {"loss": classification}
+        z, labels = gather(functional.normalize(output["embeddings"], dim=1), views), gather(labels, views)
+        contrastive = self.loss(z, labels)
+        self.watch_pairs(lambda rows, extend: self.loss(rows, labels), z, labels)
+        loss = classification + self.alpha * contrastive
+        return {"loss": loss, "classification": classification, "contrastive": contrastive}

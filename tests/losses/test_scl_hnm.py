@@ -1,0 +1,124 @@
+"""SCL-HNM against its golden cases, loops from the formula, its ends, and over two processes."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+
+from losses import HardNegativeContrastiveLoss, gather, supervised_contrastive
+
+CASES = json.loads((Path(__file__).parents[1] / "golden" / "scl_hnm.json").read_text())["cases"]
+EQ2 = [case for case in CASES if case["id"].startswith("scl_hnm_")]
+
+
+def inputs(case):
+    z = F.normalize(torch.tensor(case["inputs"]["h"], dtype=torch.float64), dim=1)
+    return z, torch.tensor(case["inputs"]["labels"])
+
+
+def build(case, **options):
+    return HardNegativeContrastiveLoss(case["inputs"]["tau"], case["inputs"]["k"], **options)
+
+
+@pytest.mark.parametrize("case", EQ2, ids=lambda case: case["id"])
+def test_golden(case):
+    expected = case["expected"]
+    mean = expected.get("mean_over_anchors_with_positives", 0.0)
+    over_all = expected.get("mean_over_all_anchors_zero_if_no_positive", 0.0)
+    assert build(case)(*inputs(case)).item() == pytest.approx(mean, abs=1e-10)
+    assert build(case, anchors="all")(*inputs(case)).item() == pytest.approx(over_all, abs=1e-10)
+
+
+def test_golden_of_eq_1():
+    case = next(case for case in CASES if case["id"] == "scl_eq1_cosine")
+    found = supervised_contrastive(*inputs(case), case["inputs"]["tau"])
+    assert found.item() == pytest.approx(case["expected"]["mean_over_anchors_with_positives"], abs=1e-10)
+
+
+def slow(z, labels, tau, k):
+    values = []
+    for i, y in enumerate(labels.tolist()):
+        similar = {j: float(z[i] @ z[j]) / tau for j in range(len(z)) if j != i}
+        positives = [j for j in similar if labels[j] == y]
+        negatives = sorted((j for j in similar if labels[j] != y), key=lambda j: -similar[j])[:k]
+        total = sum(math.exp(similar[j]) for j in positives + negatives)
+        if positives:
+            values.append(-sum(math.log(math.exp(similar[p]) / total) for p in positives) / len(positives))
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("k", [1, 3, 100])
+def test_slow_reference(batch, k):
+    z, labels = batch(11)
+    found = HardNegativeContrastiveLoss(0.3, k)(z, labels).item()
+    assert found == pytest.approx(slow(z.detach(), labels, 0.3, k), abs=1e-10)
+    assert (found == pytest.approx(supervised_contrastive(z, labels, 0.3).item(), abs=1e-10)) == (k == 100)
+
+
+def test_gradcheck(batch):
+    z, labels = batch(9)
+    assert torch.autograd.gradcheck(lambda x: HardNegativeContrastiveLoss(0.3, 2)(x, labels), (z,))
+
+
+@pytest.mark.parametrize("labels", [[], [0], [1, 1, 1], [0, 1, 2]], ids=str)
+@pytest.mark.parametrize("anchors", ["with_positives", "all"])
+def test_degenerate_batches(batch, labels, anchors):
+    z = batch(4)[0].detach()[: len(labels)].requires_grad_()
+    loss = HardNegativeContrastiveLoss(0.05, 5, anchors)(z, torch.tensor(labels, dtype=torch.long))
+    (grad,) = torch.autograd.grad(loss, z)
+    assert loss.isfinite() and grad.isfinite().all()
+    if len(set(labels)) == len(labels):
+        assert loss.item() == 0 and not grad.any()
+
+
+def test_autocast(batch):
+    z, labels = batch(12, dtype=torch.float32)
+    loss = HardNegativeContrastiveLoss(0.3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = loss(z.bfloat16(), labels)
+    assert found.dtype == torch.float32 and math.isclose(found.item(), loss(z, labels).item(), rel_tol=3e-2)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="num_hard_negatives must be >= 1, got 0"):
+        HardNegativeContrastiveLoss(num_hard_negatives=0)
+    with pytest.raises(ValueError, match="anchors must be one of with_positives, all, got 'some'"):
+        HardNegativeContrastiveLoss(anchors="some")
+
+
+def results(x, labels):
+    weight = torch.eye(4, dtype=torch.float64, requires_grad=True)
+    loss = HardNegativeContrastiveLoss(0.3, 3)(gather(F.normalize(x @ weight, dim=1)), gather(labels))
+    loss.backward()
+    return loss.item(), weight.grad
+
+
+def make():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(10, 4, generator=generator, dtype=torch.float64)
+    return x, torch.randint(3, (10,), generator=generator)
+
+
+def worker(rank, address, folder):
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    try:
+        loss, grad = results(*(tensor.split([4, 6])[rank] for tensor in make()))
+        dist.all_reduce(grad)
+        torch.save((loss, grad / 2), f"{folder}/{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+def test_two_processes_equal_one(tmp_path):
+    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
+    value, grad = results(*make())
+    assert grad.abs().max() > 1e-4
+    for rank in range(2):
+        found, found_grad = torch.load(tmp_path / f"{rank}.pt")
+        assert found == pytest.approx(value, abs=1e-12)
+        torch.testing.assert_close(found_grad, grad, atol=1e-12, rtol=0)

@@ -1,4 +1,4 @@
-"""Runs on several processes: the loss curve of one, every row once, one line for what ends them."""
+"""The loss curve of two processes is that of one; gradient accumulation."""
 
 from pathlib import Path
 
@@ -32,15 +32,22 @@ class Losses(Callback):
     """The loss of every batch."""
 
     def __init__(self):
-        self.values = []
+        self.values, self.weights, self.seeds = [], [], []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        assert (trainer.world_size, len(batch["labels"])) in [(1, 16), (1, 13), (2, 8), (2, 7), (2, 6)]
-        self.values.append(outputs["loss"].item())
+        assert (trainer.world_size, len(batch["labels"])) in [(1, 32), (1, 16), (1, 13), (2, 8), (2, 7), (2, 6)]
+        self.values.append(outputs["loss"].item() / pl_module.accumulation_weight)
+        self.weights.append(pl_module.accumulation_weight)
+        self.seeds.append(torch.initial_seed())
 
 
 def curve(plain: dict, folder: str) -> tuple[list[float], float]:
     """Losses of all batches without dropout, and the norm of all weights at the end."""
+    losses, module = trained(plain, folder)
+    return losses.values, sum(p.detach().double().square().sum() for p in module.parameters()).sqrt().item()
+
+
+def trained(plain: dict, folder: str) -> tuple[Losses, nn.Module]:
     plan = Plan.make(OmegaConf.create(plain))
     datamodule = plan.datamodule(plan.corpus())
     torch.manual_seed(0)
@@ -53,7 +60,7 @@ def curve(plain: dict, folder: str) -> tuple[list[float], float]:
     trainer.limit_val_batches = 0
     trainer.enable_checkpointing = False
     trainer.fit(module, datamodule)
-    return losses.values, sum(p.detach().double().square().sum() for p in module.parameters()).sqrt().item()
+    return losses, module
 
 
 def curves(plains: dict[str, dict], folder: str) -> dict[str, tuple[list[float], float]]:
@@ -77,3 +84,20 @@ def test_two_processes_give_the_loss_curve_of_one(plain, tmp_path):
         assert len(set(losses)) == STEPS and max(losses) - min(losses) > 0.01
         assert found[name][0] == pytest.approx(losses, rel=2e-4), name
         assert found[name][1] == pytest.approx(norm, rel=1e-5), name
+
+
+def test_accumulated_batches_make_the_step_of_their_union(plain, tmp_path):
+    one_step = ["method=ce", "trainer.max_steps=1", "scheduler=constant"]
+    lines = [["sampler.batch_size=32"], ["trainer.accumulate_grad_batches=2"], []]
+    whole, halves, half = (trained(plain(*one_step, *line), str(tmp_path))[1].state_dict() for line in lines)
+    for name, weights in whole.items():
+        torch.testing.assert_close(halves[name], weights, atol=1e-5, rtol=1e-4)
+    assert max((half[name] - whole[name]).abs().max() for name in whole if "classifier" in name) > 1e-3
+
+
+def test_steps_and_random_numbers_under_accumulation(plain, tmp_path):
+    line = plain("method=paco", "trainer.accumulate_grad_batches=3", "method.momentum=0.9")
+    losses, module = trained(line, str(tmp_path))
+    assert losses.weights == 5 * [1.0, 1.0, 1.0, 3.0]  # an epoch's last step has one batch of three
+    assert module.total_steps == module.global_step == 10
+    assert len(set(losses.seeds)) == STEPS

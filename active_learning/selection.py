@@ -129,7 +129,7 @@ def _check_array(name: str, array: np.ndarray, axes: str, asked: np.ndarray) -> 
         raise StrategyError(f"{name}: needs at least 2 classes, got {array.shape[-1]}")
     for part in array if array.ndim == 3 else [array]:
         for rows in blocks(asked):
-            block = part[rows]
+            block = part.take(rows, axis=0)
             with np.errstate(over="ignore", invalid="ignore"):
                 total = block.sum()
             # A finite sum has finite terms; only a sum that overflows needs the second look.

@@ -15,7 +15,7 @@ def shannon_entropy(probabilities: np.ndarray, epsilon: float = 0.0) -> np.ndarr
     """-sum_c p_c log(p_c + epsilon) in nats over the last axis, with 0 log 0 = 0; `epsilon=1e-9` is the published form
     of the SCL-HNM code. A row of zeros (no class could be read) has entropy 0, the least uncertain."""
     shifted = probabilities + epsilon if epsilon else probabilities
-    logs = np.log(shifted, where=shifted > 0, out=np.zeros_like(shifted))
+    logs = np.log(np.maximum(shifted, np.finfo(shifted.dtype).tiny))
     return -np.einsum("...c,...c->...", probabilities, logs)
 
 
@@ -40,6 +40,11 @@ def entropy(
     return _most(scores, unlabelled, query_size, rng, "entropy {:.2f} nats")
 
 
+def _missing_confidence(block: np.ndarray) -> np.ndarray:
+    few = block.shape[1] <= 32  # a maximum over long columns beats one over many short rows
+    return 1 - (np.ascontiguousarray(block.T).max(axis=0) if few else block.max(axis=1))
+
+
 @query_strategy
 def least_confidence(
     *, unlabelled: np.ndarray, query_size: int, rng: np.random.Generator, probabilities: np.ndarray | None = None
@@ -47,7 +52,7 @@ def least_confidence(
     """Lowest probability of the predicted class (Lewis & Gale 1994). Score: 1 - max_c p_c."""
     if probabilities is None:
         return at_random(unlabelled, query_size, rng, NO_MODEL)
-    scores = over_blocks(lambda block: 1 - block.max(axis=1), probabilities, unlabelled)
+    scores = over_blocks(_missing_confidence, probabilities, unlabelled)
     return _most(scores, unlabelled, query_size, rng, "1 - highest probability is {:.2f}")
 
 

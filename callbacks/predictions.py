@@ -49,7 +49,7 @@ class Predictions(Callback):
     def _finish(self, trainer: pl.Trainer, pl_module: pl.LightningModule, split: str) -> None:
         rows = torch.cat(self.batches) if self.batches else torch.empty(0, len(HEADER) - 1, dtype=torch.double)
         self.batches = []
-        self.splits[split] = _sorted_without_repeats(_gathered(rows, trainer.world_size))
+        self.splits[split] = _sorted_without_repeats(gathered(rows, trainer.world_size))
         if trainer.is_global_zero:
             self.run.write_csv("predictions.csv", self._rows(), HEADER)
 
@@ -75,7 +75,7 @@ class Predictions(Callback):
         self._finish(trainer, pl_module, "test")
 
 
-def _gathered(rows: Tensor, world_size: int) -> Tensor:
+def gathered(rows: Tensor, world_size: int) -> Tensor:
     """Rows of all ranks; ranks may hold different numbers of rows."""
     if world_size == 1:
         return rows

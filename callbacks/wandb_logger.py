@@ -5,7 +5,7 @@ from __future__ import annotations
 import netrc
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlparse
@@ -17,6 +17,23 @@ from reporting.run_store import RunFolder
 
 DEFAULT_SERVER = "https://api.wandb.ai"
 INIT_TIMEOUT_SECONDS = 20
+FINISH_TIMEOUT_SECONDS = 60
+PER_CLASS = ("class", "train rows", "rows", "precision", "recall", "f1")
+
+
+class SteadyWandbLogger(WandbLogger):
+    """Lightning's logger, but a failure of W&B's own is said once and never ends the run."""
+
+    failed = False
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        try:
+            super().log_metrics(metrics, step)
+        except Exception as error:
+            if not self.failed:
+                print(f"W&B takes no more figures ({_first_line(error)}); the run goes on", file=sys.stderr)
+            self.failed = True
 
 
 def wandb_logger(
@@ -25,6 +42,7 @@ def wandb_logger(
     project: str = "kontrast",
     group: str | None = None,
     mode: Literal["auto", "online", "offline"] = "auto",
+    embedding_picture: bool = True,
 ) -> WandbLogger:
     """Logger of a run. A resumed run goes on in the same W&B run; offline files lie in the run's folder.
 
@@ -33,6 +51,7 @@ def wandb_logger(
         config: resolved config, shown beside the curves.
         project: W&B project.
         group: W&B group; null takes the sweep's name where the run is a job of one.
+        embedding_picture: whether the run draws its test embeddings for W&B; read by `tasks.fit`.
         mode: ``auto`` is what WANDB_MODE says where it is set, else online where an account is logged in, else offline.
 
     Raises:
@@ -48,6 +67,8 @@ def wandb_logger(
         silent=True,
         console="off",
         init_timeout=INIT_TIMEOUT_SECONDS,
+        finish_timeout=FINISH_TIMEOUT_SECONDS,
+        finish_timeout_raises=True,
         # versions and commit stand in the run's environment.json; collecting them again costs start-up time
         disable_git=True,
         disable_code=True,
@@ -73,7 +94,7 @@ def wandb_logger(
         print(f"W&B cannot be reached, logging offline ({_first_line(error)})", file=sys.stderr)
         wandb.teardown()
         experiment = wandb.init(mode="offline", **options)
-    return WandbLogger(experiment=experiment, save_dir=run.path)
+    return SteadyWandbLogger(experiment=experiment, save_dir=run.path)
 
 
 def _first_line(error: Exception) -> str:
@@ -96,15 +117,72 @@ def is_logged_in() -> bool:
         return False
 
 
-def finish_wandb(metrics: Mapping[str, Any] | None = None) -> None:
-    """Close the W&B run of this process if there is one, or the next run would log into it.
+def log_outcome(run: RunFolder, figures: Mapping[str, Any]) -> None:
+    """Give the W&B run of this process, if there is one, the outcome: figures, confusion, per-class F1, embeddings.
+
+    Reads ``confusion.csv`` and ``embeddings.png`` of the run folder.
 
     Args:
-        metrics: figures for its summary; what is no number or text is left out.
+        figures: for the summary, beside them ``class_counts`` and ``label_names``; other lists are left out.
     """
     wandb = sys.modules.get("wandb")
     if wandb is None or wandb.run is None:
         return
-    if metrics:
-        wandb.run.summary.update({key: value for key, value in metrics.items() if isinstance(value, (int, float, str))})
-    wandb.finish()
+    try:
+        wandb.run.summary.update({k: value for k, value in figures.items() if isinstance(value, (int, float, str))})
+        if media := _media(run, figures):
+            wandb.run.log(media)
+    except Exception as error:  # W&B's own process may be gone; the run is finished all the same
+        print(f"W&B takes no more figures ({_first_line(error)})", file=sys.stderr)
+
+
+def _media(run: RunFolder, figures: Mapping[str, Any]) -> dict[str, Any]:
+    import wandb
+
+    media: dict[str, Any] = {}
+    if (run.path / "confusion.csv").exists():
+        names, counts = _confusion(run)
+        media["confusion"] = wandb.Table(
+            columns=["reference", *names], data=[[name, *row] for name, row in zip(names, counts, strict=True)]
+        )
+        per_class = wandb.Table(columns=list(PER_CLASS), data=_per_class(names, counts, figures.get("class_counts")))
+        media["per_class"] = per_class
+        media["per_class_f1"] = wandb.plot.bar(per_class, "class", "f1", title="F1 by class, test")
+    if (run.path / "embeddings.png").exists():
+        media["embeddings"] = wandb.Image(str(run.path / "embeddings.png"))
+    return media
+
+
+def _confusion(run: RunFolder) -> tuple[list[str], list[list[int]]]:
+    rows = run.read_csv("confusion.csv")
+    names = [row["label"] for row in rows]
+    return names, [[int(row[name]) for name in names] for row in rows]
+
+
+def _per_class(
+    names: Sequence[str], counts: Sequence[Sequence[int]], train_rows: Sequence[int] | None
+) -> list[list[Any]]:
+    rows = []
+    for place, name in enumerate(names):
+        hits, references, predicted = counts[place][place], sum(counts[place]), sum(row[place] for row in counts)
+        precision, recall = (hits / total if total else 0.0 for total in (predicted, references))
+        f1 = 2 * hits / (references + predicted) if references + predicted else 0.0
+        rows.append([name, train_rows[place] if train_rows else None, references, precision, recall, f1])
+    return rows
+
+
+def finish_wandb() -> None:
+    """Close the W&B run of this process if there is one, or the next run would log into it.
+
+    Where the server is gone the files of the run stay whole, and what to type is said; nothing is raised.
+    """
+    wandb = sys.modules.get("wandb")
+    if wandb is None or wandb.run is None:
+        return
+    folder = Path(wandb.run.dir).parent
+    try:
+        wandb.finish()
+    except Exception as error:
+        later = f"later: wandb sync --include-online {folder}"
+        print(f"W&B cannot be reached ({_first_line(error)}); {later}", file=sys.stderr)
+        wandb.teardown()

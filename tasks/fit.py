@@ -12,8 +12,9 @@ import lightning.pytorch as pl
 from omegaconf import DictConfig, OmegaConf
 
 from callbacks.checkpoint import AtomicCheckpointIO
+from callbacks.embeddings import EmbeddingPicture
 from callbacks.predictions import Predictions
-from callbacks.wandb_logger import finish_wandb
+from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
 from reporting.metrics import classification_metrics, confusion_matrix
@@ -84,7 +85,9 @@ def _train_in_process(plain: dict[str, Any], folder: str) -> dict[str, Any]:
 def _train_and_log(plan: Plan, run: RunFolder) -> dict[str, Any]:
     try:
         with _logged_to(run.path / "run.log") if run.writes else nullcontext():
-            return _train(plan, run)
+            figures = _train(plan, run)
+            log_outcome(run, names_of(plan) | figures)
+            return figures
     finally:
         finish_wandb()  # or the next job of a sweep would log into this run
 
@@ -136,7 +139,10 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
     if datamodule.protocol.name == "published":
         splits.remove("val")
     collector = Predictions(run, label_names=datamodule.label_names)
-    trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=[collector], logger=False, plugins=[])
+    callbacks: list[pl.Callback] = [collector]
+    if (plan.plain.get("logger") or {}).get("embedding_picture"):
+        callbacks.append(EmbeddingPicture(run, datamodule.label_names))
+    trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=callbacks, logger=False, plugins=[])
     class_counts = datamodule.class_counts.tolist()
     figures: dict[str, Any] = {"class_counts": class_counts, "label_names": list(datamodule.label_names)}
     for split in splits:

@@ -75,6 +75,7 @@ class Budget:
     records: str | None = None
     by_table: Mapping[str, Sequence[str]] = field(default_factory=dict)
     needs: str | None = None
+    warm: bool = False  # short runs: fork them from one process
 
 
 @dataclass(frozen=True)

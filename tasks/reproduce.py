@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from reporting.run_store import ReportError, RunFolder, write_text
 from reporting.sweep import run_jobs
 from reporting.tables import MISSING, SweepJob, Table, duration
 from tasks.dataset_facts import train_rows
+from tasks.hub import unreachable
 from tasks.identify import Named, named
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,9 +109,9 @@ def missing_jobs(grids: Sequence[Grid], given: Options, done: Mapping[str, RunFo
     not_here = []
     for grid in grids:
         for cell in cells(grid, given.budget):
-            run = named(cell.overrides) if cell.skipped is None else Named({}, cell.skipped)
+            run = _run_of(cell, given.budget)
             if run.problem:
-                not_here.append(cell)
+                not_here.append(replace(cell, skipped=run.problem))
                 continue
             estimate = stopwatch.estimate(run.config)
             for seed in cell.seeds:
@@ -118,6 +119,14 @@ def missing_jobs(grids: Sequence[Grid], given: Options, done: Mapping[str, RunFo
                 if job.id not in done and cell.priority <= given.priority:
                     jobs[job.id] = min(jobs.get(job.id, job), job, key=lambda one: one.cell.priority)
     return sorted(jobs.values(), key=_order), not_here
+
+
+def _run_of(cell: Cell, budget: Budget) -> Named:
+    """The run of a cell without its seed, or why there can be none here. A budget for another machine asks no hub."""
+    run = named(cell.overrides) if cell.skipped is None else Named({}, cell.skipped)
+    if not run.problem and budget.needs is None and (why := unreachable(run.config)):
+        return Named({}, why)
+    return run
 
 
 def _order(job: Job) -> tuple[Any, ...]:
@@ -134,7 +143,7 @@ def grid_file(grids: Sequence[Grid], budget: Budget) -> dict[str, Any]:
 
 def _cell_entries(grid: Grid, budget: Budget) -> Iterator[dict[str, Any]]:
     for cell in cells(grid, budget):
-        run = named(cell.overrides) if cell.skipped is None else Named({}, cell.skipped)
+        run = _run_of(cell, budget)
         yield {
             "row": cell.row,
             "column": cell.column,
@@ -157,8 +166,7 @@ def show_plan(jobs: Sequence[Job], not_here: Sequence[Cell], given: Options, don
     tail = f", and {unknown} of unknown length" if unknown else ""
     print(f"\n{len(jobs)} runs missing, {done} runs at hand; about {duration(sum(known))} one after another{tail}")
     for cell in not_here:
-        why = cell.skipped or named(cell.overrides).problem
-        print(f"not run here: {cell.table} {cell.row} {cell.column}: {why}")
+        print(f"not run here: {cell.table} {cell.row} {cell.column}: {cell.skipped}")
 
 
 def _time(estimate: Estimate) -> str:
@@ -192,7 +200,8 @@ def execute(jobs: Sequence[Job], given: Options) -> list[SweepJob]:
     overrides = [job.overrides for job in jobs]
     limit = None if given.hours is None else 3600 * given.hours
     script = str(ROOT / "run.py")
-    outcomes = run_jobs(arguments, overrides, folder, given.jobs, script=script, on_end=keep, stop_after=limit)
+    how = {"script": script, "on_end": keep, "stop_after": limit, "warm": given.budget.warm}
+    outcomes = run_jobs(arguments, overrides, folder, given.jobs, **how)
     return [outcome for outcome, _ in outcomes]
 
 

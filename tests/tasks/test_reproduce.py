@@ -173,3 +173,16 @@ def test_rows_of_a_thinned_set_are_known_beforehand():
     rows = train_rows(ROOT / "reports/cards", (None, 50))
     assert rows["ohsumed", "None"] == pytest.approx(3020, rel=0.01), "as the records of Ohsumed have it"
     assert rows["trec", "50"] < rows["trec", "None"] / 2
+
+
+def test_what_the_hub_would_have_to_give_is_said_beforehand(monkeypatch):
+    from tasks import hub
+
+    config = named(("dataset=ohsumed", "method=sharprecl", "augment=back_translation")).config
+    monkeypatch.setattr(hub, "_cached", lambda repo: repo.endswith("de-en"))
+    monkeypatch.setattr(hub, "_online", lambda: False)
+    assert hub.unreachable(config) == "needs Helsinki-NLP/opus-mt-en-de from the hub, which is out of reach"
+    assert hub.unreachable(named(("dataset=ohsumed", "method=sharprecl")).config) is None
+    assert "bert-base" in hub.unreachable(named(("method=ce", "encoder=bert_base")).config)
+    monkeypatch.setattr(hub, "_online", lambda: True)
+    assert hub.unreachable(config) is None

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from datamodules.collation import FeatureBatches, TokenBatches
 from datamodules.errors import InputError
 from datamodules.samplers import Batches
-from datamodules.splits import Protocol, stratified_split
+from datamodules.splits import Protocol, random_split, stratified_split
 from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
 
 # Batches are cut from memory-mapped arrays; worker processes would only cost here.
@@ -112,7 +112,7 @@ class TextDataModule(LightningDataModule):
             if "test" not in rows:
                 raise InputError("protocol: found published without a test split, allowed: clean")
             rows["val"], self._table_of["val"] = rows["test"], "test"
-        elif "val" not in rows:
+        elif "val" not in rows and self.protocol.name == "clean":
             rows["train"], rows["val"] = stratified_split(
                 labels["train"],
                 self.protocol.val_fraction,
@@ -125,6 +125,14 @@ class TextDataModule(LightningDataModule):
             labels["train"][rows["train"]], np.random.default_rng([self.seed, 0, _THIN]), self.label_names
         )
         rows["train"] = rows["train"][kept]
+        if (answers := getattr(self.imbalance, "labels", None)) is not None:  # what a person said of these rows
+            labels["train"] = labels["train"].copy()
+            labels["train"][self.imbalance.rows] = answers
+        if self.protocol.name == "few_shot":
+            rng = np.random.default_rng([self.seed, 0, _SPLIT])
+            train, val = random_split(len(kept), self.protocol.val_fraction, rng)
+            rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
+            self._table_of["val"] = "train"
         self.indices = rows
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(np.int64) for split in rows}
         counts = np.bincount(self.labels["train"], minlength=self.num_classes)

@@ -149,3 +149,29 @@ def _placed(sizes: np.ndarray, order: np.ndarray, profile: np.ndarray) -> np.nda
     wanted = np.zeros_like(sizes)
     wanted[order] = np.minimum(profile, sizes[order])
     return wanted
+
+
+class Listed:
+    """Keeps the rows that are named, whatever their classes: what has been labelled so far.
+
+    Args:
+        rows: positions in the train split, without repetition.
+        labels: class index of each as somebody else labelled it; null: as the data set says.
+    """
+
+    def __init__(self, rows: list[int], labels: list[int] | None = None) -> None:
+        if len(set(rows)) != len(rows):
+            raise InputError("imbalance.rows: found a row twice, allowed: each once")
+        if labels is not None and len(labels) != len(rows):
+            raise InputError(f"imbalance.labels: found {len(labels)}, allowed: {len(rows)}, one a row")
+        self.rows = np.array(rows, dtype=np.int64)
+        self.labels = None if labels is None else np.array(labels, dtype=np.int64)
+
+    def select(
+        self, labels: np.ndarray, rng: np.random.Generator, label_names: Sequence[str] | None = None
+    ) -> np.ndarray:
+        """The named rows, sorted. Raises InputError where one is not there."""
+        outside = self.rows[(self.rows < 0) | (self.rows >= len(labels))]
+        if len(outside):
+            raise InputError(f"imbalance.rows: found {outside[0]}, allowed: 0 to {len(labels) - 1}")
+        return np.sort(self.rows)

@@ -159,7 +159,7 @@ class SortedBatches(Batches):
     """Every row once, longest first, for evaluation: no shuffling, no duplicates to even out the processes."""
 
     def __init__(self, lengths: np.ndarray, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
-        if len(lengths) < world_size:
+        if world_size > 1 and len(lengths) < world_size:
             raise InputError(f"evaluation split: found {len(lengths)} rows, allowed: at least {world_size} (processes)")
         # One global batch holds batch_size rows for each process, so that all have the same number of batches.
         bounds = _bounds(len(lengths), batch_size * world_size, smallest=world_size)

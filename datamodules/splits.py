@@ -15,18 +15,19 @@ class Protocol:
 
     ``clean``: a validation split chooses; test is read once, at the end. Where the data set ships a validation split,
     that one is used, otherwise a stratified share ``val_fraction`` (0 < f < 1) of train. ``published``: the test rows
-    choose, as in some published code; every figure of such a run carries the name.
+    choose, as in some published code; every figure of such a run carries the name. ``few_shot``: the rows that
+    ``imbalance`` keeps are all that is labelled, and a random share ``val_fraction`` of them chooses.
     """
 
-    name: Literal["clean", "published"]
+    name: Literal["clean", "published", "few_shot"]
     val_fraction: Annotated[float, ">= 0", "< 1"]
     monitor: str
     mode: Literal["min", "max"] = "max"
 
     def __post_init__(self) -> None:
-        if self.name not in ("clean", "published"):
-            raise InputError(f"protocol.name: found {self.name!r}, allowed: clean, published")
-        if self.name == "clean" and not 0 < self.val_fraction < 1:
+        if self.name not in ("clean", "published", "few_shot"):
+            raise InputError(f"protocol.name: found {self.name!r}, allowed: clean, published, few_shot")
+        if self.name != "published" and not 0 < self.val_fraction < 1:
             raise InputError(f"protocol.val_fraction: found {self.val_fraction}, allowed: 0 < val_fraction < 1")
 
 
@@ -68,6 +69,19 @@ def stratified_split(
     quota = np.clip(np.floor(val_fraction * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 0))
     is_val = rank_in_class(labels, rng) < quota[labels]
     return np.flatnonzero(~is_val), np.flatnonzero(is_val)
+
+
+def random_split(size: int, val_fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Split ``size`` row positions at random: sorted positions of train and of validation, one at least in each.
+
+    Raises:
+        InputError: fewer than three rows: a batch needs two.
+    """
+    if size < 3:
+        raise InputError(f"protocol=few_shot: found {size} labelled rows, allowed: at least 3, one of which validates")
+    order = rng.permutation(size)
+    number = min(max(round(val_fraction * size), 1), size - 2)
+    return np.sort(order[number:]), np.sort(order[:number])
 
 
 def rank_in_class(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:

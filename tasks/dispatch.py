@@ -37,6 +37,8 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
         if task != "fit":
             raise ValueError(f"search: task={task} does not train; allowed with search: task=fit")
         task = "search"
+    if task == "fit" and config.get("active") is not None:
+        task = "active"
     folder: Path = getattr(importlib.import_module(f"tasks.{task}"), task)(config, overrides)
     report_job("finished", run=folder)
     print(folder, flush=True, file=sys.stderr if config.output == "-" else sys.stdout)

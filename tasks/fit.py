@@ -35,12 +35,21 @@ def fit(config: DictConfig, overrides: list[str]) -> Path:
     """
     plan = Plan.make(config)
     _refuse_unused_augment(plan, overrides)
+    run = trained_run(plan)
+    if World.of(plan.plain["trainer"]).node == 0:
+        _report(run)
+    return run.path
+
+
+def trained_run(plan: Plan) -> RunFolder:
+    """The finished run of a plan: the one that lies in the run store, or one that is done now."""
+    config = plan.config
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     world = World.of(plan.plain["trainer"])
     if world.node > 0:  # the first node holds the run, and speaks of it
         if config.force or run.status != "finished":
             _trained(plan, run, world)
-        return run.path
+        return run
     with run.lock():
         if config.force:
             run.clear()
@@ -48,8 +57,7 @@ def fit(config: DictConfig, overrides: list[str]) -> Path:
             _do(plan, run, world)
         else:
             print(f"{run.id} is finished already; force=true repeats it")
-    _report(run)
-    return run.path
+    return run
 
 
 def _refuse_unused_augment(plan: Plan, overrides: list[str]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from datamodules.errors import InputError
-from datamodules.imbalance import Counts, Exponential, Step
+from datamodules.imbalance import Counts, Exponential, Listed, Step
 
 # Rows per class of the published train splits.
 SHAPES = {
@@ -120,3 +120,14 @@ def test_bad_input_is_named(attempt, message):
     with pytest.raises(InputError, match=message) as caught:
         attempt()
     assert "\n" not in str(caught.value)
+
+
+def test_listed_rows_are_kept_as_they_are():
+    labels, rng = np.array([0, 1, 0, 2]), np.random.default_rng(0)
+    assert Listed([3, 0]).select(labels, rng).tolist() == [0, 3]
+    with pytest.raises(InputError, match="imbalance.rows: found 4, allowed: 0 to 3"):
+        Listed([4]).select(labels, rng)
+    with pytest.raises(InputError, match="imbalance.rows: found a row twice"):
+        Listed([1, 1])
+    with pytest.raises(InputError, match="imbalance.labels: found 1, allowed: 2"):
+        Listed([1, 2], [0])

@@ -17,6 +17,7 @@ REQUIRED = {
     "dataset/jsonl": ["dataset.train=train.jsonl"],
     "dataset/hub": ["dataset.path=some/name"],
     "imbalance/counts": ["imbalance.counts=[5,3]"],
+    "imbalance/listed": ["imbalance.rows=[0,1,2]"],
 }
 # need the objects of a run, or are no node of their own
 NOT_ALONE = {"method", "trainer", "callbacks", "logger", "hydra", "paths", "sweep", "debug"}

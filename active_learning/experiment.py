@@ -1,0 +1,35 @@
+"""What an active-learning run is: a strategy, how many texts a round, and when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from active_learning.selection import Strategy
+
+
+@dataclass(frozen=True)
+class ActiveLearning:
+    """Rounds of query, label, train from pretrained weights, evaluate.
+
+    Args:
+        name: of the strategy, in run ids and tables.
+        strategy: partial of a function of `active_learning.strategies`.
+        query_size: labels a round.
+        budget: labels in all, those for validation included.
+        seed_rounds: first rounds that are drawn at random; every strategy also knows how to begin by itself.
+        mc_passes: passes with dropout on, for strategies that ask for them.
+        oracle: `labels` answers from the data set; `file` writes the texts to a CSV and waits for a person.
+    """
+
+    name: str
+    strategy: Strategy
+    query_size: Annotated[int, ">= 1"] = 10
+    budget: Annotated[int, ">= 1"] = 100
+    seed_rounds: Annotated[int, ">= 0"] = 0
+    mc_passes: Annotated[int, ">= 2"] = 10
+    oracle: Literal["labels", "file"] = "labels"
+
+    def __post_init__(self) -> None:
+        if self.query_size > self.budget:
+            raise ValueError(f"active.query_size: found {self.query_size}; allowed: up to active.budget={self.budget}")

@@ -1,0 +1,276 @@
+"""Active learning: rounds of query, label, train, evaluate. `active=NAME` beside any method, data set and encoder."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from active_learning.experiment import ActiveLearning
+from active_learning.selection import needed_by
+from active_learning.strategies import random as at_random
+from datamodules.datamodule import predict_loader
+from lightning_modules.base import ClassifierModule, derived_seed
+from reporting.curves import lines_figure
+from reporting.run_store import RunFolder, run_id
+from reporting.tables import Table
+from tasks.build import Plan
+from tasks.finished import load_module
+from tasks.fit import names_of, trained_run
+from tasks.oracle import FileOracle
+
+SKIPPED = -1  # in the state: a text that nobody could label
+CURVE = ("labels", "test/accuracy", "test/macro_f1", "non-uniformity", "run")
+
+
+def active(config: DictConfig, overrides: list[str]) -> Path:
+    """Do the rounds that `config.active` describes, and report the learning curve; returns the folder.
+
+    Every round is a run of its own in the run store, with the labelled rows in its config; the state of the rounds is
+    written after each query. Typed again after a stop, the same texts are chosen and the same curve comes out.
+
+    Raises:
+        ValueError: a protocol that would use labels nobody paid for, or an oracle that waits for a person.
+    """
+    plan = Plan.make(config)
+    if plan.plain["protocol"]["name"] == "clean":
+        raise ValueError("protocol: found clean, allowed with active: few_shot, published")
+    run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
+    with run.lock():
+        if config.force:
+            run.clear()
+        if run.status != "finished":
+            _do(plan, run)
+        else:
+            print(f"{run.id} is finished already; force=true repeats it")
+    _report(run)
+    return run.path
+
+
+@dataclass
+class Round:
+    """One query: positions in the pool and their classes (`SKIPPED` where there is none), why, and what came of it."""
+
+    positions: list[int]
+    scores: list[float]
+    reasons: list[str]
+    labels: list[int] | None = None
+    run: str | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+class Pool:
+    """The training texts that may be asked for, each once: of equal texts the first stands for all."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        datamodule = plan.datamodule(plan.corpus(), num_views=1)
+        parts = ["train"] if plan.plain["protocol"]["name"] == "published" else ["train", "val"]
+        self.rows = np.sort(np.concatenate([datamodule.indices[part] for part in parts]))
+        table = datamodule.corpus.table("train").take(self.rows)
+        self.texts: list[str] = table.column("text").to_pylist()
+        self.labels = table.column("label").to_numpy().astype(np.int64)
+        self.label_names = list(datamodule.label_names)
+        first = {text: place for place, text in reversed(list(enumerate(self.texts)))}
+        self.distinct = np.array(sorted(first.values()), dtype=np.int64)
+
+    @cached_property
+    def pretrained_embeddings(self) -> np.ndarray:
+        """Of the encoder before any training, (N, D)."""
+        encoder = self.plan.encoder.load().eval()
+        return self._through(lambda batch: {"e": encoder(batch["input_ids"], batch["attention_mask"])})["e"]
+
+    def seen_by(self, module: ClassifierModule, needed: frozenset[str], passes: int, seed: int) -> dict[str, Any]:
+        """Probabilities, embeddings and, where needed, probabilities with dropout on, of the whole pool."""
+
+        def outputs(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
+            found = module(batch)
+            return {"embeddings": found["embeddings"], "probabilities": found["logits"].double().softmax(1)}
+
+        seen: dict[str, Any] = self._through(outputs)
+        if "mc_probabilities" in needed:
+            torch.manual_seed(seed)
+            module.train()
+            seen["mc_probabilities"] = np.stack([self._through(outputs)["probabilities"] for _ in range(passes)])
+            module.eval()
+        return seen
+
+    @torch.inference_mode()
+    def _through(self, outputs: Any) -> dict[str, np.ndarray]:
+        plan, parts = self.plan, {}
+        loader = predict_loader(self.texts, plan.encoder.tokenizer(), plan.dataset.max_length, plan.sampler())
+        for batch in loader:
+            for name, rows in outputs(batch).items():
+                if name not in parts:
+                    parts[name] = np.empty((len(self.texts), rows.shape[1]), dtype=rows.numpy().dtype)
+                parts[name][batch["indices"].numpy()] = rows.numpy()
+        return parts
+
+
+def _do(plan: Plan, run: RunFolder) -> None:
+    try:
+        run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
+        run.write_metrics(status="running", error=None, active=plan.plain["active"]["name"], **names_of(plan))
+        rounds = _rounds(plan, run)
+        run.write_metrics(_figures(rounds), status="finished")
+    except Exception as error:
+        run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
+        raise
+    except BaseException:
+        run.write_metrics(status="interrupted")
+        raise KeyboardInterrupt from None
+
+
+def _rounds(plan: Plan, run: RunFolder) -> list[Round]:
+    experiment: ActiveLearning = instantiate(plan.config.active)
+    pool = Pool(plan)
+    rounds = [Round(**made) for made in run.read_json("state.json")] if (run.path / "state.json").exists() else []
+    while True:
+        if not rounds or rounds[-1].run is not None:
+            chosen = _query(plan, experiment, pool, rounds, run)
+            if chosen is None:
+                break
+            rounds.append(chosen)
+            _save(run, rounds)
+        last = rounds[-1]
+        if last.labels is None:
+            last.labels = _answers(experiment, pool, last, run)
+            _save(run, rounds)
+        if last.run is None:
+            _train(plan, pool, rounds)
+            _save(run, rounds)
+            _write_curve(run, rounds, pool)
+            print(_line(rounds), file=sys.stderr)
+    return rounds
+
+
+def _save(run: RunFolder, rounds: list[Round]) -> None:
+    run.write_json("state.json", [vars(made) for made in rounds])
+
+
+def _labelled(rounds: list[Round]) -> tuple[np.ndarray, np.ndarray]:
+    pairs = [pair for made in rounds for pair in zip(made.positions, made.labels or [], strict=False)]
+    pairs = [(position, label) for position, label in pairs if label != SKIPPED]
+    positions, labels = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return positions, labels
+
+
+def _query(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round], run: RunFolder) -> Round | None:
+    """The next texts to label; None where the budget is spent or no text is left."""
+    labelled, labels = _labelled(rounds)
+    asked = np.array([position for made in rounds for position in made.positions], dtype=np.int64)
+    unlabelled = np.setdiff1d(pool.distinct, asked)
+    size = min(experiment.query_size, experiment.budget - len(labelled))
+    if size < 1 or not len(unlabelled):
+        return None
+    number = len(rounds)
+    strategy = at_random if number < experiment.seed_rounds else experiment.strategy
+    needed = needed_by(strategy)
+    given: dict[str, Any] = {
+        "unlabelled": unlabelled,
+        "labelled": labelled,
+        "labels": labels,
+        "num_classes": len(pool.label_names),
+        "query_size": size,
+        "rng": np.random.default_rng([plan.plain["seed"], number, 7]),
+        "probabilities": None,
+        "mc_probabilities": None,
+    }
+    if number == 0 and "embeddings" in needed:
+        given["embeddings"] = pool.pretrained_embeddings
+    elif number and needed & {"embeddings", "probabilities", "mc_probabilities"}:
+        last = RunFolder(run.path.parent / rounds[-1].run)
+        module, _ = load_module(last, Plan.make(OmegaConf.create(last.read_config())))
+        seed = derived_seed(plan.plain["seed"], "passes", number)
+        given |= pool.seen_by(module, needed, experiment.mc_passes, seed)
+    selection = strategy(**{name: value for name, value in given.items() if name in needed})
+    return Round(selection.indices.tolist(), selection.scores.tolist(), list(selection.reasons))
+
+
+def _answers(experiment: ActiveLearning, pool: Pool, made: Round, run: RunFolder) -> list[int]:
+    if experiment.oracle == "labels":
+        return pool.labels[made.positions].tolist()
+    texts = [pool.texts[position] for position in made.positions]
+    return FileOracle(run.path / "to_label.csv").answers(made.positions, texts, pool.label_names, SKIPPED)
+
+
+def _train(plan: Plan, pool: Pool, rounds: list[Round]) -> None:
+    """Train from pretrained weights on all that is labelled: a run of its own, found again where it is finished."""
+    labelled, labels = _labelled(rounds)
+    own = OmegaConf.create(dict(plan.plain))
+    own.active, own.logger, own.force = None, None, False
+    listed = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[labelled].tolist()}
+    if plan.plain["active"]["oracle"] != "labels":
+        listed["labels"] = labels.tolist()
+    own.imbalance = listed
+    with redirect_stdout(sys.stderr):
+        finished = trained_run(Plan.make(own))
+    metrics = finished.read_metrics()
+    share = np.bincount(labels, minlength=len(pool.label_names)) / len(labels)
+    rounds[-1].run = finished.id
+    rounds[-1].figures = {
+        "labels": len(labelled),
+        "test/accuracy": metrics["test/accuracy"],
+        "test/macro_f1": metrics["test/macro_f1"],
+        "non-uniformity": float(np.abs(share - 1 / len(share)).sum()),  # U of SCL-HNM, eq. 4
+    }
+
+
+def _write_curve(run: RunFolder, rounds: list[Round], pool: Pool) -> None:
+    run.write_csv("curve.csv", ([*made.figures.values(), made.run] for made in rounds), CURVE)
+    chosen = (
+        (number, position, "" if label == SKIPPED else pool.label_names[label], score, reason, pool.texts[position])
+        for number, made in enumerate(rounds)
+        for position, label, score, reason in zip(
+            made.positions, made.labels or [], made.scores, made.reasons, strict=True
+        )
+    )
+    run.write_csv("chosen.csv", chosen, ("round", "position", "label", "score", "reason", "text"))
+
+
+def _figures(rounds: list[Round]) -> dict[str, Any]:
+    """Area under the curve of each metric, as its mean height over the labels, and the last round's figures."""
+    if not rounds:
+        raise ValueError("active: the pool is empty, no text could be asked for")
+    labels = [made.figures["labels"] for made in rounds]
+    figures: dict[str, Any] = {"rounds": len(rounds), "labels": labels[-1]}
+    for metric in ("accuracy", "macro_f1"):
+        heights = [made.figures[f"test/{metric}"] for made in rounds]
+        figures |= {f"test/{metric}": heights[-1], f"active/area_{metric}": area_under(labels, heights)}
+    return figures
+
+
+def area_under(labels: list[int], heights: list[float]) -> float:
+    """Mean height of the curve through the points, by trapezia; of one point its height."""
+    width = labels[-1] - labels[0]
+    return float(np.trapezoid(heights, labels) / width) if width else heights[-1]
+
+
+def _line(rounds: list[Round]) -> str:
+    figures = rounds[-1].figures
+    return f"round {len(rounds)}: {figures['labels']} labels, accuracy {100 * figures['test/accuracy']:.2f} %"
+
+
+def _report(run: RunFolder) -> None:
+    metrics, rows = run.read_metrics(), run.read_csv("curve.csv")
+    title = " · ".join(str(metrics[key]) for key in ("method", "active", "dataset", "encoder"))
+    title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · test split, %"
+    cells = tuple((row["labels"], *(f"{100 * float(row[key]):.2f}" for key in CURVE[1:4])) for row in rows)
+    Table(title, ("labels", "accuracy", "macro-F1", "non-uniformity"), cells).show()
+    print(
+        f"area under the curve: accuracy {100 * metrics['active/area_accuracy']:.2f}, "
+        f"macro-F1 {100 * metrics['active/area_macro_f1']:.2f}"
+    )
+    lines = {
+        name: {int(row["labels"]): [float(row[key])] for row in rows}
+        for name, key in (("accuracy", "test/accuracy"), ("macro-F1", "test/macro_f1"))
+    }
+    lines_figure({title: lines}, "labels", "%", run.path / "curve")

@@ -1,0 +1,134 @@
+"""Active learning on the toy pool: the curve, what was chosen, kills between phases, a person as the oracle."""
+
+import csv
+import json
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from tests.tasks.command_lines import rows
+
+STRATEGIES = [
+    path.stem for path in sorted((Path(__file__).parents[2] / "conf" / "active").glob("*.yaml")) if path.stem != "_base"
+]
+SHORT = ["method=scl_hnm", "active.query_size=8", "active.budget=24", "trainer.max_epochs=3"]
+
+
+@pytest.fixture
+def learn(fit):
+    return lambda *arguments: fit(*SHORT, *arguments)
+
+
+def test_a_curve_from_the_first_query_to_the_budget(learn):
+    result = learn("active=rep_clun")
+    curve, chosen = rows(result.folder / "curve.csv"), rows(result.folder / "chosen.csv")
+    assert [row["labels"] for row in curve] == ["8", "16", "24"]
+    assert len({row["position"] for row in chosen}) == 24 and all(row["reason"] for row in chosen)
+    metrics = result.metrics
+    assert metrics["status"] == "finished" and metrics["active"] == "rep_clun" and metrics["protocol"] == "few_shot"
+    heights = [float(row["test/accuracy"]) for row in curve]
+    area = (heights[0] + 2 * heights[1] + heights[2]) / 4
+    assert metrics["active/area_accuracy"] == pytest.approx(area)
+    assert "area under the curve" in result.out and (result.folder / "curve.svg").exists()
+    # a round is a run: what it labelled, a fifth of it to choose the epoch
+    kept = json.loads((result.folder.parent / curve[-1]["run"] / "kept_indices.json").read_text())
+    assert (len(kept["train"]), len(kept["val"])) == (19, 5)
+    assert sorted(kept["train"] + kept["val"]) == sorted(int(row["position"]) for row in chosen)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_runs(learn, strategy):
+    result = learn(f"active={strategy}", "active.budget=16", "trainer.max_epochs=1", "method=ce")
+    assert len(rows(result.folder / "chosen.csv")) == 16
+
+
+def test_two_runs_agree_to_the_bit(learn, tmp_path):
+    files = [learn("active=badge", f"paths.runs={tmp_path / name}").folder for name in ("one", "two")]
+    for name in ("curve.csv", "chosen.csv"):
+        assert (files[0] / name).read_text() == (files[1] / name).read_text()
+
+
+@pytest.mark.parametrize("phase", ["_query", "_answers", "_train", "_write_curve"])
+def test_a_stop_in_any_phase_changes_nothing(learn, tmp_path, phase):
+    import tasks.active
+
+    whole = learn("active=entropy", f"paths.runs={tmp_path / 'whole'}").folder
+    calls, original = [], getattr(tasks.active, phase)
+
+    def stopped(*arguments):
+        calls.append(phase)
+        if len(calls) == 2:  # in the second round
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with mock.patch.object(tasks.active, phase, stopped):
+        assert learn("active=entropy").code == 130
+    again = learn("active=entropy").folder
+    for name in ("curve.csv", "chosen.csv"):
+        assert (again / name).read_text() == (whole / name).read_text()
+
+
+def test_a_pool_smaller_than_the_budget_is_asked_for_whole_and_equal_texts_once(learn, tmp_path):
+    pool = tmp_path / "pool.csv"
+    texts = [("apple pear", "fruit"), ("iron zinc", "metal")] * 5 + [(f"plum {i}", "fruit") for i in range(6)]
+    with pool.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *texts])
+    result = learn("active=margin", f"dataset.train={pool}", f"dataset.test={pool}")
+    chosen = rows(result.folder / "chosen.csv")
+    assert sorted(row["text"] for row in chosen) == sorted({text for text, _ in texts})
+    assert result.metrics["labels"] == 8
+
+
+def test_a_person_fills_a_file(learn, tmp_path):
+    options = ["active=entropy", "active.oracle=file", "active.budget=16"]
+    first = learn(*options)
+    assert first.code == 2 and "8 texts to label in" in first.err and "fill the column label" in first.err
+    (file,) = tmp_path.glob("runs/*/to_label.csv")
+    assert "0 of 8" not in learn(*options).err and "8 of 8 labels are missing" in learn(*options).err
+
+    def fill(labels):
+        made = rows(file)
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, made[0].keys())
+            writer.writeheader()
+            writer.writerows(row | {"label": label} for row, label in zip(made, labels, strict=True))
+        return made
+
+    fill(["fruit"] * 7 + ["fruits"])
+    assert (
+        "to_label.csv:9: found 'fruits'; allowed: animal, fruit, metal, weather, skip, ambiguous"
+        in learn(*options).err
+    )
+    asked = fill(["fruit", "metal"] * 3 + ["skip", "metal"])
+    assert "8 texts to label" in learn(*options).err  # of the next round: the budget counts labels
+    assert not {row["text"] for row in rows(file)} & {row["text"] for row in asked}
+    (first_round,) = (run for run in tmp_path.glob("runs/*") if (run / "kept_indices.json").exists())
+    counts = json.loads((first_round / "metrics.json").read_text())["class_counts"]
+    assert counts[0] == counts[3] == 0 and sum(counts) == 6  # as the person said; one of the seven validates
+    fill(["animal"] * 8)
+    assert "1 texts to label" in learn(*options).err
+    fill(["weather"])
+    done = learn(*options)
+    assert done.metrics["labels"] == 16
+    assert [row["label"] for row in rows(done.folder / "chosen.csv")][:8] == ["fruit", "metal"] * 3 + ["", "metal"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["active=entropy", "protocol=clean"], "protocol: found clean, allowed with active: few_shot, published"),
+        (["active=entropy", "active.query_size=200"], "active.query_size: found 200; allowed: up to active.budget"),
+        (["active=entropy", "active.oracle=friend"], "active.oracle: found 'friend'; allowed: labels, file"),
+        (["active=entropy", "active.query_size=2"], "found 2 labelled rows, allowed: at least 3"),
+        (["active=guess"], "guess"),
+    ],
+)
+def test_what_cannot_be_is_one_line(learn, options, message):
+    result = learn(*options)
+    assert result.code == 2 and message in result.error
+
+
+def test_the_published_protocol_chooses_by_test_and_says_so(learn):
+    result = learn("active=random", "protocol=published", "active.budget=8")
+    assert "protocol published" in result.out and result.metrics["protocol"] == "published"

@@ -10,11 +10,11 @@ import lightning.pytorch as pl
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from lightning_modules.encoders import TextEncoder
+from lightning_modules.gradient_cache import embed_in_chunks
 from losses import pair_gradients
 
 Batch = dict[str, Any]
@@ -96,20 +96,15 @@ class ClassifierModule(pl.LightningModule):
             return batch["features"].float()
         return self.encode(self.encoder, batch["input_ids"], batch["attention_mask"])
 
-    def encode(self, encoder: nn.Module, *tokens: Tensor) -> Tensor:
-        """`encoder(*tokens)`, rows in, rows out; in training by chunks of `gradient_cache_chunk` rows where it is set.
+    def encode(self, function: Callable[..., Tensor], *tokens: Tensor) -> Tensor:
+        """`function(*tokens)`, rows in, rows out; in training by chunks where `gradient_cache_chunk` is set.
 
-        Gradient caching (Gao et al., RepL4NLP 2021): chunks are embedded without keeping what backward needs, the loss
-        sees all embeddings, and each chunk is then embedded again, with the same dropout, to carry its gradient on.
-        Value and gradient are those of the whole batch; memory is that of one chunk, time one more forward pass.
+        `function` is an encoder, or a function of this module's parameters.
         """
-        chunk = self.gradient_cache_chunk if self.training else None
-        if chunk is None:
-            return encoder(*tokens)
-        chunks = zip(*(rows.split(chunk) for rows in tokens), strict=True)
-        if torch.is_grad_enabled():
-            return torch.cat([checkpoint(encoder, *rows, use_reentrant=False) for rows in chunks])
-        return torch.cat([encoder(*rows) for rows in chunks])
+        if self.gradient_cache_chunk is None or not self.training:
+            return function(*tokens)
+        owner = function if isinstance(function, nn.Module) else self
+        return embed_in_chunks(function, owner.parameters(), self.gradient_cache_chunk, *tokens)
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Class scores (B, C) in float32; inference takes their argmax."""

@@ -103,11 +103,16 @@ def test_in_float64_they_are_equal_to_rounding():
         torch.testing.assert_close(grads[name], grad, atol=1e-15, rtol=1e-11)
 
 
+def kept_chunks(function, parameters, chunk, *tokens):
+    """Chunks with the whole graph."""
+    return torch.cat([function(*rows) for rows in zip(*(part.split(chunk) for part in tokens), strict=True)])
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_dropout_is_replayed(method, monkeypatch):
     found = step(build(method, dropout=0.3), 5)
     # the same chunks, all kept in memory: what a wrong replay would differ from
-    monkeypatch.setattr("lightning_modules.base.checkpoint", lambda encoder, *rows, use_reentrant: encoder(*rows))
+    monkeypatch.setattr("lightning_modules.base.embed_in_chunks", kept_chunks)
     assert_same(found, step(build(method, dropout=0.3), 5), 1e-6)
     assert found[0] != pytest.approx(step(build(method), None)[0], rel=1e-6)
 
@@ -123,3 +128,28 @@ def test_the_encoder_sees_no_more_rows_than_a_chunk():
     with torch.no_grad():
         module(make_batch())
     assert seen == [2 * ROWS]  # evaluation has a batch size of its own
+
+
+def test_under_autocast_and_with_parameters_outside_of_it(monkeypatch):
+    def result():
+        module = build("bcl", dropout=0.2)
+        module.encoder.model.embeddings.requires_grad_(False)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = step(module, 5)
+            again = module.encoder(make_batch()["input_ids"], make_batch()["attention_mask"])
+        assert again.requires_grad  # no cast weight without gradient was left behind
+        return found
+
+    found = result()
+    monkeypatch.setattr("lightning_modules.base.embed_in_chunks", kept_chunks)
+    assert_same(found, result(), 1e-2)
+    assert not any("embeddings" in name for name in found[1])
+
+
+def test_random_numbers_after_backward_are_those_before():
+    module = build("ce", dropout=0.3)
+    module.gradient_cache_chunk = 5
+    loss = module.training_losses(make_batch())["loss"]
+    before = torch.get_rng_state()
+    loss.backward()
+    assert torch.equal(torch.get_rng_state(), before)

@@ -15,16 +15,16 @@ from tests.tasks.test_configs import composed
 STEPS = 20
 TWO = World(nodes=1, devices=2)
 EQUAL = ["method.dropout=0", "sampler.batch_size=16", "sampler=shuffle", "trainer.max_epochs=5", "optimizer.lr=1e-3"]
-CURVES = {
-    "ce": ["method=ce"],
+QUEUE = ["method.queue_size=40", "method.momentum=0.9"]
+ALIKE = "ce focal dice class_balanced logit_adjusted ldam_drw simcse scl_ce spcl dualcl hybrid_sc scl_hnm acl bcl"
+CURVES = {method: [f"method={method}"] for method in ALIKE.split()} | {
     "sharprecl": ["method=sharprecl"],
-    "acl": ["method=acl"],
-    "bcl": ["method=bcl"],
-    "tsc": ["method=tsc", "method.queue_size=40", "method.momentum=0.9", "loss.num_positives=3"],
-    "paco": ["method=paco", "method.queue_size=40", "method.momentum=0.9"],
+    "tsc": ["method=tsc", "loss.num_positives=3", *QUEUE],
+    "paco": ["method=paco", *QUEUE],
     "gpaco": ["method=gpaco", "method.queue_size=40"],
     "sharprecl, cached": ["method=sharprecl", "trainer.gradient_cache_chunk=5"],
-    "paco, accumulated": ["method=paco", "trainer.accumulate_grad_batches=2", "method.queue_size=40"],
+    "dualcl, cached": ["method=dualcl", "trainer.gradient_cache_chunk=5"],
+    "paco, accumulated": ["method=paco", "trainer.accumulate_grad_batches=2", *QUEUE],
 }
 
 
@@ -74,6 +74,7 @@ def plain(files, store, small):
     return lambda *arguments: OmegaConf.to_container(composed(*line, *arguments), resolve=True)
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_loss_curve_of_one(plain, tmp_path):
     plains = {name: plain(*line) for name, line in CURVES.items()}
     expected = curves(plains, str(tmp_path))
@@ -81,9 +82,9 @@ def test_two_processes_give_the_loss_curve_of_one(plain, tmp_path):
     found = run_processes(curves, (two, str(tmp_path)), TWO, "curves")
     for name, (losses, norm) in expected.items():
         assert len(losses) == STEPS
-        assert len(set(losses)) == STEPS and max(losses) - min(losses) > 0.01
-        assert found[name][0] == pytest.approx(losses, rel=2e-4), name
-        assert found[name][1] == pytest.approx(norm, rel=1e-5), name
+        assert len(set(losses)) == STEPS and max(losses) / min(losses) > 1.05
+        assert found[name][0] == pytest.approx(losses, rel=2e-5), name
+        assert found[name][1] == pytest.approx(norm, rel=1e-6), name
 
 
 def test_accumulated_batches_make_the_step_of_their_union(plain, tmp_path):

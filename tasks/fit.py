@@ -147,7 +147,8 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
     if datamodule.protocol.name == "published":
         splits.remove("val")
     collector = Predictions(run, label_names=datamodule.label_names)
-    callbacks: list[pl.Callback] = [collector]
+    measuring = [callback for callback in _callbacks(plan, run, datamodule) if hasattr(callback, "split_figures")]
+    callbacks: list[pl.Callback] = [collector, *measuring]
     if (plan.plain.get("logger") or {}).get("embedding_picture"):
         callbacks.append(EmbeddingPicture(run, datamodule.label_names))
     trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=callbacks, logger=False, plugins=[])
@@ -158,6 +159,8 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
         getattr(trainer, "test" if split == "test" else "validate")(module, loader, verbose=False)
         labels, predictions = collector.of(split)
         scores = classification_metrics(labels, predictions, module.num_classes, class_counts)
+        for more in measuring:
+            scores |= more.split_figures(split)
         figures |= {f"{split}/{name}": value for name, value in scores.items()}
     names = datamodule.label_names
     counts = confusion_matrix(labels, predictions, module.num_classes)
@@ -165,11 +168,15 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
     return figures
 
 
+def _callbacks(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> list[Any]:
+    """Those with `split_figures` measure a split once the weights are chosen, the others watch training."""
+    nodes = [node for node in (plan.config.callbacks or {}).values() if node is not None]
+    return [partial_of(node)(run=run, protocol=datamodule.protocol) for node in nodes]
+
+
 def _trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Trainer:
     config = plan.config
-    protocol = datamodule.protocol
-    nodes = [node for node in (config.callbacks or {}).values() if node is not None]
-    callbacks = [partial_of(node)(run=run, protocol=protocol) for node in nodes]
+    callbacks = [callback for callback in _callbacks(plan, run, datamodule) if not hasattr(callback, "split_figures")]
     logger = partial_of(config.logger)(run=run, config=plan.plain) if config.logger else False
     return partial_of(config.trainer)(
         run_folder=run.path, callbacks=callbacks, logger=logger, plugins=[AtomicCheckpointIO()]

@@ -1,6 +1,7 @@
 """The loss curve of two processes is that of one; gradient accumulation."""
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -102,3 +103,15 @@ def test_steps_and_random_numbers_under_accumulation(plain, tmp_path):
     assert losses.weights == 5 * [1.0, 1.0, 1.0, 3.0]  # an epoch's last step has one batch of three
     assert module.total_steps == module.global_step == 10
     assert len(set(losses.seeds)) == STEPS
+
+
+def test_every_process_draws_a_dropout_of_its_own(plain, tmp_path):
+    _, module = trained(plain("method=ce", "trainer.max_steps=1"), str(tmp_path))
+    seeds = []
+    for rank in range(3):
+        with mock.patch.object(type(module), "global_rank", rank):
+            module.on_train_batch_start({}, 0)
+            generator = module.step_generator()
+        seeds.append((torch.initial_seed(), generator.initial_seed()))
+    dropout, of_losses = zip(*seeds, strict=True)
+    assert len(set(dropout)) == 3 and len(set(of_losses)) == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.processes import ProcessDied, World, _heed_other_nodes, _meeting, _tell
 from tests.tasks.command_lines import RUN_PY, rows
 from tests.tasks.test_resume import start, status, the_run, wait_for  # noqa: F401
 
@@ -145,8 +146,7 @@ def test_two_jobs_of_two_processes(store, small, files, tmp_path):
 @pytest.mark.slow
 def test_two_nodes(fit, store, small, files, without_dropout, tmp_path):
     one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     line = [sys.executable, str(RUN_PY), *files, *store, *small, *FIT, *without_dropout]
     nodes = [
         subprocess.Popen(
@@ -163,3 +163,44 @@ def test_two_nodes(fit, store, small, files, without_dropout, tmp_path):
     assert [node.returncode for node in nodes] == [0, 0], outputs
     alike(the_run(tmp_path), one)
     assert "epoch 1/6" in outputs[0] and outputs[1].splitlines() == [str(the_run(tmp_path))]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def test_nodes_that_do_not_fit_together_say_so():
+    first, second = (World(2, 1, node, port=port) for port in [free_port()] for node in range(2))
+    with _meeting(first, "one-run") as store:
+        with pytest.raises(ValueError, match="node 1: found run another, allowed: one-run, as on node 0"):
+            with _meeting(second, "another"):
+                pass
+        with pytest.raises(ValueError, match="node 1: found run another"):
+            _heed_other_nodes(store, first)  # the first node stops for it
+
+
+def test_a_node_hears_that_another_failed_or_is_gone():
+    first, second = (World(2, 1, node, port=port) for port in [free_port()] for node in range(2))
+    with _meeting(first, "run") as store, _meeting(second, "run") as of_second:
+        _heed_other_nodes(store, first)
+        _tell(of_second, second, "died", "process 1 of 2 was ended by SIGKILL")
+        with pytest.raises(ProcessDied, match="process 1 of 2 was ended by SIGKILL"):
+            _heed_other_nodes(store, first)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"MASTER_ADDR": "a", "MASTER_PORT": "7", "NODE_RANK": "1"}, World(2, 4, 1, "a", 7)),
+        ({"SLURM_NODEID": "1", "SLURM_NODELIST": "n[05-06]", "SLURM_JOB_ID": "123"}, World(2, 4, 1, "n05", 15123)),
+    ],
+    ids=["by hand", "SLURM"],
+)
+def test_a_node_knows_its_place(monkeypatch, variables, expected):
+    for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "SLURM_NODEID"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert World.of({"num_nodes": 2, "devices": 4, "accelerator": "gpu"}) == expected

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from typing import Annotated
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def kmeans(
     embeddings: np.ndarray,
     query_size: int,
     rng: np.random.Generator,
-    max_rows: int = MAX_ROWS,
+    max_rows: Annotated[int, ">= 1"] = MAX_ROWS,
 ) -> Selection:
     """The member nearest to the centre of each of query_size clusters (Yuan et al. 2020 call it embedding k-means).
     Made for large queries: one start of faiss' k-means; `rep` is the careful form. Score: minus the Euclidean distance
@@ -113,8 +114,8 @@ def rep(
     embeddings: np.ndarray,
     query_size: int,
     rng: np.random.Generator,
-    max_rows: int = MAX_ROWS,
-    starts: int = 10,
+    max_rows: Annotated[int, ">= 1"] = MAX_ROWS,
+    starts: Annotated[int, ">= 1"] = 10,
 ) -> Selection:
     """Rep(En): the member nearest to the centre of each of query_size clusters, k-means as published. Score: minus the
     Euclidean distance to the centre."""
@@ -130,8 +131,8 @@ def clun(
     query_size: int,
     rng: np.random.Generator,
     probabilities: np.ndarray | None = None,
-    max_rows: int = MAX_ROWS,
-    starts: int = 10,
+    max_rows: Annotated[int, ">= 1"] = MAX_ROWS,
+    starts: Annotated[int, ">= 1"] = 10,
 ) -> Selection:
     """ClUn(En): the most uncertain member of each of query_size clusters: clusters first, entropy second. Score:
     entropy in nats. Before there is a model: `rep`."""
@@ -162,8 +163,8 @@ def rep_clun(
     query_size: int,
     rng: np.random.Generator,
     probabilities: np.ndarray | None = None,
-    max_rows: int = MAX_ROWS,
-    starts: int = 10,
+    max_rows: Annotated[int, ">= 1"] = MAX_ROWS,
+    starts: Annotated[int, ">= 1"] = 10,
 ) -> Selection:
     """Rep(En)-ClUn(En): `rep` while nothing is labelled, `clun` afterwards. Embeddings are those of the pretrained
     encoder in the first round and of the model of the last round later on: the caller gives them."""
@@ -186,9 +187,9 @@ def unrep(
     query_size: int,
     rng: np.random.Generator,
     probabilities: np.ndarray | None = None,
-    factor: int = 10,
-    max_rows: int = MAX_ROWS,
-    starts: int = 10,
+    factor: Annotated[int, ">= 1"] = 10,
+    max_rows: Annotated[int, ">= 1"] = MAX_ROWS,
+    starts: Annotated[int, ">= 1"] = 10,
 ) -> Selection:
     """UnRep: `rep` among the factor * query_size most uncertain texts: entropy first, clusters second. Score: minus the
     Euclidean distance to the centre. Before there is a model: `rep` among all."""

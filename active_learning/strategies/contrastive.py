@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from active_learning.selection import Selection, at_random, blocks, highest, query_strategy, squared_norms
@@ -17,8 +19,8 @@ def cal(
     query_size: int,
     rng: np.random.Generator,
     probabilities: np.ndarray | None = None,
-    neighbours: int = 10,
-    epsilon: float = 1e-12,
+    neighbours: Annotated[int, ">= 1"] = 10,
+    epsilon: Annotated[float, "> 0"] = 1e-12,
 ) -> Selection:
     """Contrastive active learning (Margatina et al. 2021, algorithm 1): highest mean KL(p_neighbour || p_text) over the
     nearest `neighbours` **labelled** texts (all, where fewer are labelled). Probabilities below `epsilon` count as it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from active_learning.selection import Selection, one_of_the_highest, query_strategy, squared_norms
@@ -28,11 +30,11 @@ def typiclust(
     embeddings: np.ndarray,
     query_size: int,
     rng: np.random.Generator,
-    neighbours: int = 20,
-    max_clusters: int = 500,
-    min_cluster_size: int = 5,
-    max_members: int = 5_000,
-    max_rows: int = MAX_ROWS,
+    neighbours: Annotated[int, ">= 1"] = 20,
+    max_clusters: Annotated[int, ">= 1"] = 500,
+    min_cluster_size: Annotated[int, ">= 1"] = 5,
+    max_members: Annotated[int, ">= 1"] = 5_000,
+    max_rows: Annotated[int, ">= 1"] = MAX_ROWS,
 ) -> Selection:
     """TypiClust (Hacohen et al. 2022): k-means of the pool into L + query_size clusters (at most `max_clusters`), then
     in turn, from the clusters with the fewest labelled and then the most texts, the text of highest typicality
@@ -75,9 +77,9 @@ def probcover(
     num_classes: int,
     query_size: int,
     rng: np.random.Generator,
-    radius: float | None = None,
-    purity: float = 0.95,
-    max_rows: int = 20_000,
+    radius: Annotated[float, "> 0"] | None = None,
+    purity: Annotated[float, "> 0", "<= 1"] = 0.95,
+    max_rows: Annotated[int, ">= 1"] = 20_000,
 ) -> Selection:
     """ProbCover (Yehuda et al. 2022, algorithm 1): again and again the text whose ball of `radius` holds the most texts
     that no labelled or chosen ball holds yet. Without a radius: the largest at which a share `purity` of the balls

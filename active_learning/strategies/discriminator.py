@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from active_learning.selection import Selection, at_random, highest, query_strategy
@@ -16,9 +18,9 @@ def discriminative(
     embeddings: np.ndarray,
     query_size: int,
     rng: np.random.Generator,
-    sub_queries: int = 10,
-    factor: int = 10,
-    max_iterations: int = 100,
+    sub_queries: Annotated[int, ">= 1"] = 10,
+    factor: Annotated[int, ">= 1"] = 10,
+    max_iterations: Annotated[int, ">= 1"] = 100,
 ) -> Selection:
     """Discriminative active learning (Gissin & Shalev-Shwartz 2019): a classifier learns labelled against unlabelled;
     the texts most surely unlabelled are chosen, in `sub_queries` parts, each counted as labelled in the next. The

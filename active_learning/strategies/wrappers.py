@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from active_learning.selection import Selection, Strategy, needed_by, query_strategy
@@ -66,7 +68,7 @@ def subsample(
     unlabelled: np.ndarray,
     query_size: int,
     rng: np.random.Generator,
-    size: int = 10_000,
+    size: Annotated[int, ">= 1"] = 10_000,
     **inputs,
 ) -> Selection:
     """Asks `strategy` about a random `size` of the texts (never fewer than the query), for pools too large for it."""

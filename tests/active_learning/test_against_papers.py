@@ -261,3 +261,23 @@ def test_large_pools_are_sampled():
     known = {"labelled": given["labelled"]}
     assert len(strategies.probcover(**inputs, **known, num_classes=3, rng=RNG(0), max_rows=50).indices) == 7
     assert len(strategies.typiclust(**inputs, **known, rng=RNG(0), max_rows=50, max_members=9).indices) == 7
+
+
+@pytest.mark.parametrize("name", ["entropy", "least_confidence", "margin", "bald", "coreset", "cal", "discriminative"])
+@SEEDS
+def test_the_order_of_the_pool_does_not_count(name, seed):
+    """Where nothing is drawn, the same texts are chosen from a shuffled pool."""
+    given = pool(seed=seed) | {"query_size": 4}
+    strategy = getattr(strategies, name)
+    shuffled = RNG(seed).permutation(60)  # new position -> old position
+    place = np.argsort(shuffled)  # old position -> new position
+    moved = given | {
+        "embeddings": given["embeddings"][shuffled],
+        "probabilities": given["probabilities"][shuffled],
+        "mc_probabilities": given["mc_probabilities"][:, shuffled],
+        "unlabelled": np.sort(place[given["unlabelled"]]),
+        "labelled": place[given["labelled"]],
+    }
+    first, second = ask(strategy, given), ask(strategy, moved)
+    np.testing.assert_allclose(second.scores, first.scores, rtol=1e-6)
+    assert list(shuffled[second.indices]) == list(first.indices)

@@ -1,6 +1,7 @@
 """Each strategy against its slow reference, and the golden cases of SCL-HNM."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -281,3 +282,13 @@ def test_the_order_of_the_pool_does_not_count(name, seed):
     first, second = ask(strategy, given), ask(strategy, moved)
     np.testing.assert_allclose(second.scores, first.scores, rtol=1e-6)
     assert list(shuffled[second.indices]) == list(first.indices)
+
+
+def test_badge_never_builds_its_gradient_embeddings():
+    given = pool(n=2000, dimension=64, classes=50, dtype=np.float32)
+    ask(strategies.badge, given)
+    tracemalloc.start()
+    ask(strategies.badge, given)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2000 * 64 * 50 * 4 / 10

@@ -24,7 +24,7 @@ from reporting.grid import Budget, Cell, Grid, cells, load_budget, load_grid, ta
 from reporting.paper_report import read_stores, write_report
 from reporting.records import keep_record
 from reporting.run_store import ReportError, RunFolder, write_text
-from reporting.sweep import run_jobs
+from reporting.sweep import NOT_STARTED, run_jobs
 from reporting.tables import MISSING, SweepJob, Table, duration
 from tasks.dataset_facts import train_rows
 from tasks.hub import unreachable
@@ -210,8 +210,10 @@ def show_failures(jobs: Sequence[Job], outcomes: Sequence[SweepJob]) -> None:
     rows = [
         (job.cell.table, job.cell.row, job.cell.column, str(job.seed), outcome.status, outcome.error)
         for job, outcome in zip(jobs, outcomes, strict=True)
-        if outcome.status != "finished"
+        if outcome.status not in ("finished", NOT_STARTED)
     ]
+    if idle := sum(outcome.status == NOT_STARTED for outcome in outcomes):
+        print(f"\n{idle} of {len(jobs)} runs not started; the same line goes on")
     if rows:
         print()
         title = f"{len(rows)} of {len(jobs)} runs did not finish; the same line tries them again"

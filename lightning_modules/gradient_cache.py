@@ -55,13 +55,17 @@ class _Cached(torch.autograd.Function):
         totals: list[Tensor | None] = [None] * len(ctx.parameters)
         sizes = [len(rows[0]) for rows in ctx.chunks]
         for rows, random, grad in zip(ctx.chunks, ctx.random, grad_output.split(sizes), strict=True):
-            with _replayed(*random), torch.enable_grad(), torch.autocast(ctx.device, *ctx.autocast):
-                embeddings = ctx.function(*rows)
-            grads = torch.autograd.grad(embeddings, ctx.parameters, grad.to(embeddings), allow_unused=True)
-            for place, one in enumerate(grads):
+            for place, one in enumerate(_Cached.of_chunk(ctx, rows, random, grad)):
                 if one is not None:
                     totals[place] = one if totals[place] is None else totals[place].add_(one)
         return None, None, *totals
+
+    @staticmethod
+    def of_chunk(ctx, rows: tuple[Tensor, ...], random: tuple, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the parameters from one chunk; its graph lives no longer than this."""
+        with _replayed(*random), torch.enable_grad(), torch.autocast(ctx.device, *ctx.autocast):
+            embeddings = ctx.function(*rows)
+        return torch.autograd.grad(embeddings, ctx.parameters, grad.to(embeddings), allow_unused=True)
 
 
 @contextmanager

@@ -46,10 +46,10 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     """A verdict as text, in the columns of `CLAIM_HEADER`."""
     claim, checks = verdict.claim, verdict.checks
     word = verdict.verdict
-    if checks and verdict.wanting:
-        word += f" ({len(checks)} of {len(checks) + len(verdict.wanting)} comparisons have runs)"
-    elif checks and len(checks) > 1:
-        word += f" ({sum(check.outcome == 'yes' for check in checks)} of {len(checks)})"
+    if checks:
+        outcomes = [check.outcome for check in checks]
+        word += f" ({outcomes.count('yes')} of {len(checks)} for it, {outcomes.count('no')} against"
+        word += f"; {len(verdict.wanting)} more lack runs)" if verdict.wanting else ")"
     differences = [check.result.difference for check in checks]
     effect = MISSING
     if differences:

@@ -60,7 +60,7 @@ def markdown(report: TableReport) -> str:
             for row in report.rows
         )
         parts.append(Table("", header, rows).markdown().strip())
-    parts.append("Measured here; in parentheses as printed. **Best** and *runner-up* of what was measured.")
+    parts.append("Measured here; in parentheses as printed. **Best**, *runner-up* among three seeds or more.")
     parts += [_markdown_tests(title, tests, report) for title, tests in test_groups(report) if tests]
     notes = [*report.missing, *report.footnotes]
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"

@@ -13,6 +13,7 @@ from reporting.metrics import thirds
 from reporting.run_store import ReportError, RunFolder
 from reporting.statistics import EffectSize, PairedComparison, effect_size, holm, paired_comparison
 
+SEEDS_TO_COUNT = 3
 Key = tuple[str, str, str]  # row, column, metric
 
 
@@ -30,6 +31,11 @@ class CellReport:
     @property
     def mean(self) -> float | None:
         return float(np.mean(list(self.values.values()))) if self.values else None
+
+    @property
+    def counts(self) -> bool:
+        """Whether there are seeds enough to be called best: three, or all where fewer are wanted."""
+        return bool(self.values) and len(self.values) >= min(SEEDS_TO_COUNT, self.wanted)
 
     @property
     def std(self) -> float | None:
@@ -174,7 +180,7 @@ def _marked(
     for column in columns:
         for metric in metrics:
             keys = [(row.key, column.key, metric.key) for row in rows]
-            means = {key: round(100 * mean, 2) for key in keys if (mean := cells[key].mean) is not None}
+            means = {key: round(100 * (cells[key].mean or 0.0), 2) for key in keys if cells[key].counts}
             if metric.key.startswith("conflict/") or len(means) < 2:
                 continue
             for place, value in zip(("best", "second"), sorted(set(means.values()), reverse=True), strict=False):
@@ -206,8 +212,9 @@ def _against_best(
     found = []
     for column in columns:
         for metric in grid.metrics:
-            baselines = {row.key: cells[row.key, column.key, metric.key].mean for row in rows}
-            means = {key: mean for key, mean in baselines.items() if mean is not None and key not in grid.proposed}
+            baselines = [row.key for row in rows if row.key not in grid.proposed]
+            found_here = {key: cells[key, column.key, metric.key] for key in baselines}
+            means = {key: cell.mean or 0.0 for key, cell in found_here.items() if cell.counts}
             if means:
                 best = max(means, key=lambda key: means[key])
                 found += [_compare(cells, row, best, column.key, metric.key) for row in grid.proposed]

@@ -18,6 +18,7 @@ from losses.focal import FocalLoss, focal_per_sample
 from losses.info_nce import InfoNCELoss, info_nce
 from losses.ldam import LDAMLoss, class_margins, ldam
 from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy, logit_compensated_cross_entropy
+from losses.multilabel_contrastive import MultiLabelContrastiveLoss
 from losses.paco import ParametricContrastiveLoss
 from losses.pairs import pair_gradients
 from losses.prototypical import PrototypicalContrastiveLoss, SupervisedPrototypicalContrastiveLoss
@@ -46,6 +47,7 @@ __all__ = [
     "InfoNCELoss",
     "LDAMLoss",
     "LogitCompensatedCrossEntropy",
+    "MultiLabelContrastiveLoss",
     "ParametricContrastiveLoss",
     "PrototypicalContrastiveLoss",
     "RebalancedSamples",

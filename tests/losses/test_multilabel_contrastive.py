@@ -1,0 +1,120 @@
+"""The multi-label contrastive loss against its golden cases, loops from the formula, its ends, two processes."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from losses import MultiLabelContrastiveLoss, gather
+
+CASES = json.loads((Path(__file__).parents[1] / "golden" / "knn_mltc.json").read_text())["cases"]
+GOLDEN = [case for case in CASES if case["id"].startswith("ml_contrastive")]
+
+
+def rows(size=10, seed=0, classes=4):
+    generator = torch.Generator().manual_seed(seed)
+    z = 3 * torch.randn(size, 4, generator=generator, dtype=torch.float64)
+    return z.requires_grad_(), (torch.rand(size, classes, generator=generator) < 0.35).long()
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["id"])
+def test_golden(case):
+    z = torch.tensor(case["inputs"]["z"], dtype=torch.float64)
+    labels = torch.tensor(case["inputs"]["labels"])
+    beta = "binary" if "without_beta" in case["id"] else "dynamic"
+    for reduction, expected in (("sum", "total_sum"), ("mean", "mean_over_rows_with_a_positive")):
+        found = MultiLabelContrastiveLoss(case["inputs"]["tau"], beta, reduction)(z, labels)
+        assert found.item() == pytest.approx(case["expected"][expected], abs=1e-10)
+
+
+def slow(z, labels, tau, binary):
+    total = 0.0
+    for i in range(len(z)):
+        others = [j for j in range(len(z)) if j != i]
+        shared = {j: int((labels[i] & labels[j]).sum()) for j in others}
+        shared = {j: min(c, 1) if binary else c for j, c in shared.items()}
+        near = {j: math.exp(-math.dist(z[i], z[j]) / tau) for j in others}
+        for j in others:
+            if shared[j]:
+                total -= shared[j] / sum(shared.values()) * math.log(near[j] / sum(near.values()))
+    return total
+
+
+@pytest.mark.parametrize("beta", ["dynamic", "binary"])
+def test_slow_reference(beta):
+    z, labels = rows()
+    found = MultiLabelContrastiveLoss(2.0, beta, "sum")(z, labels).item()
+    assert found == pytest.approx(slow(z.tolist(), labels, 2.0, beta == "binary"), abs=1e-10)
+
+
+def test_the_ablation_differs():
+    assert MultiLabelContrastiveLoss(2.0)(*rows()) != MultiLabelContrastiveLoss(2.0, "binary")(*rows())
+
+
+def test_gradcheck():
+    z, labels = rows(7)
+    assert torch.autograd.gradcheck(lambda x: MultiLabelContrastiveLoss(2.0)(x, labels), (z,))
+
+
+def test_equal_rows_have_a_finite_gradient():
+    z, labels = rows(6)
+    z = z.detach()[[0, 0, 1, 2, 2, 2]].requires_grad_()
+    labels[:, 0] = 1
+    (grad,) = torch.autograd.grad(MultiLabelContrastiveLoss(1.0)(z, labels), z)
+    assert grad.isfinite().all() and grad.any()
+
+
+@pytest.mark.parametrize("size", [0, 1, 4])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_nothing_shared_is_zero(size, reduction):
+    z = rows(4)[0].detach()[:size].requires_grad_()
+    loss = MultiLabelContrastiveLoss(1.0, "dynamic", reduction)(z, torch.eye(4)[:size])
+    (grad,) = torch.autograd.grad(loss, z)
+    assert loss.item() == 0 and grad.isfinite().all() and not grad.any()
+
+
+def test_autocast():
+    z, labels = rows()
+    loss = MultiLabelContrastiveLoss(2.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = loss(z.bfloat16(), labels)
+    assert found.dtype == torch.float32 and math.isclose(found.item(), loss(z, labels).item(), rel_tol=2e-2)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="beta must be one of dynamic, binary, got 'static'"):
+        MultiLabelContrastiveLoss(beta="static")
+    with pytest.raises(ValueError, match=r"labels \(B, C\), got \(10, 4\) and \(10,\)"):
+        MultiLabelContrastiveLoss()(rows()[0], torch.zeros(10))
+
+
+def results(x, labels):
+    weight = torch.eye(4, dtype=torch.float64, requires_grad=True)
+    loss = MultiLabelContrastiveLoss(2.0)(gather(x @ weight), gather(labels))
+    loss.backward()
+    return loss.item(), weight.grad
+
+
+def worker(rank, address, folder):
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    try:
+        loss, grad = results(*(tensor.detach().split([4, 6])[rank] for tensor in rows()))
+        dist.all_reduce(grad)
+        torch.save((loss, grad / 2), f"{folder}/{rank}.pt")
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def test_two_processes_equal_one(tmp_path):
+    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
+    value, grad = results(*(tensor.detach() for tensor in rows()))
+    assert grad.abs().max() > 1e-4
+    for rank in range(2):
+        found, found_grad = torch.load(tmp_path / f"{rank}.pt")
+        assert found == pytest.approx(value, abs=1e-12)
+        torch.testing.assert_close(found_grad, grad, atol=1e-12, rtol=0)

@@ -28,6 +28,7 @@ ALLOWED = {
     "active_learning": set(),
     "callbacks": {"reporting"},
     "reporting": set(),
+    "retrieval": set(),
     "hydra_plugins": {"reporting"},
     "benchmarks": {"losses", "datamodules", "lightning_modules", "active_learning", "tasks", "reporting"},
     "tasks": {"losses", "datamodules", "lightning_modules", "active_learning", "callbacks", "reporting"},

@@ -1,0 +1,48 @@
+"""Metrics of rows with several labels, as fractions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reporting.metrics import _ratio
+
+
+def multilabel_metrics(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike = 0.5) -> dict[str, float]:
+    """Figures of N rows and C labels.
+
+    Args:
+        references: (N, C) of 0 and 1.
+        scores: (N, C); a label is predicted where its score is above the threshold.
+        threshold: one, or one a label (C,).
+
+    Returns:
+        ``micro_f1``; ``macro_f1``, the mean over labels that occur in references or predictions; ``hamming_loss``;
+        ``subset_accuracy``, the share of rows with exactly their labels; ``precision_at_{1,3,5}``, the share of true
+        labels among the best scored, and ``ndcg_at_5``, both over all rows, a row without labels counting 0. Of equal
+        scores the first label ranks first.
+
+    Raises:
+        ValueError: no rows, or shapes that do not fit.
+    """
+    true, scores = np.asarray(references) > 0, np.asarray(scores, dtype=np.float64)
+    if true.ndim != 2 or not true.size or true.shape != scores.shape:
+        raise ValueError(f"references {true.shape} and scores {scores.shape} must be (N, C), the same, and not empty")
+    predicted = scores > threshold
+    hits, total = (true & predicted).sum(axis=0), true.sum(axis=0) + predicted.sum(axis=0)
+    f1 = _ratio(2 * hits, total)
+    metrics = {
+        "micro_f1": float(2 * hits.sum() / total.sum()) if total.any() else 0.0,
+        "macro_f1": float(f1[total > 0].mean()) if total.any() else 0.0,
+        "hamming_loss": float(np.mean(true != predicted)),
+        "subset_accuracy": float((true == predicted).all(axis=1).mean()),
+    }
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+    ranked = np.take_along_axis(true, order, axis=1)
+    for k in (1, 3, 5):
+        metrics[f"precision_at_{k}"] = float(ranked[:, :k].sum() / (k * len(true)))
+    gains = 1 / np.log2(np.arange(2, 2 + ranked.shape[1]))
+    ideal = np.array([0.0, *np.cumsum(gains)])[np.minimum(true.sum(axis=1), len(gains))]
+    found = (ranked * gains).sum(axis=1)
+    metrics["ndcg_at_5"] = float(np.mean(np.divide(found, ideal, out=np.zeros(len(true)), where=ideal > 0)))
+    return metrics

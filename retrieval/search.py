@@ -1,0 +1,127 @@
+"""Nearest neighbours by Euclidean distance: faiss where it is installed, torch where not."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["flat", "ivf", "hnsw", "pq"]
+BLOCK = 65_536  # vectors that enter an index, or are compared, at once
+
+
+class Index:
+    """An index over vectors; new ones are added without building it again.
+
+    Args:
+        vectors: (N, D) float32, N >= 1; may be memory-mapped.
+        kind: `flat` compares with all; `ivf` with those of the nearest of about 4 sqrt(N) lists; `hnsw` walks a graph;
+            `pq` keeps 8 bits for every 4 dimensions or so, and measures distances to what they stand for.
+        probes: lists that `ivf` and `pq` look into, >= 1.
+        seed: of what trains the lists.
+
+    Raises:
+        ValueError: an argument out of range, or a kind other than `flat` where faiss is not installed.
+    """
+
+    def __init__(self, vectors: NDArray[np.float32], kind: Kind = "flat", probes: int = 32, seed: int = 0) -> None:
+        if kind not in get_args(Kind):
+            raise ValueError(f"retrieval.index must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+        if vectors.ndim != 2 or not len(vectors):
+            raise ValueError(f"vectors must be (N, D) with N >= 1, got {vectors.shape}")
+        self.kind, self.dimension, self.size = kind, vectors.shape[1], 0
+        self._faiss: Any = None
+        self._parts: list[NDArray[np.float32]] = []
+        if importlib.util.find_spec("faiss") is not None:
+            self._faiss = _empty_index(vectors, kind, probes, seed)
+        elif kind != "flat":
+            raise ValueError(f"retrieval.index={kind}: faiss is not installed; allowed without it: flat")
+        self.add(vectors)
+
+    def add(self, vectors: NDArray[np.float32]) -> None:
+        """Add rows (M, D) behind those that are there. Raises ValueError for another D."""
+        if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
+            raise ValueError(f"vectors must be (M, {self.dimension}), got {vectors.shape}")
+        if self._faiss is None:
+            self._parts.append(vectors)
+        else:
+            for start in range(0, len(vectors), BLOCK):
+                self._faiss.add(np.ascontiguousarray(vectors[start : start + BLOCK], np.float32))
+        self.size += len(vectors)
+
+    def search(
+        self, queries: NDArray[np.float32], k: int, itself: NDArray[np.integer] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Distances, ascending, and positions of the nearest rows, (M, k) each; inf and -1 where there are fewer.
+
+        Args:
+            queries: (M, D).
+            k: how many, >= 1.
+            itself: (M,) position of each query among the rows, to be left out of its neighbours.
+        """
+        if k < 1:
+            raise ValueError(f"k must be >= 1, got {k}")
+        wanted = k if itself is None else k + 1
+        queries = np.ascontiguousarray(queries, np.float32)
+        squared, positions = (self._search_torch if self._faiss is None else self._faiss.search)(queries, wanted)
+        distances = np.sqrt(np.maximum(squared, 0))  # both measure squares
+        distances[positions < 0] = np.inf
+        if itself is None:
+            return distances, positions
+        own = positions == itself[:, None]
+        own[~own.any(axis=1), -1] = True  # not found among k + 1: the farthest goes
+        return distances[~own].reshape(-1, k), positions[~own].reshape(-1, k)
+
+    def _search_torch(self, queries: NDArray, k: int) -> tuple[NDArray, NDArray]:
+        import torch
+
+        wanted = torch.from_numpy(queries)
+        best = torch.full((len(queries), k), torch.inf)
+        places = torch.full((len(queries), k), -1)
+        first = 0
+        for part in self._parts:
+            for start in range(0, len(part), BLOCK):
+                block = torch.from_numpy(np.array(part[start : start + BLOCK]))
+                squared = torch.cdist(wanted, block, compute_mode="donot_use_mm_for_euclid_dist").square()
+                numbers = torch.arange(first + start, first + start + len(block)).expand(len(queries), -1)
+                best, chosen = torch.cat([best, squared], 1).topk(k, largest=False)
+                places = torch.cat([places, numbers], 1).gather(1, chosen)
+            first += len(part)
+        return best.numpy(), places.numpy()
+
+
+def _empty_index(vectors: NDArray[np.float32], kind: Kind, probes: int, seed: int) -> Any:
+    """A trained faiss index without rows."""
+    import faiss
+
+    if probes < 1:
+        raise ValueError(f"retrieval.probes must be >= 1, got {probes}")
+    size, dimension = vectors.shape
+    flat = faiss.IndexFlatL2(dimension)
+    if kind == "flat":
+        return flat
+    if kind == "hnsw":
+        graph = faiss.IndexHNSWFlat(dimension, 32)
+        graph.hnsw.efConstruction, graph.hnsw.efSearch = 80, 64
+        return graph
+    lists = max(1, min(int(4 * np.sqrt(size)), size // 39))  # k-means wants 39 rows a list
+    if kind == "ivf":
+        index = faiss.IndexIVFFlat(flat, dimension, lists)
+    else:
+        if size < 256:
+            raise ValueError(f"retrieval.index=pq: found {size} rows, allowed: at least 256")
+        pieces = next(number for number in range(max(1, dimension // 4), 0, -1) if dimension % number == 0)
+        index = faiss.IndexIVFPQ(flat, dimension, lists, pieces, 8)
+    index.nprobe, index.cp.seed = min(probes, lists), seed
+    sample = min(size, 64 * max(lists, 256))
+    rows = np.sort(np.random.default_rng(seed).choice(size, sample, replace=False))
+    index.train(np.ascontiguousarray(vectors[rows], np.float32))
+    return index
+
+
+def recall(index: Index, exact: Index, queries: NDArray[np.float32], k: int = 10) -> float:
+    """Share of the k true neighbours that the index finds, mean over the queries (M, D)."""
+    found, true = index.search(queries, k)[1], exact.search(queries, k)[1]
+    return float(np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(found, true, strict=True)]))

@@ -1,0 +1,65 @@
+"""The neighbours' vote against its golden cases, and the search over k, tau and lam."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retrieval import Index, best_vote, interpolate, neighbour_weights, shared_label_share, vote
+
+CASES = json.loads((Path(__file__).parents[1] / "golden" / "knn_mltc.json").read_text())["cases"]
+EQ1 = [case for case in CASES if case["id"].startswith("knn_eq1")]
+
+
+@pytest.mark.parametrize("case", EQ1, ids=lambda case: case["id"])
+def test_golden(case):
+    given, expected = case["inputs"], case["expected"]
+    store, labels = np.array(given["datastore"]), np.array(given["labels"])
+    exact = np.linalg.norm(store - given["query"], axis=1)
+    order = np.argsort(exact)[: given["k"]]
+    distances, neighbours = exact[order][None], labels[order][None]
+    assert neighbour_weights(distances, given["tau"])[0] == pytest.approx(expected["alpha"], abs=1e-10)
+    of_neighbours = vote(distances, neighbours, given["tau"])
+    assert of_neighbours[0] == pytest.approx(expected["y_knn"], abs=1e-10)
+    final = interpolate(of_neighbours, np.array([given["y_model"]]), given["lam"])[0]
+    assert final == pytest.approx(expected["y_final"], abs=1e-10)
+    assert (final > 0.5).astype(int).tolist() == expected["y_hat_at_0_5"]
+    query = np.array([given["query"]], np.float32)
+    found, positions = Index(store.astype(np.float32)).search(query, given["k"])
+    number = len(order)
+    assert positions[0, :number].tolist() == expected["neighbours"]
+    assert found[0, :number] == pytest.approx(expected["distances"], abs=1e-5)  # not squared
+    assert np.isinf(found[0, number:]).all() and (positions[0, number:] == -1).all()
+    assert neighbour_weights(found, given["tau"])[0, :number] == pytest.approx(expected["alpha"], abs=1e-5)
+
+
+def test_shared_label_share_is_golden():
+    case = next(case for case in CASES if case["id"].startswith("shared_label"))
+    labels = np.array(EQ1[0]["inputs"]["labels"])[case["inputs"]["neighbours"]]
+    assert shared_label_share(labels[None], np.array([case["inputs"]["test_labels"]])) == pytest.approx(0.6, abs=1e-12)
+
+
+def test_the_best_vote_is_the_best():
+    rng = np.random.default_rng(0)
+    distances, labels = np.sort(rng.random((40, 8)), axis=1), (rng.random((40, 8, 5)) < 0.4).astype(float)
+    of_model, references = rng.random((40, 5)), (rng.random((40, 5)) < 0.4).astype(int)
+    ks, taus, lams = (1, 3, 8), (0.1, 1.0), (0.0, 0.5, 1.0)
+    found = best_vote(distances, labels, of_model, references, ks, taus, lams)
+
+    def micro_f1(k, tau, lam):
+        scores = interpolate(vote(distances[:, :k], labels[:, :k], tau), of_model, lam) > 0.5
+        return 2 * (scores & (references > 0)).sum() / (scores.sum() + references.sum())
+
+    every = [micro_f1(k, tau, lam) for k in ks for tau in taus for lam in lams]
+    assert found["micro_f1"] == pytest.approx(max(every)) and max(every) > min(every)
+    assert micro_f1(found["k"], found["tau"], found["lam"]) == pytest.approx(max(every))
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="tau must be > 0, got 0"):
+        neighbour_weights(np.ones((1, 1)), 0)
+    with pytest.raises(ValueError, match="a row without a neighbour"):
+        neighbour_weights(np.full((1, 2), np.inf), 1.0)
+    with pytest.raises(ValueError, match="lam must be in"):
+        interpolate(np.ones((1, 1)), np.ones((1, 1)), 1.5)

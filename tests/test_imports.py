@@ -30,7 +30,7 @@ ALLOWED = {
     "reporting": set(),
     "retrieval": set(),
     "hydra_plugins": {"reporting"},
-    "benchmarks": {"losses", "datamodules", "lightning_modules", "active_learning", "tasks", "reporting"},
+    "benchmarks": {"losses", "datamodules", "lightning_modules", "active_learning", "tasks", "reporting", "retrieval"},
     "tasks": {"losses", "datamodules", "lightning_modules", "active_learning", "callbacks", "reporting"},
 }
 OURS = {*ROOMS, *ALLOWED, "run", "tests", "scripts", "conf"}

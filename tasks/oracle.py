@@ -27,15 +27,24 @@ class FileOracle:
         Raises:
             ValueError: there are labels to fill in, or one is no class; nothing that was filled in is lost.
         """
-        rows = self._read()
-        if [row["position"] for row in rows] != list(map(str, positions)):
+        rows, asked = self._read(), list(map(str, positions))
+        found = [row["position"] for row in rows]
+        if not set(found) & set(asked):  # no file yet, or an earlier round's
             write_text(self.file, csv_text(((*pair, "") for pair in zip(positions, texts, strict=True)), HEADER))
             raise ValueError(f"active.oracle: {len(positions)} texts to label in {self.file}; {self._how(label_names)}")
+        if sorted(found) != sorted(asked):  # a row was deleted, doubled or added: never write over what was filled in
+            odd = sorted((set(found) ^ set(asked)) or {name for name in found if found.count(name) > 1})
+            raise ValueError(f"{self.file}: found {len(found)} rows, allowed: each of the {len(asked)} asked for once; "
+                             f"see position {', '.join(odd)}")  # fmt: skip
         empty = sum(not row["label"].strip() for row in rows)
         if empty:
             raise ValueError(f"active.oracle: {empty} of {len(rows)} labels are missing in {self.file}; "
                              f"{self._how(label_names)}")  # fmt: skip
-        return [self._class_of(line, row["label"].strip(), label_names, skipped) for line, row in enumerate(rows, 2)]
+        answers = {
+            row["position"]: self._class_of(line, row["label"].strip(), label_names, skipped)
+            for line, row in enumerate(rows, 2)
+        }
+        return [answers[position] for position in asked]  # a spreadsheet may have sorted the rows
 
     def _read(self) -> list[dict[str, str]]:
         if not self.file.exists():

@@ -84,10 +84,17 @@ class _FixedCheckpoint(ModelCheckpoint):
 
 
 class BestCheckpoint(_FixedCheckpoint):
-    """``checkpoints/best.ckpt``: the epoch at which the protocol's monitored figure was best, the earliest on a tie."""
+    """``checkpoints/best.ckpt``: the epoch at which the protocol's monitored figure was best, the earliest on a tie.
+
+    Epochs after which the module is not ``is_selectable`` are passed over.
+    """
 
     def __init__(self, run: RunFolder, protocol: Any) -> None:
         super().__init__(run, "best", monitor=protocol.monitor, mode=protocol.mode, save_weights_only=True)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if getattr(pl_module, "is_selectable", True):
+            super().on_train_epoch_end(trainer, pl_module)
 
 
 class LastCheckpoint(_FixedCheckpoint):

@@ -15,6 +15,7 @@ class PersistentEarlyStopping(EarlyStopping):
     """Stops after ``patience`` epochs without a better figure; a stop once decided survives a resume.
 
     Lightning restores the counter but not the decision: a run killed between the stop and its end would train on.
+    Epochs after which the module is not ``is_selectable`` do not count.
     """
 
     def __init__(
@@ -35,3 +36,7 @@ class PersistentEarlyStopping(EarlyStopping):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.stopping_reason is not EarlyStoppingReason.NOT_STOPPED:
             trainer.should_stop = True
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if getattr(pl_module, "is_selectable", True):
+            super().on_train_epoch_end(trainer, pl_module)

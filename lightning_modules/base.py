@@ -197,6 +197,11 @@ class ClassifierModule(pl.LightningModule):
         return generator.manual_seed(derived_seed(self.seed, "step", *self._step()))
 
     @property
+    def is_selectable(self) -> bool:
+        """Whether the weights of now may be chosen; a method of several stages says no while no classifier is there."""
+        return True
+
+    @property
     def total_steps(self) -> int:
         """Optimizer steps of the whole run."""
         return int(self.trainer.estimated_stepping_batches)

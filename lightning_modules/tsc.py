@@ -27,8 +27,8 @@ class TSCModule(QueueModule):
 
     Targets are made once, from the run's seed. Class centres move towards the batch's mean queries, and classes get
     the targets that lie nearest in sum (Hungarian assignment over cosines). In the second stage the encoder rests, in
-    eval mode, and a linear classifier is trained on its embeddings. Until then the classifier is 0, so that all
-    classes score the same and no epoch of the first stage looks better than one of the second.
+    eval mode, and a linear classifier is trained on its embeddings. Until then the classifier is 0, all classes score
+    the same, and no epoch is chosen (with `representation_share=1` the last one is).
     Each stage has a learning-rate schedule of its own. `train/stage` (1 or 2) says of which the logged loss is; in the
     first it rises while the queue fills, for the denominator grows.
 
@@ -72,6 +72,10 @@ class TSCModule(QueueModule):
     def representation_steps(self) -> int:
         """Steps of the first stage."""
         return int(self.representation_share * self.total_steps)
+
+    @property
+    def is_selectable(self) -> bool:
+        return self.global_step > self.representation_steps or self.global_step >= self.total_steps
 
     def assign(self, queries: Tensor, labels: Tensor) -> None:
         """Move the centres by the queries (B, D) of the global batch; at each interval give classes their targets."""

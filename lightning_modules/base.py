@@ -26,69 +26,48 @@ def derived_seed(*parts: int | str) -> int:
     return zlib.crc32("/".join(map(str, parts)).encode())
 
 
-class ClassifierModule(pl.LightningModule):
-    """Base of all methods for single-label classification. A method overrides `training_losses`.
+class TextModule(pl.LightningModule):
+    """An encoder under a loss: seeds, accumulation, optimizer groups and checkpoints that every method shares.
 
     Args:
         encoder: the shared encoder.
         loss: the method's loss (`loss=` in the config).
-        class_counts: rows a class in the thinned train split, shape (C,).
         optimizer: partial, called with the parameter groups.
         scheduler: partial, called with the optimizer and the number of steps.
         name: of the method, as in the config.
         seed: of the run; everything random in a step derives from it, the epoch and the step.
         num_views: how many views of a text a training batch carries (1: the text alone).
         head_lr: learning rate of everything that is not the encoder.
-        dropout: on the embeddings, before the classifier.
-        classifier_bias: whether the linear classifier has a bias.
 
-    Steps return dicts: `training_step` the "loss" and its parts, and where the method contrasts the rows of a batch
-    with each other `pair_gradients`, a function that gives what `GradientConflict` counts; evaluation steps `logits`
-    (B, C), `embeddings` (B, D), `labels` (B,), `indices` (B,).
+    `training_step` returns a dict: the "loss" and its parts, and where the method contrasts the rows of a batch with
+    each other `pair_gradients`, a function that gives what `GradientConflict` counts.
     """
-
-    unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
 
     def __init__(
         self,
         encoder: TextEncoder,
         loss: nn.Module,
-        class_counts: Tensor,
         optimizer: Callable,
         scheduler: Callable,
         name: str,
         seed: int = 0,
         num_views: Annotated[int, ">= 1"] = 1,
         head_lr: Annotated[float, "> 0"] = 1e-3,
-        dropout: Annotated[float, ">= 0", "< 1"] = 0.1,
-        classifier_bias: bool = True,
     ) -> None:
         super().__init__()
         self.name = name
         self.encoder = encoder
         self.loss = loss
-        self.register_buffer("class_counts", class_counts, persistent=False)
-        self.num_classes = len(class_counts)
-        self.classifier = nn.Linear(encoder.hidden_size, self.num_classes, bias=classifier_bias)
-        self.dropout = nn.Dropout(dropout)
         self.optimizer, self.scheduler = optimizer, scheduler
         self.seed, self.num_views, self.head_lr = seed, num_views, head_lr
-        self.metrics = nn.ModuleDict({split: self._make_metrics(split) for split in ("val", "test")})
         self.micro_batch, self.accumulation_weight = 0, 1.0  # number and weight of a batch within its optimizer step
         self.gradient_cache_chunk: int | None = None
-        self.selection_split = "val"  # the split that chooses the epoch; "test" under protocol=published only
         self.run_id: str | None = None
         self._pair_gradients: Callable[[], tuple[Tensor, Tensor]] | None = None
 
-    def _make_metrics(self, split: str) -> MetricCollection:
-        size = {"num_classes": self.num_classes}
-        # a class that occurs and is never predicted counts as 0; one that occurs in neither does not count
-        metrics = {
-            "accuracy": MulticlassAccuracy(average="micro", **size),
-            "macro_f1": MulticlassF1Score(average="macro", **size),
-            "micro_f1": MulticlassF1Score(average="micro", **size),
-        }
-        return MetricCollection(metrics, prefix=f"{split}/", compute_groups=False)
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """Outputs of a batch by name."""
+        raise NotImplementedError
 
     def embed(self, batch: Batch) -> Tensor:
         """Embeddings of all views in one encoder pass, (V*B, D), view-major; cached features are used as they are."""
@@ -105,19 +84,6 @@ class ClassifierModule(pl.LightningModule):
             return function(*tokens)
         owner = function if isinstance(function, nn.Module) else self
         return embed_in_chunks(function, owner.parameters(), self.gradient_cache_chunk, *tokens)
-
-    def logits(self, embeddings: Tensor) -> Tensor:
-        """Class scores (B, C) in float32; inference takes their argmax."""
-        return self.classifier(self.dropout(embeddings)).float()
-
-    def prediction_head(self) -> dict[str, Tensor]:
-        """`weight` (C, D) and perhaps `bias` (C,): what gives the logits of prediction from embeddings, for export."""
-        return self.classifier.state_dict()
-
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """`embeddings` (V*B, D) and `logits` (V*B, C) of a batch."""
-        embeddings = self.embed(batch)
-        return {"embeddings": embeddings, "logits": self.logits(embeddings)}
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         """The method's scalar losses; "loss" is what is minimised, the others are logged."""
@@ -143,34 +109,8 @@ class ClassifierModule(pl.LightningModule):
         processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         self.log(name, value, on_step=False, on_epoch=True, batch_size=num_rows * processes, sync_dist=True)
 
-    def _evaluation_step(self, batch: Batch, split: str) -> dict[str, Tensor]:
-        output = self(batch)
-        labels = batch["labels"]
-        loss = nn.functional.cross_entropy(output["logits"], labels)
-        self._log_mean(f"{split}/loss", loss, len(labels))
-        metrics = self.metrics[split]
-        metrics.update(output["logits"], labels)
-        return {**output, "labels": labels, "indices": batch["indices"]}
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
-        return self._evaluation_step(batch, self.selection_split)
-
-    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
-        return self._evaluation_step(batch, "test")
-
     def predict_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
         return {**self(batch), "indices": batch["indices"]}
-
-    def _log_metrics(self, split: str) -> None:
-        metrics = self.metrics[split]
-        self.log_dict(metrics.compute(), sync_dist=True)
-        metrics.reset()
-
-    def on_validation_epoch_end(self) -> None:
-        self._log_metrics(self.selection_split)
-
-    def on_test_epoch_end(self) -> None:
-        self._log_metrics("test")
 
     def on_train_epoch_start(self) -> None:
         self.train()
@@ -195,11 +135,6 @@ class ClassifierModule(pl.LightningModule):
         """Random numbers of this step's loss: the same on every rank and in a resumed run."""
         generator = torch.Generator(device=self.device)
         return generator.manual_seed(derived_seed(self.seed, "step", *self._step()))
-
-    @property
-    def is_selectable(self) -> bool:
-        """Whether the weights of now may be chosen; a method of several stages says no while no classifier is there."""
-        return True
 
     @property
     def total_steps(self) -> int:
@@ -251,3 +186,94 @@ class ClassifierModule(pl.LightningModule):
             )
         own = {f"encoder.{k}": v for k, v in self.encoder.state_dict().items()}
         checkpoint["state_dict"] = {**own, **checkpoint["state_dict"]}
+
+
+class ClassifierModule(TextModule):
+    """Base of all methods for single-label classification. A method overrides `training_losses`.
+
+    Args:
+        encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr: see `TextModule`.
+        class_counts: rows a class in the thinned train split, shape (C,).
+        dropout: on the embeddings, before the classifier.
+        classifier_bias: whether the linear classifier has a bias.
+
+    Evaluation steps return `logits` (B, C), `embeddings` (B, D), `labels` (B,), `indices` (B,).
+    """
+
+    unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        loss: nn.Module,
+        class_counts: Tensor,
+        optimizer: Callable,
+        scheduler: Callable,
+        name: str,
+        seed: int = 0,
+        num_views: Annotated[int, ">= 1"] = 1,
+        head_lr: Annotated[float, "> 0"] = 1e-3,
+        dropout: Annotated[float, ">= 0", "< 1"] = 0.1,
+        classifier_bias: bool = True,
+    ) -> None:
+        super().__init__(encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr)
+        self.register_buffer("class_counts", class_counts, persistent=False)
+        self.num_classes = len(class_counts)
+        self.classifier = nn.Linear(encoder.hidden_size, self.num_classes, bias=classifier_bias)
+        self.dropout = nn.Dropout(dropout)
+        self.metrics = nn.ModuleDict({split: self._make_metrics(split) for split in ("val", "test")})
+        self.selection_split = "val"  # the split that chooses the epoch; "test" under protocol=published only
+
+    def _make_metrics(self, split: str) -> MetricCollection:
+        size = {"num_classes": self.num_classes}
+        # a class that occurs and is never predicted counts as 0; one that occurs in neither does not count
+        metrics = {
+            "accuracy": MulticlassAccuracy(average="micro", **size),
+            "macro_f1": MulticlassF1Score(average="macro", **size),
+            "micro_f1": MulticlassF1Score(average="micro", **size),
+        }
+        return MetricCollection(metrics, prefix=f"{split}/", compute_groups=False)
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """Class scores (B, C) in float32; inference takes their argmax."""
+        return self.classifier(self.dropout(embeddings)).float()
+
+    def prediction_head(self) -> dict[str, Tensor]:
+        """`weight` (C, D) and perhaps `bias` (C,): what gives the logits of prediction from embeddings, for export."""
+        return self.classifier.state_dict()
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """`embeddings` (V*B, D) and `logits` (V*B, C) of a batch."""
+        embeddings = self.embed(batch)
+        return {"embeddings": embeddings, "logits": self.logits(embeddings)}
+
+    def _evaluation_step(self, batch: Batch, split: str) -> dict[str, Tensor]:
+        output = self(batch)
+        labels = batch["labels"]
+        loss = nn.functional.cross_entropy(output["logits"], labels)
+        self._log_mean(f"{split}/loss", loss, len(labels))
+        metrics = self.metrics[split]
+        metrics.update(output["logits"], labels)
+        return {**output, "labels": labels, "indices": batch["indices"]}
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
+        return self._evaluation_step(batch, self.selection_split)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
+        return self._evaluation_step(batch, "test")
+
+    def _log_metrics(self, split: str) -> None:
+        metrics = self.metrics[split]
+        self.log_dict(metrics.compute(), sync_dist=True)
+        metrics.reset()
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_metrics(self.selection_split)
+
+    def on_test_epoch_end(self) -> None:
+        self._log_metrics("test")
+
+    @property
+    def is_selectable(self) -> bool:
+        """Whether the weights of now may be chosen; a method of several stages says no while no classifier is there."""
+        return True

@@ -10,7 +10,7 @@ from active_learning.selection import Strategy
 
 @dataclass(frozen=True)
 class ActiveLearning:
-    """Rounds of query, label, train from pretrained weights, evaluate.
+    """Rounds of query, label, train, evaluate.
 
     Args:
         name: of the strategy, in run ids and tables.
@@ -19,6 +19,9 @@ class ActiveLearning:
         budget: labels in all, those for validation included.
         seed_rounds: first rounds that are drawn at random; every strategy also knows how to begin by itself.
         mc_passes: passes with dropout on, for strategies that ask for them.
+        reset_weights: whether every round starts from the pretrained weights; else from those of the round before.
+        validation_size: labelled rows that choose the epoch, in every round and charged to the budget; null: a share
+            of those there are, `protocol.val_fraction`.
         oracle: `labels` answers from the data set; `file` writes the texts to a CSV and waits for a person.
     """
 
@@ -28,8 +31,15 @@ class ActiveLearning:
     budget: Annotated[int, ">= 1"] = 100
     seed_rounds: Annotated[int, ">= 0"] = 0
     mc_passes: Annotated[int, ">= 2"] = 10
+    reset_weights: bool = True
+    validation_size: Annotated[int, ">= 1"] | None = None
     oracle: Literal["labels", "file"] = "labels"
 
     def __post_init__(self) -> None:
         if self.query_size > self.budget:
             raise ValueError(f"active.query_size: found {self.query_size}; allowed: up to active.budget={self.budget}")
+        if self.validation_size is not None and self.validation_size > self.query_size - 2:
+            raise ValueError(
+                f"active.validation_size: found {self.validation_size}; allowed: up to active.query_size - 2 = "
+                f"{self.query_size - 2}, for two at least train in the first round"
+            )

@@ -321,8 +321,8 @@ def list_runs(runs_dir: Path | str) -> list[RunFolder]:
     return [RunFolder(file.parent) for file in sorted(Path(runs_dir).glob("*/metrics.json"))]
 
 
-def find_run(runs_dir: Path | str, name: str | Path) -> RunFolder:
-    """The run with this id, this unique beginning of an id, or this folder.
+def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFolder:
+    """The run with this id, this unique beginning of an id, or this folder; `key` asks for it.
 
     Raises:
         ReportError: no run or several runs match; the line lists the nearest ids.
@@ -336,8 +336,8 @@ def find_run(runs_dir: Path | str, name: str | Path) -> RunFolder:
     if len(matches) == 1:
         return RunFolder(Path(runs_dir) / matches[0])
     if matches:
-        raise ReportError(f"run={name}: {len(matches)} runs begin so: {', '.join(matches[:5])}")
+        raise ReportError(f"{key}={name}: {len(matches)} runs begin so: {', '.join(matches[:5])}")
     if not ids:
-        raise ReportError(f"run={name}: no such run, {runs_dir} holds none yet")
+        raise ReportError(f"{key}={name}: no such run, {runs_dir} holds none yet")
     nearest = difflib.get_close_matches(Path(name).name, ids, n=3, cutoff=0.0)
-    raise ReportError(f"run={name}: no such run in {runs_dir}; nearest: {', '.join(nearest)}")
+    raise ReportError(f"{key}={name}: no such run in {runs_dir}; nearest: {', '.join(nearest)}")

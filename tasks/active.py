@@ -43,6 +43,8 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
     plan = Plan.make(config)
     if plan.plain["protocol"]["name"] == "clean":
         raise ValueError("protocol: found clean, allowed with active: few_shot, published")
+    if plan.plain["protocol"]["name"] == "published" and plan.plain["active"]["validation_size"] is not None:
+        raise ValueError("active.validation_size: protocol=published validates on test; allowed there: null")
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
         if config.force:
@@ -145,7 +147,7 @@ def _rounds(plan: Plan, run: RunFolder) -> list[Round]:
             last.labels = _answers(experiment, pool, last, run)
             _save(run, rounds)
         if last.run is None:
-            _train(plan, pool, rounds)
+            _train(plan, experiment, pool, rounds)
             _save(run, rounds)
             _write_curve(run, rounds, pool)
             print(_line(rounds), file=sys.stderr)
@@ -202,8 +204,8 @@ def _answers(experiment: ActiveLearning, pool: Pool, made: Round, run: RunFolder
     return FileOracle(run.path / "to_label.csv").answers(made.positions, texts, pool.label_names, SKIPPED)
 
 
-def _train(plan: Plan, pool: Pool, rounds: list[Round]) -> None:
-    """Train from pretrained weights on all that is labelled: a run of its own, found again where it is finished."""
+def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round]) -> None:
+    """Train on all that is labelled: a run of its own, found again where it is finished."""
     labelled, labels = _labelled(rounds)
     own = OmegaConf.create(dict(plan.plain))
     own.active, own.logger, own.force = None, None, False
@@ -211,6 +213,10 @@ def _train(plan: Plan, pool: Pool, rounds: list[Round]) -> None:
     if plan.plain["active"]["oracle"] != "labels":
         listed["labels"] = labels.tolist()
     own.imbalance = listed
+    if experiment.validation_size is not None:
+        own.protocol.val_fraction = max(min(experiment.validation_size, len(labelled) - 2), 1) / len(labelled)
+    if not experiment.reset_weights and len(rounds) > 1:
+        own.start_from = rounds[-2].run
     with redirect_stdout(sys.stderr):
         finished = trained_run(Plan.make(own))
     metrics = finished.read_metrics()

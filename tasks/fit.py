@@ -18,7 +18,7 @@ from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
 from reporting.metrics import classification_metrics, confusion_matrix
-from reporting.run_store import RunFolder, run_id
+from reporting.run_store import RunFolder, find_run, run_id
 from reporting.tables import summary_table, worst_confusions
 from tasks.build import Plan, partial_of
 from tasks.environment import environment
@@ -122,6 +122,8 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
 
     last = run.checkpoints / "last.ckpt"
     module.selection_split = "test" if datamodule.protocol.name == "published" else "val"
+    if plan.plain.get("start_from") and not last.is_file():
+        _start_from(plan, module)
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
     trained = time.perf_counter()
 
@@ -136,6 +138,23 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
         "seconds/fit": trained - prepared,
         "seconds/total": time.perf_counter() - started,
     }
+
+
+def _start_from(plan: Plan, module: ClassifierModule) -> None:
+    """Weights of a finished run into `module`, which keeps its own name. Raises ValueError: no run that fits."""
+    run, own = find_run(plan.config.paths.runs, plan.plain["start_from"], "start_from"), module.run_id
+    if run.status != "finished":
+        raise ValueError(f"start_from={run.id}: its status is {run.status}; allowed: a finished run")
+    found, names = run.read_metrics(), names_of(plan)
+    for key in ("method", "encoder"):
+        if found[key] != names[key]:
+            raise ValueError(f"start_from={run.id}: found {key}={found[key]}; allowed: {key}={names[key]}")
+    if len(found["label_names"]) != module.num_classes:
+        raise ValueError(
+            f"start_from={run.id}: found {len(found['label_names'])} classes; allowed: {module.num_classes}"
+        )
+    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    module.run_id = own
 
 
 def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:

@@ -31,6 +31,7 @@ class Top:
     task: Literal["fit", "describe", "evaluate", "predict", "export", "chat", "chat_export"]
     seed: Annotated[int, ">= 0", "< 4294967296"]
     force: bool
+    start_from: str | None
     run: str | None
     input: str | None
     output: str | None

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from tests.tasks.command_lines import rows
+from tests.tasks.command_lines import best_weights, rows
 
 STRATEGIES = [
     path.stem for path in sorted((Path(__file__).parents[2] / "conf" / "active").glob("*.yaml")) if path.stem != "_base"
@@ -122,11 +122,34 @@ def test_a_person_fills_a_file(learn, tmp_path):
         (["active=entropy", "active.oracle=friend"], "active.oracle: found 'friend'; allowed: labels, file"),
         (["active=entropy", "active.query_size=2"], "found 2 labelled rows, allowed: at least 3"),
         (["active=guess"], "guess"),
+        (["active=random", "active.validation_size=7"], "active.validation_size: found 7; allowed: up to"),
     ],
 )
 def test_what_cannot_be_is_one_line(learn, options, message):
     result = learn(*options)
     assert result.code == 2 and message in result.error
+
+
+def test_a_round_may_go_on_from_the_last_weights(learn, fit):
+    still = ["active=random", "active.budget=16", "trainer.max_epochs=1", "optimizer.lr=1e-9", "method.head_lr=1e-9"]
+    options = ["active.reset_weights=false", "active.validation_size=3"]
+    curve = rows(learn(*still, *options).folder / "curve.csv")
+    first, second = (learn(*still, *options).folder.parent / row["run"] for row in curve)
+    kept = [json.loads((run / "kept_indices.json").read_text()) for run in (first, second)]
+    assert [(len(one["train"]), len(one["val"])) for one in kept] == [(5, 3), (13, 3)]
+    moved = [_distance(first, second), _distance(first, fit("method=scl_hnm", "seed=1", *still[2:]).folder)]
+    assert moved[0] < 1e-6 < 1e-2 < moved[1]
+
+
+def _distance(one, other):
+    weights = [best_weights(run)["classifier.weight"] for run in (one, other)]
+    return float((weights[0] - weights[1]).abs().max())
+
+
+def test_a_start_that_does_not_fit_is_one_line(fit):
+    run = fit("method=scl_hnm", "trainer.max_epochs=1").folder.name
+    assert f"start_from={run}: found method=scl_hnm; allowed: method=ce" in fit("method=ce", f"start_from={run}").error
+    assert "start_from=nobody: no such run" in fit("method=ce", "start_from=nobody").error
 
 
 def test_the_published_protocol_chooses_by_test_and_says_so(learn):

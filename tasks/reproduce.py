@@ -2,10 +2,10 @@
 
     make reproduce-tables BUDGET=smoke|cpu|frozen|paper [TABLE=NAME,…] [DRY_RUN=1] [ARGS="key=value …"]
     python -m tasks.reproduce budget=cpu [table=NAME,…] [dry_run=1] [runs=DIR] [records=DIR] [out=DIR] [jobs=1]
-        [hours=H] [priority=3] [report_only=1] [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=…]
+        [hours=H] [priority=3] [column=NAME,…] [report_only=1] [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=…]
 
 A run counts as done where the run store or the records hold it finished. Stopped at any moment, the same line goes on.
-`hours` starts no further run after that time; `priority=1` leaves out the side tables.
+`hours` starts no further run after that time; `priority=1` leaves out the side tables, `column` runs those data alone.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Options:
     jobs: int = 1
     hours: float | None = None
     priority: int = 9
+    columns: tuple[str, ...] = ()
     arguments: list[str] = field(default_factory=list)
 
 
@@ -71,7 +72,7 @@ def options(words: Sequence[str]) -> Options:
     given = dict(word.partition("=")[::2] for word in words)
     passed = [word for word in words if word.startswith(PASSED_ON)]
     plain = {key: value for key, value in given.items() if value and not key.startswith(PASSED_ON)}
-    allowed = {"budget", "table", "dry_run", "report_only", "runs", "records", "out", "jobs", "hours", "priority"}
+    allowed = {"budget", "table", "dry_run", "report_only", "runs", "records", "out", "jobs", "hours", "priority", "column"}
     if unknown := set(plain) - allowed:
         raise ReportError(f"{unknown.pop()}: unknown; allowed: {', '.join(sorted(allowed))}, {', '.join(PASSED_ON)}…")
     budget = load_budget(plain.get("budget", "smoke"))
@@ -89,8 +90,19 @@ def options(words: Sequence[str]) -> Options:
         jobs=int(plain.get("jobs", 1)),
         hours=float(plain["hours"]) if "hours" in plain else None,
         priority=int(plain.get("priority", 9)),
+        columns=_columns(plain.get("column"), tables),
         arguments=passed,
     )
+
+
+def _columns(names: str | None, tables: Sequence[str]) -> tuple[str, ...]:
+    """The columns asked for; none stands for all."""
+    if names is None:
+        return ()
+    known = {column.key: None for name in tables for column in load_grid(name).columns if column.overrides}
+    if unknown := [name for name in names.split(",") if name not in known]:
+        raise ReportError(f"column: found {unknown[0]!r}; allowed: {', '.join(known)}")
+    return tuple(names.split(","))
 
 
 def finished_runs(given: Options) -> dict[str, RunFolder]:
@@ -116,9 +128,13 @@ def missing_jobs(grids: Sequence[Grid], given: Options, done: Mapping[str, RunFo
             estimate = stopwatch.estimate(run.config)
             for seed in cell.seeds:
                 job = Job(run.id(seed), cell, seed, estimate)
-                if job.id not in done and cell.priority <= given.priority:
+                if job.id not in done and _asked_for(cell, given):
                     jobs[job.id] = min(jobs.get(job.id, job), job, key=lambda one: one.cell.priority)
     return sorted(jobs.values(), key=_order), not_here
+
+
+def _asked_for(cell: Cell, given: Options) -> bool:
+    return cell.priority <= given.priority and (not given.columns or cell.column in given.columns)
 
 
 def _run_of(cell: Cell, budget: Budget) -> Named:

@@ -82,6 +82,16 @@ def test_every_row_and_column_composes_or_is_not_there_yet(budget):
     assert [problem for problem in problems if problem and "unknown choice" not in problem] == []
 
 
+def test_a_column_alone():
+    grid = [load_grid("sharprecl_2")]
+    line = ["budget=cpu", "table=sharprecl_2", "records=none"]
+    both = reproduce.missing_jobs(grid, reproduce.options(line), {})[0]
+    trec = reproduce.missing_jobs(grid, reproduce.options([*line, "column=trec_50"]), {})[0]
+    assert trec == [job for job in both if job.cell.column == "trec_50"] and 0 < len(trec) < len(both)
+    with pytest.raises(ReportError, match="column: found 'trec'; allowed: ohsumed, trec_org, trec_50"):
+        reproduce.options([*line, "column=trec"])
+
+
 def test_a_dry_run_lists_and_does_nothing(toy, tmp_path, capsys):
     assert toy("dry_run=1") == 0
     out = capsys.readouterr().out

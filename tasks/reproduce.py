@@ -2,7 +2,8 @@
 
     make reproduce-tables BUDGET=smoke|cpu|frozen|paper [TABLE=NAME,…] [DRY_RUN=1] [ARGS="key=value …"]
     python -m tasks.reproduce budget=cpu [table=NAME,…] [dry_run=1] [runs=DIR] [records=DIR] [out=DIR] [jobs=1]
-        [hours=H] [priority=3] [column=NAME,…] [report_only=1] [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=…]
+        [hours=H] [priority=3] [column=NAME,…] [report_only=1]
+        [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=…]
 
 A run counts as done where the run store or the records hold it finished. Stopped at any moment, the same line goes on.
 `hours` starts no further run after that time; `priority=1` leaves out the side tables, `column` runs those data alone.
@@ -72,7 +73,7 @@ def options(words: Sequence[str]) -> Options:
     given = dict(word.partition("=")[::2] for word in words)
     passed = [word for word in words if word.startswith(PASSED_ON)]
     plain = {key: value for key, value in given.items() if value and not key.startswith(PASSED_ON)}
-    allowed = {"budget", "table", "dry_run", "report_only", "runs", "records", "out", "jobs", "hours", "priority", "column"}
+    allowed = set("budget table column dry_run report_only runs records out jobs hours priority".split())
     if unknown := set(plain) - allowed:
         raise ReportError(f"{unknown.pop()}: unknown; allowed: {', '.join(sorted(allowed))}, {', '.join(PASSED_ON)}…")
     budget = load_budget(plain.get("budget", "smoke"))

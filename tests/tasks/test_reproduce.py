@@ -88,7 +88,7 @@ def test_a_column_alone():
     both = reproduce.missing_jobs(grid, reproduce.options(line), {})[0]
     trec = reproduce.missing_jobs(grid, reproduce.options([*line, "column=trec_50"]), {})[0]
     assert trec == [job for job in both if job.cell.column == "trec_50"] and 0 < len(trec) < len(both)
-    with pytest.raises(ReportError, match="column: found 'trec'; allowed: ohsumed, trec_org, trec_50"):
+    with pytest.raises(ReportError, match="column: found 'trec'; allowed: r52, ohsumed, trec_org, trec_50"):
         reproduce.options([*line, "column=trec"])
 
 

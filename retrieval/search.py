@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["flat", "ivf", "hnsw", "pq"]
+ON_GPU = ("flat", "ivf")  # kinds that faiss searches on a GPU as it does on the processor
 BLOCK = 65_536  # vectors that enter an index, or are compared, at once
 
 
 class Index:
     """An index over vectors; new ones are added without building it again.
+
+    faiss works with as many threads as torch, and on a GPU where it was built with one and sees one.
 
     Args:
         vectors: (N, D) float32, N >= 1; may be memory-mapped.
@@ -21,12 +26,20 @@ class Index:
             `pq` keeps 8 bits for every 4 dimensions or so, and measures distances to what they stand for.
         probes: lists that `ivf` and `pq` look into, >= 1.
         seed: of what trains the lists.
+        file: an index that `save` wrote, over the first rows of ``vectors``; the others are added to it.
 
     Raises:
         ValueError: an argument out of range, or a kind other than `flat` where faiss is not installed.
     """
 
-    def __init__(self, vectors: NDArray[np.float32], kind: Kind = "flat", probes: int = 32, seed: int = 0) -> None:
+    def __init__(
+        self,
+        vectors: NDArray[np.float32],
+        kind: Kind = "flat",
+        probes: int = 32,
+        seed: int = 0,
+        file: Path | None = None,
+    ) -> None:
         if kind not in get_args(Kind):
             raise ValueError(f"retrieval.index must be one of {', '.join(get_args(Kind))}, got {kind!r}")
         if vectors.ndim != 2 or not len(vectors):
@@ -35,10 +48,12 @@ class Index:
         self._faiss: Any = None
         self._parts: list[NDArray[np.float32]] = []
         if importlib.util.find_spec("faiss") is not None:
-            self._faiss = _empty_index(vectors, kind, probes, seed)
+            _share_threads()
+            self._faiss = _on_gpu(_read(file) if file else _empty_index(vectors, kind, probes, seed), kind)
+            self.size = self._faiss.ntotal
         elif kind != "flat":
             raise ValueError(f"retrieval.index={kind}: faiss is not installed; allowed without it: flat")
-        self.add(vectors)
+        self.add(vectors[self.size :])
 
     def add(self, vectors: NDArray[np.float32]) -> None:
         """Add rows (M, D) behind those that are there. Raises ValueError for another D."""
@@ -47,8 +62,8 @@ class Index:
         if self._faiss is None:
             self._parts.append(vectors)
         else:
-            for start in range(0, len(vectors), BLOCK):
-                self._faiss.add(np.ascontiguousarray(vectors[start : start + BLOCK], np.float32))
+            for block in _blocks([vectors]):
+                self._faiss.add(np.ascontiguousarray(block, np.float32))
         self.size += len(vectors)
 
     def search(
@@ -65,7 +80,10 @@ class Index:
             raise ValueError(f"k must be >= 1, got {k}")
         wanted = k if itself is None else k + 1
         queries = np.ascontiguousarray(queries, np.float32)
-        squared, positions = (self._search_torch if self._faiss is None else self._faiss.search)(queries, wanted)
+        if self._faiss is None:
+            squared, positions = exact_search(self._parts, queries, wanted)
+        else:
+            squared, positions = self._faiss.search(queries, wanted)
         distances = np.sqrt(np.maximum(squared, 0))  # both measure squares
         distances[positions < 0] = np.inf
         if itself is None:
@@ -74,22 +92,77 @@ class Index:
         own[~own.any(axis=1), -1] = True  # not found among k + 1: the farthest goes
         return distances[~own].reshape(-1, k), positions[~own].reshape(-1, k)
 
-    def _search_torch(self, queries: NDArray, k: int) -> tuple[NDArray, NDArray]:
-        import torch
+    def save(self, file: Path) -> None:
+        """Write what was built. Raises ValueError where there is nothing to write: without faiss."""
+        if self._faiss is None:
+            raise ValueError("index: faiss is not installed, nothing was built; allowed: search alone")
+        import faiss
 
-        wanted = torch.from_numpy(queries)
-        best = torch.full((len(queries), k), torch.inf)
-        places = torch.full((len(queries), k), -1)
-        first = 0
-        for part in self._parts:
-            for start in range(0, len(part), BLOCK):
-                block = torch.from_numpy(np.array(part[start : start + BLOCK]))
-                squared = torch.cdist(wanted, block, compute_mode="donot_use_mm_for_euclid_dist").square()
-                numbers = torch.arange(first + start, first + start + len(block)).expand(len(queries), -1)
-                best, chosen = torch.cat([best, squared], 1).topk(k, largest=False)
-                places = torch.cat([places, numbers], 1).gather(1, chosen)
-            first += len(part)
-        return best.numpy(), places.numpy()
+        on_cpu = faiss.index_gpu_to_cpu(self._faiss) if _gpus(faiss) and self.kind in ON_GPU else self._faiss
+        faiss.write_index(on_cpu, str(file))
+
+
+def exact_search(
+    parts: Sequence[NDArray[np.float32]], queries: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Squared distances, ascending, and positions of the nearest rows, (M, k) each; inf and -1 where there are fewer.
+
+    Vectors are read block by block, so that memory-mapped ones need not fit into memory.
+    """
+    import torch
+
+    wanted = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
+    best = torch.full((len(wanted), k), torch.inf)
+    places, first = torch.full((len(wanted), k), -1), 0
+    for block in _blocks(parts):
+        rows = torch.from_numpy(np.array(block))
+        squared = torch.cdist(wanted, rows, compute_mode="donot_use_mm_for_euclid_dist").square()
+        numbers = torch.arange(first, first + len(rows)).expand(len(wanted), -1)
+        best, chosen = torch.cat([best, squared], 1).topk(k, largest=False)
+        places = torch.cat([places, numbers], 1).gather(1, chosen)
+        first += len(rows)
+    return best.numpy(), places.numpy()
+
+
+def recall(index: Index, vectors: Sequence[NDArray[np.float32]], queries: NDArray[np.float32], k: int = 10) -> float:
+    """Share of the k true neighbours that the index finds, mean over the queries (M, D).
+
+    Args:
+        vectors: those in the index, in parts (N_s, D); where there are fewer than k, all are true neighbours.
+    """
+    k = min(k, index.size)
+    found, true = index.search(queries, k)[1], exact_search(vectors, queries, k)[1]
+    return float(np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(found, true, strict=True)]))
+
+
+def _blocks(parts: Sequence[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+    return (part[start : start + BLOCK] for part in parts for start in range(0, len(part), BLOCK))
+
+
+def _share_threads() -> None:
+    """Each library has threads of its own: both take the same number, and neither crowds the other out."""
+    import faiss
+    import torch
+
+    faiss.omp_set_num_threads(torch.get_num_threads())
+
+
+def _gpus(faiss: Any) -> int:
+    return faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+
+
+def _on_gpu(index: Any, kind: Kind) -> Any:
+    import faiss
+
+    if kind not in ON_GPU or not _gpus(faiss):
+        return index
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+
+
+def _read(file: Path) -> Any:
+    import faiss
+
+    return faiss.read_index(str(file))
 
 
 def _empty_index(vectors: NDArray[np.float32], kind: Kind, probes: int, seed: int) -> Any:
@@ -119,9 +192,3 @@ def _empty_index(vectors: NDArray[np.float32], kind: Kind, probes: int, seed: in
     rows = np.sort(np.random.default_rng(seed).choice(size, sample, replace=False))
     index.train(np.ascontiguousarray(vectors[rows], np.float32))
     return index
-
-
-def recall(index: Index, exact: Index, queries: NDArray[np.float32], k: int = 10) -> float:
-    """Share of the k true neighbours that the index finds, mean over the queries (M, D)."""
-    found, true = index.search(queries, k)[1], exact.search(queries, k)[1]
-    return float(np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(found, true, strict=True)]))

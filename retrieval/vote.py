@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,35 +45,31 @@ def best_vote(
     distances: Floats,
     labels: NDArray,
     of_model: Floats,
-    references: NDArray,
+    score: Callable[[Floats], float],
     ks: Sequence[int],
     taus: Sequence[float],
     lams: Sequence[float],
-    threshold: float = 0.5,
 ) -> dict[str, float]:
-    """The k, tau and lam of the best micro-F1 on validation rows, from one search of the largest k.
+    """The k, tau and lam of the best figure on validation rows, from one search of the largest k.
 
     Args:
-        distances: (N, K) ascending, K at least the largest of ``ks``.
+        distances: (N, K) ascending, infinite where there is no neighbour.
         labels: (N, K, C) of the neighbours.
         of_model: (N, C) probabilities of the model.
-        references: (N, C) of 0 and 1.
+        score: the figure, larger is better, of final scores (N, C).
         ks, taus, lams: what to try, all combinations; of equally good ones the first.
-        threshold: a label is predicted where its score is above it.
 
     Returns:
-        ``k``, ``tau``, ``lam`` and their ``micro_f1``.
+        ``k``, ``tau``, ``lam`` and their ``score``.
     """
-    best: dict[str, float] = {"micro_f1": -1.0}
+    best: dict[str, float] = {"score": -np.inf}
     for k in ks:
         for tau in taus:
-            scores = vote(distances[:, :k], labels[:, :k], tau)
+            of_neighbours = vote(distances[:, :k], labels[:, :k], tau)
             for lam in lams:
-                predicted = interpolate(scores, of_model, lam) > threshold
-                total = predicted.sum() + references.sum()
-                micro_f1 = float(2 * (predicted & (references > 0)).sum() / total) if total else 0.0
-                if micro_f1 > best["micro_f1"]:
-                    best = {"k": k, "tau": tau, "lam": lam, "micro_f1": micro_f1}
+                value = score(interpolate(of_neighbours, of_model, lam))
+                if value > best["score"]:
+                    best = {"k": k, "tau": tau, "lam": lam, "score": value}
     return best
 
 

@@ -31,7 +31,7 @@ ALLOWED = {
     "retrieval": set(),
     "hydra_plugins": {"reporting"},
     "benchmarks": {"losses", "datamodules", "lightning_modules", "active_learning", "tasks", "reporting", "retrieval"},
-    "tasks": {"losses", "datamodules", "lightning_modules", "active_learning", "callbacks", "reporting"},
+    "tasks": {"losses", "datamodules", "lightning_modules", "active_learning", "callbacks", "reporting", "retrieval"},
 }
 OURS = {*ROOMS, *ALLOWED, "run", "tests", "scripts", "conf"}
 HEAVY = {

@@ -1,0 +1,109 @@
+"""What `retrieval=knn` is: which index, and which votes are tried on validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.datastore import Datastore
+from retrieval.search import Index, Kind
+from retrieval.vote import best_vote, interpolate, neighbour_weights, vote
+
+EXACT_ROWS = 20_000  # up to here `auto` compares with all
+PIECE = 4096  # rows whose neighbours' labels are in memory at once
+
+Metric = Literal["accuracy", "macro_f1", "micro_f1"]
+
+
+class NearestNeighbors:
+    """The options of `retrieval=knn`. Source: Su, Wang and Dai (ACL 2022); there k = 5 or 10, tau = 1, lam = 0.5.
+
+    Args:
+        name: in tables.
+        index: `flat`, `ivf`, `hnsw`, `pq`, see `Index`; `auto` is flat up to 20,000 rows and ivf beyond.
+        probes: lists that ivf and pq look into.
+        num_neighbors: k to try, each >= 1.
+        temperature: tau to try, each > 0, in units of distance.
+        lam: shares of the neighbours in the final scores to try, each in [0, 1].
+        metric: the figure on validation rows that decides; null is that of `protocol.monitor`, macro-F1 where that is
+            a loss.
+
+    Raises:
+        ValueError: a list that is empty, or a value out of its range.
+    """
+
+    def __init__(
+        self,
+        name: str = "knn",
+        index: Kind | Literal["auto"] = "auto",
+        probes: Annotated[int, ">= 1"] = 32,
+        num_neighbors: Sequence[int] = (1, 5, 10, 20, 50),
+        temperature: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
+        lam: Sequence[float] = tuple(tenth / 10 for tenth in range(11)),
+        metric: Metric | None = None,
+    ) -> None:
+        self.name, self.index, self.probes, self.metric = name, index, probes, metric
+        self.ks = _list("num_neighbors", num_neighbors, "whole numbers >= 1", lambda k: k == int(k) and k >= 1)
+        self.taus = _list("temperature", temperature, "numbers > 0", lambda tau: tau > 0)
+        self.lams = _list("lam", lam, "numbers from 0 to 1", lambda value: 0 <= value <= 1)
+
+    def open_index(self, store: Datastore, seed: int = 0) -> Index:
+        """The index over a datastore: built once over its first rows and kept beside them, the later ones added."""
+        first, *others = store.vectors()
+        kind = self.index if self.index in get_args(Kind) else "flat" if len(first) <= EXACT_ROWS else "ivf"
+        name = f"index-{kind}-{self.probes}-{seed}.faiss"
+        file = store.kept(name) if kind != "flat" else None
+        index = Index(first, kind, self.probes, seed, file)
+        if kind != "flat" and file is None:
+            store.keep(name, index.save)
+        for vectors in others:
+            index.add(vectors)
+        return index
+
+    def choose(
+        self,
+        distances: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        of_model: NDArray[np.floating],
+        score: Callable[[NDArray[np.floating]], float],
+    ) -> Vote:
+        """The best vote on validation rows, see `best_vote`."""
+        chosen = best_vote(distances, labels, of_model, score, self.ks, self.taus, self.lams)
+        return Vote(int(chosen["k"]), chosen["tau"], chosen["lam"])
+
+
+class Vote:
+    """A chosen vote: k neighbours, temperature tau > 0, and their share lam in the final scores."""
+
+    def __init__(self, k: int, tau: float, lam: float) -> None:
+        self.k, self.tau, self.lam = k, tau, lam
+
+    def scores(
+        self, store: Datastore, distances: NDArray[np.float32], positions: NDArray[np.int64]
+    ) -> NDArray[np.floating]:
+        """Label scores of the neighbours (N, C), from the found distances and positions (N, K), K >= k or all rows."""
+        pieces = [
+            vote(distances[start : start + PIECE, : self.k], store.labels(positions[start : start + PIECE, : self.k]),
+                 self.tau)
+            for start in range(0, len(distances), PIECE)
+        ]  # fmt: skip
+        return np.concatenate(pieces)
+
+    def mixed(self, of_neighbours: NDArray[np.floating], of_model: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Final scores (N, C)."""
+        return interpolate(of_neighbours, of_model, self.lam)
+
+    def weights(self, distances: NDArray[np.float32]) -> NDArray[np.floating]:
+        """What each neighbour weighs in the vote, (N, k)."""
+        return neighbour_weights(distances[:, : self.k], self.tau)
+
+
+def _list(key: str, values: Sequence[float], allowed: str, holds: Callable[[float], bool]) -> list:
+    values = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if not values or len(numbers) < len(values) or not all(holds(value) for value in numbers):
+        raise ValueError(f"retrieval.{key}: found {values}; allowed: a list of {allowed}")
+    return values

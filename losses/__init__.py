@@ -1,6 +1,7 @@
 """Losses in pure PyTorch: tensors in, scalar out; float32 under autocast, float64 kept."""
 
 from losses.acl import ACLLoss, updated_centres, views_of_classes
+from losses.aecl import AECLLoss
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.bcl import BalancedContrastiveLoss
 from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
@@ -10,6 +11,14 @@ from losses.class_prior import (
     inverse_frequency_weights,
     log_prior,
     negative_log_prior_weights,
+)
+from losses.clusters import (
+    ClusterContrastiveLoss,
+    assignment_entropy,
+    balance_entropy,
+    confident_clusters,
+    divergence_from_uniform,
+    pseudo_label_cross_entropy,
 )
 from losses.dice import DiceLoss, dice
 from losses.distributed import gather
@@ -31,14 +40,17 @@ from losses.sharprecl import (
     rebalanced_sets,
 )
 from losses.simcse import SimCSELoss
+from losses.similarity_guided import SimilarityGuidedLoss
 from losses.supervised_contrastive import SupervisedContrastiveLoss, supervised_contrastive
 from losses.tsc import TargetedContrastiveLoss, uniform_targets, uniformity
 
 __all__ = [
     "ACLLoss",
+    "AECLLoss",
     "BalancedContrastiveLoss",
     "BalancedSoftmaxLoss",
     "ClassBalancedLoss",
+    "ClusterContrastiveLoss",
     "CrossEntropy",
     "DiceLoss",
     "DualContrastiveLoss",
@@ -53,15 +65,20 @@ __all__ = [
     "RebalancedSamples",
     "SharpReCLLoss",
     "SimCSELoss",
+    "SimilarityGuidedLoss",
     "SupervisedContrastiveLoss",
     "SupervisedPrototypicalContrastiveLoss",
     "TargetedContrastiveLoss",
+    "assignment_entropy",
+    "balance_entropy",
     "balanced_softmax",
     "class_balanced",
     "class_balanced_weights",
     "class_margins",
     "class_weights",
+    "confident_clusters",
     "dice",
+    "divergence_from_uniform",
     "draw_samples",
     "effective_number_weights",
     "focal_per_sample",
@@ -74,6 +91,7 @@ __all__ = [
     "logit_compensated_cross_entropy",
     "negative_log_prior_weights",
     "pair_gradients",
+    "pseudo_label_cross_entropy",
     "rebalanced_sets",
     "supervised_contrastive",
     "uniform_targets",

@@ -41,11 +41,13 @@ def calls():
     queue_labels, seen, classes = torch.arange(QUEUE) % C, torch.ones(C, dtype=torch.bool), torch.arange(C)
     logits = torch.randn(B, C, generator=torch.Generator().manual_seed(5))
     generator = torch.Generator().manual_seed(6)
+    h, attention = torch.stack([unit(B, 7), unit(B, 8)]), torch.full((2, B, B), 1 / B)
     # {loss: (call, columns beside the batch)}
     return {
         "scl": (lambda z, y: losses.SupervisedContrastiveLoss()(z, y), 0),
         "scl_hnm": (lambda z, y: losses.HardNegativeContrastiveLoss()(z, y), 0),
         "info_nce": (lambda z, y: losses.InfoNCELoss()(z, keys), B),  # both views are anchors: 2B x 2B
+        "similarity_guided": (lambda z, y: losses.SimilarityGuidedLoss()(torch.stack([z, keys]), h, attention, y), B),
         "simcse": (lambda z, y: losses.SimCSELoss()(z, keys), 0),
         "sharprecl": (sharprecl, C + 6 + 20),
         "acl": (lambda z, y: losses.ACLLoss()(z, y, centres, seen, COUNTS), C),
@@ -64,9 +66,17 @@ def calls():
 @pytest.mark.parametrize("name", calls())
 def test_the_largest_tensor(name):
     loss, beside = calls()[name]
-    anchors = {"info_nce": 2 * B, "sharprecl": B + C}.get(name, B)
+    anchors = {"info_nce": 2 * B, "similarity_guided": 2 * B, "sharprecl": B + C}.get(name, B)
     z, labels = unit(B, 0).requires_grad_(), torch.arange(B) % C
     with Largest() as seen:
         loss(z, labels).backward()
     assert z.grad.any()
     assert B * D <= seen.numel <= anchors * (B + beside)
+
+
+def test_contrast_of_clusters_makes_no_tensor_of_pairs_times_texts():
+    logits = torch.randn(2, B, 2 * C, generator=torch.Generator().manual_seed(9)).requires_grad_()
+    with Largest() as seen:
+        losses.ClusterContrastiveLoss()(logits[0], logits[1]).backward()
+    assert logits.grad.any()
+    assert B * 2 * C <= seen.numel <= B * 4 * C

@@ -1,0 +1,136 @@
+"""AECL: similarity-guided contrast, contrast of clusters, pseudo-labels and two entropies, by stages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from torch import Tensor, nn
+
+from losses.arguments import check_choice
+from losses.clusters import (
+    ClusterContrastiveLoss,
+    assignment_entropy,
+    balance_entropy,
+    confident_clusters,
+    divergence_from_uniform,
+    pseudo_label_cross_entropy,
+)
+from losses.similarity_guided import Directions, GuidedPairs, Positives, Rows, SimilarityGuidedLoss
+
+Stage = Literal[1, 2, 3]
+Entropies = Literal["raised", "as_printed"]
+Balance = Literal["entropy", "divergence_from_uniform"]
+
+
+class AECLLoss(nn.Module):
+    """The totals of AECL's three stages, eq. 14 and 15.
+
+    1: instance_weight L_I; 2: + pseudo_weight L_P, the labels from k-means; 3: L_C + instance_weight L_I +
+    pseudo_weight L_P - row_entropy_weight L_E1 - balance_weight L_E2, the labels from confident assignments.
+
+    Both entropies are raised: the rows, so that no label is confident too early, and the mean, so that no cluster takes
+    all. Eq. 15 prints plus signs, which would do the opposite of what its text says.
+
+    Args:
+        instance_tau, guided, directions, guided_pairs, weight_floor, positives, rows: of :class:`SimilarityGuidedLoss`.
+        cluster_tau, positive_in_denominator: of :class:`ClusterContrastiveLoss`.
+        threshold: of a confident assignment, in [0, 1].
+        entropies: `raised`, or `as_printed`.
+        balance: `entropy` is L_E2 as in eq. 13; `divergence_from_uniform` is 2 log M - 2 L_E2 (published code), the
+            same gradient twice as large, and 0 at balance.
+        instance_weight, pseudo_weight, row_entropy_weight, balance_weight: lambda_1 to lambda_4 of the paper, >= 0.
+            The paper's lambda_4: 0.09 for heavily imbalanced sets, 0.18 for slightly imbalanced ones, 10 for balanced.
+
+    Raises:
+        ValueError: an argument out of range.
+    """
+
+    def __init__(
+        self,
+        instance_tau: Annotated[float, "> 0"] = 0.5,
+        cluster_tau: Annotated[float, "> 0"] = 1.0,
+        guided: bool = True,
+        directions: Directions = "one_log",
+        guided_pairs: GuidedPairs = "across",
+        weight_floor: Annotated[float, ">= 0"] = 0.0,
+        positives: Positives = "same_cluster",
+        rows: Rows = "own",
+        positive_in_denominator: bool = False,
+        threshold: Annotated[float, ">= 0", "<= 1"] = 0.95,
+        entropies: Entropies = "raised",
+        balance: Balance = "entropy",
+        instance_weight: Annotated[float, ">= 0"] = 10.0,
+        pseudo_weight: Annotated[float, ">= 0"] = 5.0,
+        row_entropy_weight: Annotated[float, ">= 0"] = 0.01,
+        balance_weight: Annotated[float, ">= 0"] = 0.18,
+    ) -> None:
+        super().__init__()
+        weights = {
+            "instance_weight": instance_weight,
+            "pseudo_weight": pseudo_weight,
+            "row_entropy_weight": row_entropy_weight,
+            "balance_weight": balance_weight,
+        }
+        for name, value in weights.items():
+            if not value >= 0:
+                raise ValueError(f"{name} must be >= 0, got {value}")
+        if not 0 <= threshold <= 1:
+            raise ValueError(f"threshold must be in [0, 1], got {threshold}")
+        self.weights, self.threshold = weights, threshold
+        self.entropies = check_choice("entropies", entropies, get_args(Entropies))
+        self.balance = check_choice("balance", balance, get_args(Balance))
+        self.instance = SimilarityGuidedLoss(
+            instance_tau, guided, directions, guided_pairs, weight_floor, positives, rows
+        )
+        self.cluster = ClusterContrastiveLoss(cluster_tau, positive_in_denominator)
+
+    def forward(
+        self,
+        stage: Stage,
+        embeddings: Tensor,
+        consistent: Tensor,
+        attention: Tensor,
+        logits: Tensor,
+        pseudo_labels: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """The stage's total as "loss", and the parts that it has, unweighted.
+
+        Args:
+            stage: 1, 2 or 3.
+            embeddings: z, (2, N, D), views first.
+            consistent: h, (2, N, D).
+            attention: S, (2, N, N).
+            logits: (2, N, M) of the cluster assignments.
+            pseudo_labels: (N,), those of k-means; for stage 2 alone.
+
+        Raises:
+            ValueError: shapes that do not fit, or no pseudo-labels in stage 2.
+        """
+        check_choice("stage", stage, get_args(Stage))
+        instance = self.instance(embeddings, consistent, attention, logits[0].argmax(1))
+        parts = {"instance": instance}
+        total = self.weights["instance_weight"] * instance
+        if stage == 1:
+            return {"loss": total, **parts}
+        if stage == 3:
+            pseudo_labels = confident_clusters(logits[0], self.threshold)
+        elif pseudo_labels is None:
+            raise ValueError("pseudo_labels must be given in stage 2")
+        parts["pseudo"] = pseudo_label_cross_entropy(logits[1], pseudo_labels)
+        total = total + self.weights["pseudo_weight"] * parts["pseudo"]
+        if stage == 2:
+            return {"loss": total, **parts}
+        parts |= {
+            "cluster": self.cluster(logits[0], logits[1]),
+            "row_entropy": assignment_entropy(logits[0]),
+            "balance_entropy": balance_entropy(logits[0], logits[1]),
+        }
+        return {"loss": total + parts["cluster"] + self._entropies(logits, parts), **parts}
+
+    def _entropies(self, logits: Tensor, parts: dict[str, Tensor]) -> Tensor:
+        sign = -1.0 if self.entropies == "raised" else 1.0
+        balance = sign * parts["balance_entropy"]
+        if self.balance == "divergence_from_uniform":
+            balance = -sign * divergence_from_uniform(logits[0], logits[1])
+        weights = self.weights
+        return sign * weights["row_entropy_weight"] * parts["row_entropy"] + weights["balance_weight"] * balance

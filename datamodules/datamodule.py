@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from datamodules.collation import FeatureBatches, TokenBatches
 from datamodules.errors import InputError
-from datamodules.samplers import Batches
+from datamodules.samplers import Batches, OrderedBatches
 from datamodules.splits import Protocol, random_split, stratified_split
 from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
 
@@ -21,7 +21,7 @@ from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, t
 warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 SAME_TEXT = ("none", "dropout")  # augmentations whose views are the text itself
-_SPLIT, _THIN, _VIEW = 2, 3, 4  # streams of random numbers of one seed; the sampler has stream 1
+_SPLIT, _THIN, _VIEW, _ORDER = 2, 3, 4, 5  # streams of random numbers of one seed; the sampler has stream 1
 
 
 class TextDataModule(LightningDataModule):
@@ -31,6 +31,10 @@ class TextDataModule(LightningDataModule):
     itself, ``[B:2B]`` its first augmentation), ``labels`` ``(B,)``, ``indices`` ``(B,)`` (positions in the split) and
     ``num_views``. Evaluation batches have one view. After `use_features`, ``features`` ``(V * B, D)`` stand in place
     of the tokens. Batches are a pure function of (seed, epoch, rank).
+
+    Under ``protocol=transductive`` "train" and "val" are both the whole corpus, no batch carries a label (they are -1),
+    ``class_counts`` is empty, and evaluation batches come in a seeded order, for some methods judge a text by its
+    companions.
 
     Args:
         corpus: a prepared ``datamodules.corpus.Corpus``.
@@ -104,10 +108,13 @@ class TextDataModule(LightningDataModule):
     def _choose_rows(self) -> None:
         tables = {split: self.corpus.table(split) for split in self.corpus.splits}
         labels = {split: table.column("label").to_numpy() for split, table in tables.items()}
-        if len(np.unique(labels["train"])) < 2:
-            raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
         rows = {split: np.arange(len(labels[split])) for split in labels}
         self._table_of = {split: split for split in rows}
+        if self.protocol.name == "transductive":
+            self._take_the_whole(rows["train"])
+            return
+        if len(np.unique(labels["train"])) < 2:
+            raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
         if self.protocol.name == "published":
             if "test" not in rows:
                 raise InputError("protocol: found published without a test split, allowed: clean")
@@ -137,6 +144,12 @@ class TextDataModule(LightningDataModule):
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(np.int64) for split in rows}
         counts = np.bincount(self.labels["train"], minlength=self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
+
+    def _take_the_whole(self, rows: np.ndarray) -> None:
+        self.indices = {"train": rows, "val": rows}
+        self._table_of = dict.fromkeys(self.indices, "train")
+        self.labels = dict.fromkeys(self.indices, np.full(len(rows), -1))
+        self.class_counts = torch.empty(0, dtype=torch.int64)
 
     def _open_tokens(self) -> None:
         common = {
@@ -221,6 +234,11 @@ class TextDataModule(LightningDataModule):
         data = self._tokens(split)
         return _loader(data, self.sampler.eval(data.lengths), self.num_workers)
 
+    def ordered_loader(self, number: int = 0) -> DataLoader:
+        """Every validation text once, in an order drawn from (seed, ``number``)."""
+        order = np.random.default_rng([self.seed, number, _ORDER]).permutation(len(self.labels["val"]))
+        return self._loader("val", self._tokens("val"), OrderedBatches(order, self.sampler.eval_batch_size))
+
     def predict_loader(self, texts: list[str]) -> DataLoader:
         """Batches of new texts, see `predict_loader`."""
         return predict_loader(texts, self.tokenizer, self.max_length, self.sampler)
@@ -228,6 +246,8 @@ class TextDataModule(LightningDataModule):
     def _eval_loader(self, split: str) -> DataLoader:
         if split not in self.indices:
             raise InputError(f"dataset: found no {split} split, allowed: {', '.join(self.indices)}")
+        if self.protocol.name == "transductive":
+            return self.ordered_loader()
         data = self._tokens(split)
         return self._loader(split, data, self.sampler.eval(data.lengths, *self._place()))
 

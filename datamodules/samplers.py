@@ -173,6 +173,17 @@ class SortedBatches(Batches):
         return batch[self.rank :: self.world_size]  # long and short texts for every process
 
 
+class OrderedBatches(Batches):
+    """Every row once, in the given order, on one process; a last batch of one row is merged into the one before."""
+
+    def __init__(self, order: np.ndarray, batch_size: int) -> None:
+        self.batches = np.split(order, _bounds(len(order), batch_size, smallest=2))
+        super().__init__(len(self.batches), rank=0, world_size=1)
+
+    def global_batches(self) -> list[np.ndarray]:
+        return self.batches
+
+
 class Shuffle:
     """Random batches.
 

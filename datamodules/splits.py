@@ -17,17 +17,19 @@ class Protocol:
     that one is used, otherwise a stratified share ``val_fraction`` (0 < f < 1) of train. ``published``: the test rows
     choose, as in some published code; every figure of such a run carries the name. ``few_shot``: the rows that
     ``imbalance`` keeps are all that is labelled, and a random share ``val_fraction`` of them chooses.
+    ``transductive``: clustering; what trains is what is evaluated, no label is seen and nothing chooses: the last epoch
+    counts.
     """
 
-    name: Literal["clean", "published", "few_shot"]
+    name: Literal["clean", "published", "few_shot", "transductive"]
     val_fraction: Annotated[float, ">= 0", "< 1"]
     monitor: str
     mode: Literal["min", "max"] = "max"
 
     def __post_init__(self) -> None:
-        if self.name not in ("clean", "published", "few_shot"):
-            raise InputError(f"protocol.name: found {self.name!r}, allowed: clean, published, few_shot")
-        if self.name != "published" and not 0 < self.val_fraction < 1:
+        if self.name not in ("clean", "published", "few_shot", "transductive"):
+            raise InputError(f"protocol.name: found {self.name!r}, allowed: clean, published, few_shot, transductive")
+        if self.name in ("clean", "few_shot") and not 0 < self.val_fraction < 1:
             raise InputError(f"protocol.val_fraction: found {self.val_fraction}, allowed: 0 < val_fraction < 1")
 
 

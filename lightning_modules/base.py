@@ -43,6 +43,8 @@ class TextModule(pl.LightningModule):
     each other `pair_gradients`, a function that gives what `GradientConflict` counts.
     """
 
+    serves = "classification"  # or "clustering": which tasks take the method
+
     def __init__(
         self,
         encoder: TextEncoder,

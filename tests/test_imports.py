@@ -24,14 +24,21 @@ MODULES = sorted([*ROOT.glob("run.py"), *(file for room in ROOMS for file in (RO
 ALLOWED = {
     "losses": set(),
     "datamodules": set(),
-    "lightning_modules": {"losses"},
+    "lightning_modules": {"losses", "clustering"},
     "active_learning": set(),
+    "clustering": set(),
     "callbacks": {"reporting"},
     "reporting": set(),
     "retrieval": set(),
     "hydra_plugins": {"reporting"},
-    "benchmarks": {"losses", "datamodules", "lightning_modules", "active_learning", "tasks", "reporting", "retrieval"},
-    "tasks": {"losses", "datamodules", "lightning_modules", "active_learning", "callbacks", "reporting", "retrieval"},
+    "benchmarks": {
+        *("losses", "datamodules", "lightning_modules", "active_learning", "clustering"),
+        *("tasks", "reporting", "retrieval"),
+    },
+    "tasks": {
+        *("losses", "datamodules", "lightning_modules", "active_learning", "clustering"),
+        *("callbacks", "reporting", "retrieval"),
+    },
 }
 OURS = {*ROOMS, *ALLOWED, "run", "tests", "scripts", "conf"}
 HEAVY = {
@@ -116,6 +123,11 @@ def test_query_strategies_need_arrays_alone():
     choosing = [ROOT / "active_learning" / "selection.py", *(ROOT / "active_learning" / "strategies").glob("*.py")]
     used = set().union(*map(all_imports, choosing)) - set(sys.stdlib_module_names)
     assert used == {"active_learning", "numpy", "sklearn", "faiss"}
+
+
+def test_clustering_needs_arrays_alone():
+    used = set().union(*(all_imports(path) for path in MODULES if room_of(path) == "clustering"))
+    assert used - set(sys.stdlib_module_names) <= {"clustering", "numpy", "scipy", "sklearn", "faiss"}
 
 
 def test_reports_need_no_torch():

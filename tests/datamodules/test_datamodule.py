@@ -180,6 +180,27 @@ def test_published_protocol_selects_on_test(make, tokenizer):
     assert ids == expected_ids(tokenizer, texts[batch["indices"][0]])
 
 
+def test_transductive_protocol_serves_all_rows_without_labels(make):
+    data = make(
+        FakeCorpus(sizes=(60, 30)),
+        protocol={"name": "transductive", "val_fraction": 0.0, "monitor": "train/loss"},
+        sampler=Shuffle(16, 11),
+        num_views=2,
+        augment=Reverse(),
+        imbalance=None,
+    )
+    assert data.indices.keys() == {"train", "val"}
+    train = list(data.train_dataloader())
+    assert sorted(np.concatenate([batch["indices"] for batch in train])) == list(range(90))
+    assert all((batch["labels"] == -1).all() for batch in [*train, *data.val_dataloader()])
+    orders = [[batch["indices"].tolist() for batch in data.ordered_loader(number)] for number in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+    assert orders[0] == [batch["indices"].tolist() for batch in data.val_dataloader()]
+    assert sorted(sum(orders[2], [])) == list(range(90)) and max(map(len, orders[2])) == 11
+    first = next(iter(data.val_dataloader()))
+    assert first["num_views"] == 1 and len(first["input_ids"]) == 11
+
+
 def test_thinning_touches_train_only(make):
     data = make(imbalance=Exponential(ir=3))
     assert data.class_counts.tolist() == [27, 15, 9]

@@ -1,0 +1,149 @@
+"""k-means by Lloyd's algorithm, seeded by k-means++; distances by faiss in blocks, so that nothing is N x N.
+
+Time and memory grow with N K D and N D. With `sample_rows` the centres are found on that many rows, drawn once, and
+all rows are then given to the nearest centre: the time of the search no longer grows with N.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, issparse
+
+Vectors = NDArray[np.float32] | csr_matrix
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """Centres (K, D) float32, the nearest one of each row (N,) int64, and the sum of squared distances to them."""
+
+    centres: NDArray[np.float32]
+    assignments: NDArray[np.int64]
+    inertia: float
+
+
+def kmeans(
+    vectors: Vectors,
+    num_clusters: int,
+    rng: np.random.Generator,
+    num_starts: int = 10,
+    max_iter: int = 300,
+    sample_rows: int | None = None,
+) -> KMeans:
+    """The best of several k-means, by inertia (Lloyd 1982; k-means++: Arthur and Vassilvitskii, SODA 2007).
+
+    A start ends when no row moves. A centre that loses its last row takes the row that is farthest from its own.
+    Sparse rows are clustered by scikit-learn, which does not fill them.
+
+    Args:
+        vectors: (N, D) float32, or sparse.
+        num_clusters: K, at least 1 and at most N.
+        rng: of the starts.
+        num_starts: starts, each from other first centres.
+        max_iter: iterations of a start.
+        sample_rows: rows that the centres are found on, all by default.
+
+    Raises:
+        ValueError: more clusters than rows, none, or fewer sampled rows than clusters.
+    """
+    number = vectors.shape[0]
+    if not 1 <= num_clusters <= number:
+        raise ValueError(f"method.num_clusters: found {num_clusters}, allowed: 1 to {number}, the texts there are")
+    if sample_rows is not None and sample_rows < num_clusters:
+        raise ValueError(f"method.sample_rows: found {sample_rows}, allowed: >= {num_clusters}, the clusters")
+    if issparse(vectors):
+        return _sparse(vectors, num_clusters, rng, num_starts, max_iter, sample_rows)
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    seen = vectors
+    if sample_rows is not None and sample_rows < number:
+        seen = vectors[np.sort(rng.choice(number, sample_rows, replace=False))]
+    starts = (lloyd(seen, seed_centres(seen, num_clusters, rng), max_iter) for _ in range(num_starts))
+    best = min(starts, key=lambda found: found.inertia)
+    if len(seen) == number:
+        return best
+    assignments, distances = nearest(vectors, best.centres)
+    return KMeans(best.centres, assignments, float(distances.sum(dtype=np.float64)))
+
+
+def nearest(vectors: NDArray[np.float32], centres: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray]:
+    """The nearest centre of each row and the squared Euclidean distance to it: (N,), (N,)."""
+    import faiss
+
+    distances, indices = faiss.knn(np.ascontiguousarray(vectors, np.float32), centres, 1)
+    return indices[:, 0], np.maximum(distances[:, 0], 0)
+
+
+def seed_centres(vectors: NDArray[np.float32], num_clusters: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """First centres (K, D): rows drawn one after the other with probability proportional to the squared distance to
+    the nearest one drawn before; of several candidates a step takes the one that lowers the sum most (as scikit-learn
+    does, 2 + log K of them)."""
+    number, trials = len(vectors), 2 + int(np.log(num_clusters))
+    norms = np.einsum("nd,nd->n", vectors, vectors)
+    chosen = [int(rng.integers(number))]
+    closest = _to_rows(vectors, norms, np.array(chosen))[0]
+    for _ in range(num_clusters - 1):
+        total = np.cumsum(closest, dtype=np.float64)
+        drawn = np.minimum(np.searchsorted(total, rng.random(trials) * total[-1]), number - 1)
+        candidates = np.minimum(_to_rows(vectors, norms, drawn), closest)
+        best = int(candidates.sum(axis=1, dtype=np.float64).argmin())
+        chosen.append(int(drawn[best]))
+        closest = candidates[best]
+    return vectors[chosen].copy()
+
+
+def _to_rows(vectors: NDArray, norms: NDArray, rows: NDArray) -> NDArray:
+    """Squared distances of all rows to some of them, (len(rows), N)."""
+    return np.maximum(norms[rows][:, None] + norms - 2 * vectors[rows] @ vectors.T, 0)
+
+
+def lloyd(vectors: NDArray[np.float32], centres: NDArray[np.float32], max_iter: int) -> KMeans:
+    """k-means from these centres, until no row moves."""
+    previous = None
+    for _ in range(max_iter):
+        assignments, distances = nearest(vectors, centres)
+        if previous is not None and (assignments == previous).all():
+            break
+        assignments = _without_empty(assignments, distances, len(centres))
+        centres, previous = means(vectors, assignments, len(centres)), assignments
+    assignments, distances = nearest(vectors, centres)
+    return KMeans(centres, assignments, float(distances.sum(dtype=np.float64)))
+
+
+def means(vectors: NDArray[np.float32], assignments: NDArray[np.int64], num_clusters: int) -> NDArray[np.float32]:
+    """The mean row of each cluster (K, D); of an empty one zeros."""
+    number = len(vectors)
+    members = csr_matrix((np.ones(number, np.float32), (assignments, np.arange(number))), (num_clusters, number))
+    sizes = np.bincount(assignments, minlength=num_clusters)
+    return np.asarray(members @ vectors / np.maximum(sizes, 1)[:, None], dtype=np.float32)
+
+
+def _without_empty(assignments: NDArray, distances: NDArray, num_clusters: int) -> NDArray:
+    sizes = np.bincount(assignments, minlength=num_clusters)
+    if sizes.all():
+        return assignments
+    assignments = assignments.copy()
+    farthest = iter(np.argsort(-distances, kind="stable"))
+    for empty in np.flatnonzero(sizes == 0):
+        row = next(row for row in farthest if sizes[assignments[row]] > 1)
+        sizes[assignments[row]] -= 1
+        assignments[row], sizes[empty] = empty, 1
+    return assignments
+
+
+def _sparse(
+    vectors: csr_matrix, num_clusters: int, rng: np.random.Generator, num_starts: int, max_iter: int,
+    sample_rows: int | None,
+) -> KMeans:  # fmt: skip
+    from sklearn.cluster import KMeans as SparseKMeans
+
+    number = vectors.shape[0]
+    seen = vectors
+    if sample_rows is not None and sample_rows < number:
+        seen = vectors[np.sort(rng.choice(number, sample_rows, replace=False))]
+    seed = int(rng.integers(2**31))
+    found = SparseKMeans(num_clusters, n_init=num_starts, max_iter=max_iter, random_state=seed).fit(seen)
+    assignments = found.predict(vectors)
+    inertia = -found.score(vectors)
+    return KMeans(found.cluster_centers_.astype(np.float32), assignments.astype(np.int64), float(inertia))

@@ -1,0 +1,76 @@
+"""Scores against the definitions, computed slowly, and against values worked out by hand."""
+
+from itertools import permutations
+from math import log, sqrt
+
+import numpy as np
+import pytest
+
+from clustering.scores import clustering_scores, contingency, negative_similarity
+
+
+def slow_accuracy(labels, clusters):
+    """The best of all ways to name the clusters, one after the other."""
+    names, found = sorted(set(labels)), sorted(set(clusters))
+    names += [None] * max(0, len(found) - len(names))
+    return max(
+        sum(dict(zip(found, order, strict=False)).get(cluster) == label
+            for label, cluster in zip(labels, clusters, strict=True))
+        for order in permutations(names, min(len(found), len(names)))
+    ) / len(labels)  # fmt: skip
+
+
+def slow_information(labels, clusters):
+    """Mutual information and both entropies in nats, from the counts."""
+    number = len(labels)
+
+    def entropy(values):
+        return -sum(values.count(v) / number * log(values.count(v) / number) for v in set(values))
+
+    pairs = list(zip(labels, clusters, strict=True))
+    mutual = sum(
+        pairs.count(p) / number * log(number * pairs.count(p) / (labels.count(p[0]) * clusters.count(p[1])))
+        for p in set(pairs)
+    )
+    return mutual, entropy(labels), entropy(clusters)
+
+
+@pytest.mark.parametrize("num_clusters", [1, 2, 4, 6])
+def test_scores_equal_the_definitions(num_clusters):
+    rng = np.random.default_rng(num_clusters)
+    labels, clusters = rng.integers(4, size=60).tolist(), rng.integers(num_clusters, size=60).tolist()
+    scores = clustering_scores(labels, clusters)
+    mutual, of_labels, of_clusters = slow_information(labels, clusters)
+    assert scores["acc"] == pytest.approx(slow_accuracy(labels, clusters))
+    assert scores["nmi"] == pytest.approx(mutual / sqrt(of_labels * of_clusters) if of_clusters else 0.0, abs=1e-12)
+    assert scores["nmi_arithmetic"] == pytest.approx(2 * mutual / (of_labels + of_clusters), abs=1e-12)
+    pure = sum(max(np.bincount(np.array(labels)[np.array(clusters) == k])) for k in set(clusters))
+    assert scores["purity"] == pytest.approx(pure / 60)
+
+
+def test_names_of_clusters_do_not_matter():
+    labels = [0, 0, 1, 1, 2, 2]
+    assert set(clustering_scores(labels, [7, 7, 3, 3, 5, 5]).values()) == {1.0}
+    assert clustering_scores(labels, [0, 1, 1, 2, 2, 0]) == clustering_scores(labels, [2, 0, 0, 1, 1, 2])
+
+
+def test_by_hand():
+    scores = clustering_scores([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1])
+    assert scores["acc"] == scores["purity"] == pytest.approx(5 / 6)
+    assert scores["ari"] == pytest.approx((4 - 6 * 7 / 15) / ((6 + 7) / 2 - 6 * 7 / 15))
+
+
+def test_counts():
+    assert contingency([5, 5, 9, 9], [1, 0, 1, 1]).tolist() == [[1, 1], [0, 2]]
+
+
+@pytest.mark.parametrize("clusters", [[], [0], [0, 1, 2]])
+def test_lengths_that_differ_are_refused(clusters):
+    with pytest.raises(ValueError, match="labels, clusters: found shapes"):
+        clustering_scores([] if clusters == [] else [0, 1], clusters)
+
+
+def test_negative_similarity():
+    similarity = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.0, 0.4, 0.6]])
+    assert negative_similarity(similarity, [0, 0, 1]) == pytest.approx((0.2 + 0.1 + 0.0 + 0.4) / 3)
+    assert negative_similarity(similarity, [1, 1, 1]) == 0

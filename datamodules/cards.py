@@ -21,8 +21,9 @@ def card(corpus: "Corpus") -> dict[str, Any]:
         ``name``, ``fingerprint``, ``classes``, ``label_names``, the facts of its builder (``licence``, ``origin``,
         ``sources``, ``paper``, ``differences``, ``split_rule``, ``deduplicate``, ``removed``), and ``splits``: for each
         split ``rows``; ``classes`` that occur; ``class_counts`` by name; ``largest`` and ``smallest`` class and their
-        ratio ``ir``; ``words`` (mean, median, p95, max of whitespace-separated words); ``duplicates`` (rows whose text
-        came before in the split); ``conflicting_texts`` (texts with several labels); for ``val`` and ``test``
+        ratio ``ir`` (0 where no row has a label); of rows without a label the number ``unlabelled``; ``words`` (mean,
+        median, p95, max of whitespace-separated words); ``duplicates`` (rows whose text came before in the split);
+        ``conflicting_texts`` (texts with several labels); for ``val`` and ``test``
         ``leaks_exact`` (rows whose text is in train) and ``leaks_folded`` (the same, letter case and white space
         aside); where texts are augmented ``augmented`` (rows) and ``augmented_changed`` (share of those that differ).
     """
@@ -32,18 +33,21 @@ def card(corpus: "Corpus") -> dict[str, Any]:
         table = corpus.table(split)
         exact, folded, words = text_digests(table)
         labels = table["label"].to_numpy()
-        counts = np.bincount(labels, minlength=len(corpus.label_names))
-        present = counts[counts > 0]
+        labelled = labels >= 0
+        counts = np.bincount(labels[labelled], minlength=len(corpus.label_names))
+        present = counts[counts > 0] if labelled.any() else np.zeros(1)
         splits[split] = facts = {
             "rows": len(table),
-            "classes": len(present),
+            "classes": int((counts > 0).sum()),
             "largest": int(present.max()),
             "smallest": int(present.min()),
-            "ir": round(float(present.max() / present.min()), 2),
+            "ir": round(float(present.max() / max(present.min(), 1)), 2),
             "words": _lengths(words),
             "duplicates": len(exact) - len(np.unique(exact)),
-            "conflicting_texts": _conflicts(exact, labels),
+            "conflicting_texts": _conflicts(exact[labelled], labels[labelled]),
         }
+        if not labelled.all():
+            facts["unlabelled"] = int((~labelled).sum())
         if train is None:
             train = exact, folded
         else:
@@ -126,11 +130,13 @@ def describe(corpus: "Corpus", folder: Path) -> Path:
 def _rows(card: dict[str, Any]) -> list[list[str]]:
     """Statistics as lines of a table: name, then a cell a split."""
     splits = card["splits"].values()
+    unlabelled = any("unlabelled" in split for split in splits)
     lines = {
         "rows": [f"{split['rows']:,}" for split in splits],
         "classes that occur": [str(split["classes"]) for split in splits],
         "largest / smallest class": [f"{split['largest']:,} / {split['smallest']:,}" for split in splits],
         "ir": [f"{split['ir']:g}" for split in splits],
+        **({"without a label": [f"{split.get('unlabelled', 0):,}" for split in splits]} if unlabelled else {}),
         "words: mean / median": [f"{split['words']['mean']:g} / {split['words']['median']:g}" for split in splits],
         "words: p95 / max": [f"{split['words']['p95']:g} / {split['words']['max']:,}" for split in splits],
         "duplicate rows": [f"{split['duplicates']:,}" for split in splits],

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from datamodules.splits import stratified_split
 FORMAT = 1
 SPLITS = ("train", "val", "test")
 CHUNK_ROWS, CHUNK_CHARACTERS = 16_384, 1 << 24
+NO_LABEL = -1  # in the label column: a train row without one
 SMALL = 32 << 20  # bytes; files up to this size are hashed at each start
 log = logging.getLogger(__name__)
 
@@ -68,8 +69,8 @@ class Corpus:
         return cls(folder, _read_meta(folder))
 
     def table(self, split: str) -> pa.Table:
-        """Rows of a split, memory-mapped: ``text`` string, ``label`` int32 (index into ``label_names``), and ``aug``
-        string (nullable) where the source ships augmented texts.
+        """Rows of a split, memory-mapped: ``text`` string, ``label`` int32 (index into ``label_names``; -1: none), and
+        ``aug`` string (nullable) where the source ships augmented texts.
 
         Raises:
             InputError: the data set has no such split.
@@ -149,12 +150,13 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path) -> None:
     parts: Parts = {}
     first: dict[str, dict[str, str]] = {}  # split -> label -> where it came first
     for split, rows in dataset.rows(files).items():
-        first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes)
+        optional = split == "train" and dataset.label_names is not None
+        first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, optional)
         table = _read(staging / f"{split}.arrow")
         parts[split] = table, np.ones(len(table), bool)
     split_rule = _hold_out_test(dataset, parts, list(codes))
     removed = _deduplicate(dataset.deduplicate, parts)
-    label_names = _label_names(dataset.name, parts, list(codes), first)
+    label_names = _label_names(dataset, parts, list(codes), first)
 
     indices = {name: index for index, name in enumerate(label_names)}
     index = np.array([indices.get(name, -1) for name in codes], np.int32)
@@ -178,18 +180,22 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path) -> None:
     (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int]) -> dict[str, str]:
-    """Check the rows and write them with the numbers of ``codes``; returns where each label came first."""
+def _stage(
+    source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], labels_optional: bool
+) -> dict[str, str]:
+    """Check the rows and write them with the numbers of ``codes``, -1 for none; returns where each label came first."""
     first: dict[str, str] = {}
     writer = None
-    for chunk in _chunks(source, rows):
+    for chunk in _chunks(source, rows, labels_optional):
         for row in chunk:
+            if row["label"] is None:
+                continue
             codes.setdefault(row["label"], len(codes))
             if row["label"] not in first:
                 first[row["label"]] = row["where"]
         columns = {
             "text": _strings(chunk, "text"),
-            "label": pa.array([codes[row["label"]] for row in chunk], pa.int32()),
+            "label": pa.array([codes.get(row["label"], NO_LABEL) for row in chunk], pa.int32()),
         }
         if "aug" in chunk[0]:
             columns["aug"] = _strings(chunk, "aug")
@@ -202,7 +208,7 @@ def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int]) 
     return first
 
 
-def _chunks(source: str, rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _chunks(source: str, rows: Iterable[Row], labels_optional: bool) -> Iterator[list[Row]]:
     """Checked rows in lists that are bounded in rows and characters."""
     chunk: list[Row] = []
     characters = 0
@@ -213,7 +219,7 @@ def _chunks(source: str, rows: Iterable[Row]) -> Iterator[list[Row]]:
             raise InputError(f"{where}: found {found}, allowed: a string with at least one visible character")
         if not isinstance(row.get("aug"), str | None):
             raise InputError(f"{where}: found augmented text {row['aug']!r}, allowed: a string or nothing")
-        row["label"] = _label_name(row["label"], where)
+        row["label"] = None if labels_optional and _is_blank(row["label"]) else _label_name(row["label"], where)
         chunk.append(row)
         characters += len(row["text"])
         if len(chunk) == CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
@@ -221,6 +227,10 @@ def _chunks(source: str, rows: Iterable[Row]) -> Iterator[list[Row]]:
             chunk, characters = [], 0
     if chunk:
         yield chunk
+
+
+def _is_blank(label: Any) -> bool:
+    return label is None or (isinstance(label, str) and not label.strip())
 
 
 def _label_name(label: Any, where: str) -> str:
@@ -254,6 +264,8 @@ def _hold_out_test(dataset: Dataset, parts: Parts, names: list[str]) -> str:
     if dataset.test_fraction is None:
         raise InputError(f"{dataset.name}: no test rows")
     table, keep = parts["train"]
+    if (table["label"].to_numpy() == NO_LABEL).any():
+        return "no test split: the source ships none, and train has rows without a label"
     rng = np.random.default_rng(dataset.split_seed)
     _, test = stratified_split(table["label"].to_numpy(), dataset.test_fraction, rng, dataset.singleton_classes, names)
     keep[test] = False
@@ -283,21 +295,31 @@ def _deduplicate(mode: str, parts: Parts) -> dict[str, int]:
     return removed
 
 
-def _label_names(name: str, parts: Parts, names: list[str], first: dict[str, dict[str, str]]) -> list[str]:
-    """Sorted names of the train labels; numbers by value."""
+def _label_names(dataset: Dataset, parts: Parts, names: list[str], first: dict[str, dict[str, str]]) -> list[str]:
+    """The names that are given, or those of the train labels, sorted; numbers by value."""
+    name = dataset.name
     seen = {
-        split: {names[code] for code in np.unique(table["label"].to_numpy()[keep])}
+        split: {names[code] for code in np.unique(table["label"].to_numpy()[keep]) if code != NO_LABEL}
         for split, (table, keep) in parts.items()
     }
+    if dataset.label_names is not None:
+        _refuse_others(name, seen, first, dataset.label_names, "is not among dataset.label_names")
+        return list(dataset.label_names)
     train = seen.pop("train")
     if len(train) < 2:
         raise InputError(f"{name} train: one class only ({', '.join(train)}), allowed: at least 2 classes")
-    for split, labels in seen.items():
-        for label in sorted(labels - train):
-            where = first.get(split, {}).get(label, f"{name} {split}")
-            known = ", ".join(sorted(train)[:20]) + (", …" if len(train) > 20 else "")
-            raise InputError(f"{where}: label {label!r} does not occur in train; allowed: {known}")
+    _refuse_others(name, seen, first, sorted(train), "does not occur in train")
     return sorted(train, key=_by_value)
+
+
+def _refuse_others(
+    name: str, seen: dict[str, set[str]], first: dict[str, dict[str, str]], allowed: Sequence[str], why: str
+) -> None:
+    for split, labels in seen.items():
+        for label in sorted(labels.difference(allowed)):
+            where = first.get(split, {}).get(label, f"{name} {split}")
+            known = ", ".join(allowed[:20]) + (", …" if len(allowed) > 20 else "")
+            raise InputError(f"{where}: label {label!r} {why}; allowed: {known}")
 
 
 def _by_value(name: str) -> tuple[bool, float, str]:
@@ -318,11 +340,13 @@ def _write(
             start += len(batch)
             if not len(kept):
                 continue
-            labels = index[kept["label"].to_numpy()]
+            codes = kept["label"].to_numpy()
+            labels = np.where(codes == NO_LABEL, np.int32(NO_LABEL), np.append(index, np.int32(NO_LABEL))[codes])
             kept = kept.set_column(1, "label", pa.array(labels))
             writer.write_batch(kept)
             augmented = kept["aug"].to_pylist() if "aug" in kept.schema.names else [None] * len(kept)
-            rows = zip(kept["text"].to_pylist(), (names[label] for label in labels), augmented, strict=True)
+            labelled_as = [None if label == NO_LABEL else names[label] for label in labels]
+            rows = zip(kept["text"].to_pylist(), labelled_as, augmented, strict=True)
             fingerprint.update("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
 
 

@@ -113,11 +113,13 @@ class TextDataModule(LightningDataModule):
         if self.protocol.name == "transductive":
             self._take_the_whole(rows["train"])
             return
-        if len(np.unique(labels["train"])) < 2:
+        if self.num_classes < 2:
             raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
+        answers = getattr(self.imbalance, "labels", None)  # what a person said of the listed rows
+        self._refuse_unlabelled(labels["train"], answers)
         if self.protocol.name == "published":
             if "test" not in rows:
-                raise InputError("protocol: found published without a test split, allowed: clean")
+                raise InputError("protocol: found published without a test split, allowed: clean, few_shot")
             rows["val"], self._table_of["val"] = rows["test"], "test"
         elif "val" not in rows and self.protocol.name == "clean":
             rows["train"], rows["val"] = stratified_split(
@@ -132,7 +134,7 @@ class TextDataModule(LightningDataModule):
             labels["train"][rows["train"]], np.random.default_rng([self.seed, 0, _THIN]), self.label_names
         )
         rows["train"] = rows["train"][kept]
-        if (answers := getattr(self.imbalance, "labels", None)) is not None:  # what a person said of these rows
+        if answers is not None:
             labels["train"] = labels["train"].copy()
             labels["train"][self.imbalance.rows] = answers
         if self.protocol.name == "few_shot":
@@ -150,6 +152,14 @@ class TextDataModule(LightningDataModule):
         self._table_of = dict.fromkeys(self.indices, "train")
         self.labels = dict.fromkeys(self.indices, np.full(len(rows), -1))
         self.class_counts = torch.empty(0, dtype=torch.int64)
+
+    def _refuse_unlabelled(self, labels: np.ndarray, answers: np.ndarray | None) -> None:
+        number = int((labels < 0).sum())
+        if number and (answers is None or self.protocol.name == "clean"):
+            raise InputError(
+                f"dataset: {number} of {len(labels)} train rows have no label, allowed: a label for each, "
+                "or a person who is asked for some (active=NAME active.oracle=prompt or file)"
+            )
 
     def _open_tokens(self) -> None:
         common = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from active_learning.experiment import ActiveLearning
 from active_learning.selection import needed_by
 from active_learning.strategies import random as at_random
+from datamodules.corpus import Corpus
 from datamodules.datamodule import predict_loader
 from lightning_modules.base import ClassifierModule, derived_seed
 from reporting.curves import lines_figure
@@ -28,7 +30,7 @@ from tasks.fit import names_of, trained_run
 from tasks.oracle import FileOracle
 
 SKIPPED = -1  # in the state: a text that nobody could label
-CURVE = ("labels", "test/accuracy", "test/macro_f1", "non-uniformity", "run")
+METRICS = ("accuracy", "macro_f1")
 
 
 def active(config: DictConfig, overrides: list[str]) -> Path:
@@ -74,13 +76,12 @@ class Pool:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        datamodule = plan.datamodule(plan.corpus(), num_views=1)
-        parts = ["train"] if plan.plain["protocol"]["name"] == "published" else ["train", "val"]
-        self.rows = np.sort(np.concatenate([datamodule.indices[part] for part in parts]))
-        table = datamodule.corpus.table("train").take(self.rows)
+        corpus = plan.corpus()
+        self.rows = _pool_rows(plan, corpus)
+        table = corpus.table("train").take(self.rows)
         self.texts: list[str] = table.column("text").to_pylist()
         self.labels = table.column("label").to_numpy().astype(np.int64)
-        self.label_names = list(datamodule.label_names)
+        self.label_names = list(corpus.label_names)
         first = {text: place for place, text in reversed(list(enumerate(self.texts)))}
         self.distinct = np.array(sorted(first.values()), dtype=np.int64)
 
@@ -115,6 +116,23 @@ class Pool:
                     parts[name] = np.empty((len(self.texts), rows.shape[1]), dtype=rows.numpy().dtype)
                 parts[name][batch["indices"].numpy()] = rows.numpy()
         return parts
+
+
+def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
+    """Rows of the train table that are the pool: all where some have no label, else those that `imbalance` leaves."""
+    labels = corpus.table("train").column("label").to_numpy()
+    if unlabelled := int((labels < 0).sum()):
+        if plan.plain["active"]["oracle"] == "labels":
+            raise ValueError(
+                f"active.oracle: found labels, but {unlabelled} of {len(labels)} texts of the pool have none; "
+                f"allowed: file, prompt"
+            )
+        if plan.plain["imbalance"].get("ir") is not None:
+            raise ValueError("imbalance.ir: a pool without labels cannot be thinned by class; allowed: null")
+        return np.arange(len(labels))
+    datamodule = plan.datamodule(corpus, num_views=1)
+    parts = ["train"] if plan.plain["protocol"]["name"] == "published" else ["train", "val"]
+    return np.sort(np.concatenate([datamodule.indices[part] for part in parts]))
 
 
 def _do(plan: Plan, run: RunFolder) -> None:
@@ -221,17 +239,17 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
         finished = trained_run(Plan.make(own))
     metrics = finished.read_metrics()
     share = np.bincount(labels, minlength=len(pool.label_names)) / len(labels)
+    split = _split_of(metrics)  # without test rows, the few that chose the epoch
     rounds[-1].run = finished.id
     rounds[-1].figures = {
         "labels": len(labelled),
-        "test/accuracy": metrics["test/accuracy"],
-        "test/macro_f1": metrics["test/macro_f1"],
+        **{f"{split}/{metric}": metrics[f"{split}/{metric}"] for metric in METRICS},
         "non-uniformity": float(np.abs(share - 1 / len(share)).sum()),  # U of SCL-HNM, eq. 4
     }
 
 
 def _write_curve(run: RunFolder, rounds: list[Round], pool: Pool) -> None:
-    run.write_csv("curve.csv", ([*made.figures.values(), made.run] for made in rounds), CURVE)
+    run.write_csv("curve.csv", ([*made.figures.values(), made.run] for made in rounds), [*rounds[0].figures, "run"])
     chosen = (
         (number, position, "" if label == SKIPPED else pool.label_names[label], score, reason, pool.texts[position])
         for number, made in enumerate(rounds)
@@ -246,12 +264,17 @@ def _figures(rounds: list[Round]) -> dict[str, Any]:
     """Area under the curve of each metric, as its mean height over the labels, and the last round's figures."""
     if not rounds:
         raise ValueError("active: the pool is empty, no text could be asked for")
-    labels = [made.figures["labels"] for made in rounds]
+    labels, split = [made.figures["labels"] for made in rounds], _split_of(rounds[0].figures)
     figures: dict[str, Any] = {"rounds": len(rounds), "labels": labels[-1]}
-    for metric in ("accuracy", "macro_f1"):
-        heights = [made.figures[f"test/{metric}"] for made in rounds]
-        figures |= {f"test/{metric}": heights[-1], f"active/area_{metric}": area_under(labels, heights)}
+    for metric in METRICS:
+        heights = [made.figures[f"{split}/{metric}"] for made in rounds]
+        figures |= {f"{split}/{metric}": heights[-1], f"active/area_{metric}": area_under(labels, heights)}
     return figures
+
+
+def _split_of(figures: Mapping[str, Any]) -> str:
+    """The split that a curve shows."""
+    return "test" if "test/accuracy" in figures else "val"
 
 
 def area_under(labels: list[int], heights: list[float]) -> float:
@@ -261,22 +284,27 @@ def area_under(labels: list[int], heights: list[float]) -> float:
 
 
 def _line(rounds: list[Round]) -> str:
-    figures = rounds[-1].figures
-    return f"round {len(rounds)}: {figures['labels']} labels, accuracy {100 * figures['test/accuracy']:.2f} %"
+    figures, split = rounds[-1].figures, _split_of(rounds[-1].figures)
+    head = f"round {len(rounds)}: {figures['labels']} labels, {split}"
+    return f"{head} accuracy {100 * figures[f'{split}/accuracy']:.2f} %"
 
 
 def _report(run: RunFolder) -> None:
     metrics, rows = run.read_metrics(), run.read_csv("curve.csv")
+    split = _split_of(rows[0])
     title = " · ".join(str(metrics[key]) for key in ("method", "active", "dataset", "encoder"))
-    title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · test split, %"
-    cells = tuple((row["labels"], *(f"{100 * float(row[key]):.2f}" for key in CURVE[1:4])) for row in rows)
+    title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · {split} split, %"
+    columns = (*(f"{split}/{metric}" for metric in METRICS), "non-uniformity")
+    cells = tuple((row["labels"], *(f"{100 * float(row[key]):.2f}" for key in columns)) for row in rows)
     Table(title, ("labels", "accuracy", "macro-F1", "non-uniformity"), cells).show()
+    if split == "val":
+        print("no test rows: these are figures of the few labelled rows that chose the epoch, and say little")
     print(
         f"area under the curve: accuracy {100 * metrics['active/area_accuracy']:.2f}, "
         f"macro-F1 {100 * metrics['active/area_macro_f1']:.2f}"
     )
     lines = {
         name: {int(row["labels"]): [float(row[key])] for row in rows}
-        for name, key in (("accuracy", "test/accuracy"), ("macro-F1", "test/macro_f1"))
+        for name, key in zip(("accuracy", "macro-F1"), columns, strict=False)
     }
     lines_figure({title: lines}, "labels", "%", run.path / "curve")

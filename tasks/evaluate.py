@@ -19,5 +19,5 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
     figures = names_of(plan) | measure(plan, run, module, datamodule)
     run.write_json("evaluation.json", figures)
-    summary_table(figures).show()
+    summary_table(figures, "test" if "test/accuracy" in figures else "val").show()
     return run.path

@@ -204,8 +204,9 @@ def _trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Train
 
 def _report(run: RunFolder) -> None:
     metrics = run.read_metrics()
-    summary_table(metrics).show()
-    rows = [row for row in run.read_csv("predictions.csv") if row["split"] == "test"]
+    split = "test" if "test/accuracy" in metrics else "val"  # rows labelled by a person, and no test rows
+    summary_table(metrics, split).show()
+    rows = [row for row in run.read_csv("predictions.csv") if row["split"] == split]
     index = {name: number for number, name in enumerate(metrics["label_names"])}
     labels, predictions = ([index[row[column]] for row in rows] for column in ("label", "prediction"))
     print()

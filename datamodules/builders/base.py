@@ -30,6 +30,7 @@ class Dataset:
     differences: str = ""
     test_fraction: float | None = None  # share of train that becomes test where rows() gives no test
     split_seed: int = 0
+    label_names: tuple[str, ...] | None = None  # given beforehand: train rows may then have no label
 
     def __init__(
         self,
@@ -50,7 +51,8 @@ class Dataset:
             files: source path -> verified local file.
 
         Returns:
-            For ``train`` and, where the source has them, ``val`` and ``test``: rows ``{"text": str, "label": str}``,
+            For ``train`` and, where the source has them, ``val`` and ``test``: rows ``{"text": str, "label": str}``
+            (``label`` None for a train row without one, where ``label_names`` are given),
             with ``"aug": str | None`` where the source ships augmented texts, and ``"where"`` ("file:line") where
             an error should name it.
         """

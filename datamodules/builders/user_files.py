@@ -27,6 +27,8 @@ class UserFiles(Dataset):
         val: file of the validation rows; without it, the protocol takes some from train.
         text_column: name of the column that holds the text.
         label_column: name of the column that holds the label, a name or a number.
+        label_names: the classes, where train rows have no label (yet): an empty cell, or no such column at all. The
+            test rows need labels; without a test file there is no test split then.
         aug_column: name of the column that holds an augmented text, empty where there is none.
         split_seed: seed of the test split where there is no test file.
         name, max_length, singleton_classes, deduplicate: see `Dataset`.
@@ -44,6 +46,7 @@ class UserFiles(Dataset):
         text_column: str = "text",
         label_column: str = "label",
         aug_column: str | None = None,
+        label_names: list[str] | None = None,
         split_seed: Annotated[int, ">= 0"] = 0,
         name: str = "user",
         max_length: Annotated[int, ">= 1"] = 128,
@@ -56,6 +59,8 @@ class UserFiles(Dataset):
         self.columns = {"text": text_column, "label": label_column}
         if aug_column:
             self.columns["aug"] = aug_column
+        if label_names is not None:
+            self.label_names = _checked_names(label_names)
         self.split_seed = split_seed
         self.origin = ", ".join(map(str, self.paths.values()))
 
@@ -68,20 +73,26 @@ class UserFiles(Dataset):
         return tuple(self.paths.values())
 
     def identity(self) -> dict[str, Any]:
-        return super().identity() | {"columns": self.columns, "splits": list(self.paths)}
+        given = {} if self.label_names is None else {"label_names": list(self.label_names)}
+        return super().identity() | {"columns": self.columns, "splits": list(self.paths)} | given
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
-        return {split: self._some(path) for split, path in self.paths.items()}
+        return {split: self._some(path, self._columns(split)) for split, path in self.paths.items()}
 
-    def _some(self, path: Path) -> Iterator[Row]:
+    def _columns(self, split: str) -> frozenset[str]:
+        """Keys of the columns that the file of a split must have."""
+        optional = {"label"} if split == "train" and self.label_names else set()
+        return frozenset(self.columns) - optional
+
+    def _some(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         row = None
-        for row in self.read(path):
+        for row in self.read(path, needed):
             yield row
         if row is None:
             raise InputError(f"{path}: no rows, allowed: at least one row for each of at least 2 classes")
 
-    def read(self, path: Path) -> Iterator[Row]:
-        """Rows of one file."""
+    def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
+        """Rows of one file, whose columns `needed` must be there."""
         raise NotImplementedError
 
 
@@ -105,7 +116,7 @@ class Csv(UserFiles):
     def _delimiter(self, path: Path) -> str:
         return self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
 
-    def read(self, path: Path) -> Iterator[Row]:
+    def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         csv.field_size_limit(MAX_FIELD)
         delimiter = self._delimiter(path)
         reader = csv.reader(file_lines(path), delimiter=delimiter, strict=True)
@@ -114,7 +125,8 @@ class Csv(UserFiles):
             header = next(reader, None)
             if header is None:
                 raise InputError(f"{path}: the file is empty, allowed: a header line and rows")
-            positions = {key: self._position(path, header, key, delimiter) for key in self.columns}
+            keys = [key for key, column in self.columns.items() if key in needed or column in header]
+            positions = {key: self._position(path, header, key, delimiter) for key in keys}
             line = reader.line_num + 1
             for fields in reader:
                 if fields and len(fields) != len(header):
@@ -123,7 +135,8 @@ class Csv(UserFiles):
                         f"a field that holds {delimiter!r} must stand in double quotes"
                     )
                 if fields:  # a blank line has none
-                    yield {key: fields[at] for key, at in positions.items()} | {"where": f"{path}:{line}"}
+                    row: Row = {key: fields[at] for key, at in positions.items()}
+                    yield {"label": None, **row, "where": f"{path}:{line}"}
                 line = reader.line_num + 1
         except csv.Error as error:
             raise InputError(
@@ -144,7 +157,7 @@ class Csv(UserFiles):
 class Jsonl(UserFiles):
     """One JSON object a line; labels may be strings or numbers."""
 
-    def read(self, path: Path) -> Iterator[Row]:
+    def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         for number, line in enumerate(map(str.strip, file_lines(path)), 1):
             if not line:
                 continue
@@ -159,11 +172,18 @@ class Jsonl(UserFiles):
                 raise InputError(f"{where}: found a {type(entry).__name__}, allowed: one JSON object a line")
             row: Row = {"where": where}
             for key, column in self.columns.items():
-                if column not in entry and key != "aug":
+                if column not in entry and key != "aug" and key in needed:
                     keys = ", ".join(map(repr, entry)) or "none"
                     raise InputError(f"{where}: no key {column!r} (dataset.{key}_column), there are: {keys}")
                 row[key] = entry.get(column)
             yield row
+
+
+def _checked_names(names: list[str]) -> tuple[str, ...]:
+    given = [str(name).strip() for name in names]
+    if len(given) < 2 or len(set(given)) != len(given) or "" in given:
+        raise InputError(f"dataset.label_names: found {given}, allowed: at least 2 different names")
+    return tuple(given)
 
 
 def file_lines(path: Path) -> Iterator[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from datamodules.builders.hub import Hub
 from datamodules.builders.user_files import Csv, Jsonl
+from datamodules.cards import describe
 from datamodules.corpus import Corpus, prepare
 from datamodules.errors import InputError
 
@@ -243,3 +244,35 @@ def test_hub_out_of_reach(tmp_path, monkeypatch):
         "dataset.path=owner/flowers: the hub is out of reach and the data set is not in its cache "
         "(Couldn't reach the hub); allowed: a network, or a local folder"
     )
+
+
+def test_train_rows_may_lack_labels_where_the_classes_are_given(tmp_path):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("text,label\na,\nb,yes\nc,  \n")
+    test.write_text("text,label\nd,no\n")
+    options = {"train": str(train), "label_names": ["yes", "no", "never"]}
+    corpus = prepare(Csv(test=str(test), **options), tmp_path / "data", None)
+    assert corpus.label_names == ("yes", "no", "never")
+    assert corpus.table("train")["label"].to_pylist() == [-1, 0, -1]
+    assert corpus.table("test")["label"].to_pylist() == [1]
+    assert corpus.card["splits"]["train"]["unlabelled"] == 2 and corpus.card["splits"]["train"]["classes"] == 1
+    assert prepare(Csv(**options), tmp_path / "data", None).splits == ("train",)
+    describe(corpus, tmp_path / "card")
+    assert "| without a label | 2 | 0 |" in (tmp_path / "card" / "card.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("names", "test_label", "message"),
+    [
+        (["yes"], "yes", "dataset.label_names: found \\['yes'\\], allowed: at least 2 different names"),
+        (["yes", "no"], "perhaps", "test.csv:2: label 'perhaps' is not among dataset.label_names; allowed: yes, no"),
+        (["yes", "no"], "", "test.csv:2: found an empty label"),
+        (["on", "off"], "on", "train.csv:2: label 'yes' is not among dataset.label_names; allowed: on, off"),
+    ],
+)
+def test_labels_outside_the_given_classes_are_refused(tmp_path, names, test_label, message):
+    for split, label in (("train", "yes"), ("test", test_label)):
+        (tmp_path / f"{split}.csv").write_text(f"text,label\na,{label}\n")
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
+    with pytest.raises(InputError, match=message):
+        prepare(Csv(label_names=names, **files), tmp_path / "data", None)

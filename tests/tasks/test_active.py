@@ -114,6 +114,38 @@ def test_a_person_fills_a_file(learn, tmp_path):
     assert [row["label"] for row in rows(done.folder / "chosen.csv")][:8] == ["fruit", "metal"] * 3 + ["", "metal"]
 
 
+NAMES = "dataset.label_names=[weather,metal,fruit,animal]"
+
+
+def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
+    pool, test = tmp_path / "pool.csv", f"dataset.test={toy_csv['test']}"
+    texts = [row["text"] for row in rows(toy_csv["train"])]
+    pool.write_text("text\n" + "".join(f"{text}\n" for text in texts))
+    options = ["method=ce", "active=rep", "active.query_size=4", "active.budget=4", "trainer.max_epochs=1"]
+
+    def ask(*arguments):
+        return fit(*options, f"dataset.train={pool}", *arguments)
+
+    assert "no column 'label'" in ask("dataset.test=null", "active.oracle=file").error
+    assert "allowed: file, prompt" in ask(NAMES, test, "active.oracle=labels").error
+    assert "cannot be thinned" in ask(NAMES, test, "active.oracle=file", "imbalance.ir=2").error
+    missing = f"{len(texts)} of {len(texts)} train rows have no label"
+    assert missing in fit("method=ce", f"dataset.train={pool}", NAMES, test).error
+    for given, split in ((test, "test"), ("dataset.test=null", "val")):
+        line = [NAMES, given, "active.oracle=file", f"paths.runs={tmp_path / split}"]
+        assert "4 texts to label" in ask(*line).error
+        (file,) = tmp_path.glob(f"{split}/*/to_label.csv")
+        lines = file.read_text().splitlines()
+        answers = ["", *"weather metal fruit fruit".split()]
+        file.write_text("".join(f"{line}{label}\n" for line, label in zip(lines, answers, strict=True)))
+        result = ask(*line)
+        (curve,) = rows(result.folder / "curve.csv")
+        assert 0 <= float(curve[f"{split}/accuracy"]) <= 1 and len(curve) == 5
+        assert result.metrics[f"{split}/accuracy"] == float(curve[f"{split}/accuracy"])
+        assert [row["label"] for row in rows(result.folder / "chosen.csv")] == "weather metal fruit fruit".split()
+        assert ("say little" in result.out) == (split == "val")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -80,7 +80,14 @@ class Corpus:
         return _read(self.folder / f"{split}.arrow")
 
 
-def prepare(dataset: Dataset, folder: Path, mirror: Path | None, offline: bool = False, host: str = HOST) -> Corpus:
+def prepare(
+    dataset: Dataset,
+    folder: Path,
+    mirror: Path | None,
+    offline: bool = False,
+    host: str = HOST,
+    whole: bool = False,
+) -> Corpus:
     """The data set's corpus below ``folder``: opened where it is there and sound, else built.
 
     Safe when several processes do it at once. Nothing half-written is ever left under the final name.
@@ -91,6 +98,8 @@ def prepare(dataset: Dataset, folder: Path, mirror: Path | None, offline: bool =
         mirror: folder of source files, OWNER/REPO/COMMIT/PATH.
         offline: never download.
         host: base address of the public host.
+        whole: all rows of all splits as one split, ``train``, in the order of the source; all may be without labels
+            (-1, and ``label_names`` is empty), or of one class.
 
     Raises:
         InputError: a bad row, bad splits, sources that cannot be had, a full disk.
@@ -98,7 +107,7 @@ def prepare(dataset: Dataset, folder: Path, mirror: Path | None, offline: bool =
     folder = Path(folder)
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        final = folder / f"{dataset.name}-{_digest(dataset, folder)}"
+        final = folder / f"{dataset.name}-{_digest(dataset, folder, whole)}"
         if _damage(final) is None:
             return Corpus(final, _read_meta(final))
         from filelock import FileLock
@@ -107,11 +116,12 @@ def prepare(dataset: Dataset, folder: Path, mirror: Path | None, offline: bool =
             if not final.exists() or (damage := _damage(final)) is not None:
                 if final.exists():
                     log.warning("%s: %s; building it again", final, damage)
-                _rebuild(dataset, fetch(dataset.sources, mirror, folder / "sources", offline, host), final)
+                files = fetch(dataset.sources, mirror, folder / "sources", offline, host)
+                _rebuild(dataset, files, final, whole)
         return Corpus(final, _read_meta(final))
 
 
-def _digest(dataset: Dataset, folder: Path) -> str:
+def _digest(dataset: Dataset, folder: Path, whole: bool) -> str:
     """Digest of all that decides the content: options, source hashes, contents of the user's files, formats."""
     memory = HashMemory(folder / "sources" / "verified.json")
     content = {
@@ -119,18 +129,18 @@ def _digest(dataset: Dataset, folder: Path) -> str:
         "options": dataset.identity(),
         "sources": [file.sha256 for file in dataset.sources],
         "own_files": [memory.sha256(path) for path in dataset.own_files()],
-    }
+    } | ({"whole": True} if whole else {})
     memory.save()
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _rebuild(dataset: Dataset, files: dict[str, Path], final: Path) -> None:
+def _rebuild(dataset: Dataset, files: dict[str, Path], final: Path, whole: bool) -> None:
     prefix = f".{final.name}.tmp-"
     for stale in final.parent.glob(f"{prefix}*"):  # of a killed process: we hold the lock
         shutil.rmtree(stale, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=final.parent))
     try:
-        _build(dataset, files, temporary)
+        _build(dataset, files, temporary, whole)
         temporary.chmod(0o755)
         if final.exists():
             shutil.rmtree(final)
@@ -142,21 +152,26 @@ def _rebuild(dataset: Dataset, files: dict[str, Path], final: Path) -> None:
 Parts = dict[str, tuple[pa.Table, np.ndarray]]  # split -> staged table, mask of its rows
 
 
-def _build(dataset: Dataset, files: dict[str, Path], folder: Path) -> None:
+def _build(dataset: Dataset, files: dict[str, Path], folder: Path, whole: bool) -> None:
     """Stage the rows as they come, decide which belong to which split, write those for good; meta.json comes last."""
     staging = folder / "staged"
     staging.mkdir()
     codes: dict[str, int] = {}  # label -> number in order of appearance
     parts: Parts = {}
     first: dict[str, dict[str, str]] = {}  # split -> label -> where it came first
-    for split, rows in dataset.rows(files).items():
-        optional = split == "train" and dataset.label_names is not None
-        first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, optional)
+    for split, rows in ({"train": dataset.whole(files)} if whole else dataset.rows(files)).items():
+        checks = {
+            "labels_optional": whole or (split == "train" and dataset.label_names is not None),
+            "empty_texts": dataset.empty_texts,
+        }
+        first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
         parts[split] = table, np.ones(len(table), bool)
-    split_rule = _hold_out_test(dataset, parts, list(codes))
+    split_rule = "none, all rows together" if whole else _hold_out_test(dataset, parts, list(codes))
     removed = _deduplicate(dataset.deduplicate, parts)
-    label_names = _label_names(dataset, parts, list(codes), first)
+    if whole and codes and NO_LABEL in parts["train"][0]["label"].to_numpy():
+        raise InputError(f"{dataset.name}: found rows without a label, allowed: a label in every row or in none")
+    label_names = _label_names(dataset, parts, list(codes), first, least=0 if whole else 2)
 
     indices = {name: index for index, name in enumerate(label_names)}
     index = np.array([indices.get(name, -1) for name in codes], np.int32)
@@ -180,13 +195,11 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path) -> None:
     (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _stage(
-    source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], labels_optional: bool
-) -> dict[str, str]:
+def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], **checks: bool) -> dict[str, str]:
     """Check the rows and write them with the numbers of ``codes``, -1 for none; returns where each label came first."""
     first: dict[str, str] = {}
-    writer = None
-    for chunk in _chunks(source, rows, labels_optional):
+    writer, has_aug = None, False
+    for chunk in _chunks(source, rows, **checks):
         for row in chunk:
             if row["label"] is None:
                 continue
@@ -197,7 +210,7 @@ def _stage(
             "text": _strings(chunk, "text"),
             "label": pa.array([codes.get(row["label"], NO_LABEL) for row in chunk], pa.int32()),
         }
-        if "aug" in chunk[0]:
+        if has_aug := has_aug if writer else "aug" in chunk[0]:
             columns["aug"] = _strings(chunk, "aug")
         batch = pa.record_batch(columns)
         writer = writer or pa.ipc.new_file(str(path), batch.schema)
@@ -208,13 +221,13 @@ def _stage(
     return first
 
 
-def _chunks(source: str, rows: Iterable[Row], labels_optional: bool) -> Iterator[list[Row]]:
+def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts: bool) -> Iterator[list[Row]]:
     """Checked rows in lists that are bounded in rows and characters."""
     chunk: list[Row] = []
     characters = 0
     for number, row in enumerate(rows, 1):
         where = row.setdefault("where", f"{source} row {number}")
-        if not isinstance(row["text"], str) or not row["text"].strip():
+        if not isinstance(row["text"], str) or not (empty_texts or row["text"].strip()):
             found = "an empty text" if row["text"] is None or isinstance(row["text"], str) else repr(row["text"])[:80]
             raise InputError(f"{where}: found {found}, allowed: a string with at least one visible character")
         if not isinstance(row.get("aug"), str | None):
@@ -245,7 +258,9 @@ def _label_name(label: Any, where: str) -> str:
 
 def _strings(chunk: list[Row], column: str) -> pa.Array:
     try:
-        return pa.array([text if (text := row[column]) and not text.isspace() else None for row in chunk], pa.string())
+        if column == "text":
+            return pa.array([row["text"] for row in chunk], pa.string())
+        return pa.array([aug if (aug := row.get("aug")) and not aug.isspace() else None for row in chunk], pa.string())
     except UnicodeEncodeError:
         for row in chunk:
             try:
@@ -287,7 +302,7 @@ def _deduplicate(mode: str, parts: Parts) -> dict[str, int]:
         _, firsts = np.unique(digests["train"][rows], return_index=True)
         train[np.delete(rows, firsts)] = False
         removed["duplicates"] = len(rows) - len(firsts)
-    if mode in ("leaks", "all"):
+    if mode in ("leaks", "all") and len(parts) > 1:
         held_out = np.concatenate([digests[split][parts[split][1]] for split in parts if split != "train"])
         leaks = train & np.isin(digests["train"], held_out)
         train[leaks] = False
@@ -295,8 +310,10 @@ def _deduplicate(mode: str, parts: Parts) -> dict[str, int]:
     return removed
 
 
-def _label_names(dataset: Dataset, parts: Parts, names: list[str], first: dict[str, dict[str, str]]) -> list[str]:
-    """The names that are given, or those of the train labels, sorted; numbers by value."""
+def _label_names(
+    dataset: Dataset, parts: Parts, names: list[str], first: dict[str, dict[str, str]], least: int
+) -> list[str]:
+    """The names that are given, or those of the train labels, at least so many, sorted; numbers by value."""
     name = dataset.name
     seen = {
         split: {names[code] for code in np.unique(table["label"].to_numpy()[keep]) if code != NO_LABEL}
@@ -306,7 +323,7 @@ def _label_names(dataset: Dataset, parts: Parts, names: list[str], first: dict[s
         _refuse_others(name, seen, first, dataset.label_names, "is not among dataset.label_names")
         return list(dataset.label_names)
     train = seen.pop("train")
-    if len(train) < 2:
+    if len(train) < least:
         raise InputError(f"{name} train: one class only ({', '.join(train)}), allowed: at least 2 classes")
     _refuse_others(name, seen, first, sorted(train), "does not occur in train")
     return sorted(train, key=_by_value)

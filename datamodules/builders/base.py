@@ -30,6 +30,7 @@ class Dataset:
     differences: str = ""
     test_fraction: float | None = None  # share of train that becomes test where rows() gives no test
     split_seed: int = 0
+    empty_texts: ClassVar[bool] = False  # whether the source has some, which then stay
     label_names: tuple[str, ...] | None = None  # given beforehand: train rows may then have no label
 
     def __init__(
@@ -57,6 +58,10 @@ class Dataset:
             an error should name it.
         """
         raise NotImplementedError
+
+    def whole(self, files: dict[str, Path]) -> Iterator[Row]:
+        """The rows of all splits, one split after the other, for what knows no splits; labels may be None."""
+        return (row for rows in self.rows(files).values() for row in rows)
 
     def identity(self) -> dict[str, Any]:
         """What decides the rows, besides the source files (JSON values)."""

@@ -31,10 +31,11 @@ class Biomedical(Dataset):
     test_fraction = 0.1
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
-        return {"train": _rows(files[self.sources[0].path])}
+        return {"train": augmented_rows(files[self.sources[0].path])}
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def augmented_rows(path: Path) -> Iterator[Row]:
+    """Rows of the AECL authors' CSV files: label, text, augmented text."""
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             yield {"text": row["text0"], "label": row["label"], "aug": row["text1"]}

@@ -84,6 +84,11 @@ class UserFiles(Dataset):
         optional = {"label"} if split == "train" and self.label_names else set()
         return frozenset(self.columns) - optional
 
+    def whole(self, files: dict[str, Path]) -> Iterator[Row]:
+        """As `Dataset.whole`; a column of the default name `label` may be missing, then there are no labels."""
+        needed = frozenset(self.columns) - ({"label"} if self.columns["label"] == "label" else set())
+        return (row for path in self.paths.values() for row in self._some(path, needed))
+
     def _some(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         row = None
         for row in self.read(path, needed):

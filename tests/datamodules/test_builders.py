@@ -24,6 +24,11 @@ FOLDERS = {  # data set -> folder of its expected rows
     "biomedical": "biomedical",
     "agnews": "agnews",
 }
+SHORT_TEXTS = (
+    *("agnews8000", "searchsnippets", "stackoverflow", "tweet", "tweet_gsdmm"),
+    *("googlenews_ts", "googlenews_t", "googlenews_s"),
+    *("googlenews_ts_gsdmm", "googlenews_t_gsdmm", "googlenews_s_gsdmm"),
+)
 
 
 def node(name: str) -> dict:
@@ -58,12 +63,12 @@ def expected_rows(path: Path) -> list[dict]:
         return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", [*FOLDERS, *SHORT_TEXTS])
 def test_rows_equal_the_expected_ones(name, mirror, expected_data):
     builder = dataset(name)
     files = {file.path: file.local(mirror) for file in builder.sources}
     rows = builder.rows(files)
-    expected = {path.name.removesuffix(".jsonl.gz"): path for path in (expected_data / FOLDERS[name]).iterdir()}
+    expected = {path.name.removesuffix(".jsonl.gz"): path for path in (expected_data / FOLDERS.get(name, name)).iterdir()}
     assert rows.keys() == expected.keys()
     for split in rows:
         assert list(rows[split]) == expected_rows(expected[split])
@@ -115,6 +120,29 @@ def test_card_agrees_with_the_statistics_of_the_sources(name, prepared, expected
             assert facts["leaks_folded"] == expected["leak_rows_casefold_ws"]
 
 
+@pytest.mark.parametrize("name", ["ohsumed", "biomedical", "tweet", "googlenews_t_gsdmm"])
+def test_a_whole_set_has_every_row_in_the_order_of_the_source(name, mirror, expected_data, tmp_path):
+    whole = prepare(dataset(name), tmp_path, mirror, offline=True, whole=True)
+    assert whole.splits == ("train",)
+    folder = expected_data / FOLDERS.get(name, name)
+    splits = [split for split in ("train", "test") if (folder / f"{split}.jsonl.gz").exists()]
+    expected = sum((expected_rows(folder / f"{split}.jsonl.gz") for split in splits), [])
+    if "aug" in whole.table("train").column_names:
+        expected = [{"aug": None} | row for row in expected]
+    assert rows_of(whole, "train") == expected
+    again = prepare(dataset(name), tmp_path, mirror, offline=True)
+    assert again.folder != whole.folder and again.splits == ("train", "test")
+
+
+@pytest.mark.parametrize("name", SHORT_TEXTS)
+def test_source_and_paper_of_a_short_text_set(name, expected_data):
+    manifest = json.loads((expected_data / "MANIFEST.json").read_text())["datasets"][name]
+    (file,), source = dataset(name).sources, manifest["sources"][0]
+    assert (file.address(), file.sha256, file.bytes) == (source["raw"], source["sha256"], source["bytes"])
+    paper = dataset(name).paper
+    assert (paper["texts"], paper["classes"]) == (manifest["paper"]["train"], manifest["paper"]["classes"])
+
+
 def test_biomedical_split_is_a_stratified_stable_tenth(prepared, mirror, tmp_path):
     corpus = prepared("biomedical")
     counts = {split: np.bincount(corpus.table(split)["label"].to_numpy()) for split in corpus.splits}
@@ -130,7 +158,7 @@ def test_biomedical_split_is_a_stratified_stable_tenth(prepared, mirror, tmp_pat
     assert again.fingerprint == corpus.fingerprint
 
 
-@pytest.mark.parametrize("name", [*FOLDERS, "csv", "jsonl", "hub"])
+@pytest.mark.parametrize("name", [*FOLDERS, *SHORT_TEXTS, "csv", "jsonl", "hub"])
 def test_config_states_every_option_with_its_default(name):
     config = node(name)
     target = instantiate({"_target_": "hydra.utils.get_class", "path": config.pop("_target_")})
@@ -143,7 +171,7 @@ def test_config_states_every_option_with_its_default(name):
     assert required == {key for key, value in parameters.items() if value.default is value.empty} - {"name"}
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", [*FOLDERS, *SHORT_TEXTS])
 def test_augmented_sets_choose_their_own_texts(name, mirror):
     text = (CONF / f"{name}.yaml").read_text()
     builder = dataset(name)

@@ -249,6 +249,15 @@ class TextDataModule(LightningDataModule):
         order = np.random.default_rng([self.seed, number, _ORDER]).permutation(len(self.labels["val"]))
         return self._loader("val", self._tokens("val"), OrderedBatches(order, self.sampler.eval_batch_size))
 
+    def text_loader(self, split: str) -> DataLoader:
+        """Every row of a split once, the text itself alone, longest first; each process has its share."""
+        views, rows = self._views[split][:1], self._rows[split][:1]
+        tokens = TokenBatches(views, rows, self.labels[split], self.tokenizer.pad_token_id)
+        order = self.sampler.eval(tokens.lengths, *self._place())
+        if self._features is None:
+            return _loader(tokens, order, self.num_workers)
+        return _loader(FeatureBatches(self._features[split], self.labels[split], 1), order, self.num_workers)
+
     def predict_loader(self, texts: list[str]) -> DataLoader:
         """Batches of new texts, see `predict_loader`."""
         return predict_loader(texts, self.tokenizer, self.max_length, self.sampler)

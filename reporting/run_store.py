@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 # What a run id leaves out: where files lie, what is shown, what is asked of the run, and on which device it works.
-UNHASHED_GROUPS = frozenset({"paths", "logger", "task", "force", "hydra", "run", "input", "output", "search"})
+UNHASHED_GROUPS = frozenset(
+    {"paths", "logger", "task", "force", "hydra", "run", "input", "output", "search", "label_column", "explain", "add"}
+)
 UNHASHED_TRAINER = frozenset(
     {
         "accelerator",

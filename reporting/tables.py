@@ -97,6 +97,20 @@ def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     return Table(title, (*SUMMARY_COLUMNS.values(), "time"), ((*row, duration(metrics.get(TOTAL_SECONDS))),))
 
 
+def retrieval_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
+    """Figures of the model, of the model and its neighbours, and of the neighbours alone, from ``metrics.json``."""
+    letters = {"k": "num_neighbours", "tau": "temperature", "lam": "lam"}
+    vote = " · ".join(f"{letter} {metrics[f'retrieval/{name}']:g}" for letter, name in letters.items())
+    start = f"{split}/retrieval_"
+    keys = [key.removeprefix(start) for key in metrics if key.startswith(start)]
+    rows = [
+        (name, *(percent(metrics.get(f"{split}/{prefix}{key}")) for key in keys))
+        for name, prefix in (("model", ""), ("with neighbours", "retrieval_"), ("neighbours alone", "neighbours_"))
+    ]
+    title = f"Retrieval from {metrics['retrieval/rows']} rows · {vote} · {split} split, %"
+    return Table(title, ("scores of", *(SUMMARY_COLUMNS.get(key, key) for key in keys)), tuple(rows))
+
+
 def worst_confusions(
     labels: ArrayLike,
     predictions: ArrayLike,

@@ -1,14 +1,14 @@
 """Nearest neighbours among labelled texts: a datastore on disk, search, and the vote of the neighbours."""
 
 from retrieval.datastore import Datastore
-from retrieval.knn import NearestNeighbors, Vote
+from retrieval.knn import NearestNeighbours, Vote
 from retrieval.search import Index, exact_search, recall
 from retrieval.vote import best_vote, interpolate, neighbour_weights, shared_label_share, vote
 
 __all__ = [
     "Datastore",
     "Index",
-    "NearestNeighbors",
+    "NearestNeighbours",
     "Vote",
     "best_vote",
     "exact_search",

@@ -18,14 +18,14 @@ PIECE = 4096  # rows whose neighbours' labels are in memory at once
 Metric = Literal["accuracy", "macro_f1", "micro_f1"]
 
 
-class NearestNeighbors:
+class NearestNeighbours:
     """The options of `retrieval=knn`. Source: Su, Wang and Dai (ACL 2022); there k = 5 or 10, tau = 1, lam = 0.5.
 
     Args:
         name: in tables.
         index: `flat`, `ivf`, `hnsw`, `pq`, see `Index`; `auto` is flat up to 20,000 rows and ivf beyond.
         probes: lists that ivf and pq look into.
-        num_neighbors: k to try, each >= 1.
+        num_neighbours: k to try, each >= 1.
         temperature: tau to try, each > 0, in units of distance.
         lam: shares of the neighbours in the final scores to try, each in [0, 1].
         metric: the figure on validation rows that decides; null is that of `protocol.monitor`, macro-F1 where that is
@@ -40,13 +40,13 @@ class NearestNeighbors:
         name: str = "knn",
         index: Kind | Literal["auto"] = "auto",
         probes: Annotated[int, ">= 1"] = 32,
-        num_neighbors: Sequence[int] = (1, 5, 10, 20, 50),
+        num_neighbours: Sequence[int] = (1, 5, 10, 20, 50),
         temperature: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
         lam: Sequence[float] = tuple(tenth / 10 for tenth in range(11)),
         metric: Metric | None = None,
     ) -> None:
         self.name, self.index, self.probes, self.metric = name, index, probes, metric
-        self.ks = _list("num_neighbors", num_neighbors, "whole numbers >= 1", lambda k: k == int(k) and k >= 1)
+        self.ks = _list("num_neighbours", num_neighbours, "whole numbers >= 1", lambda k: k == int(k) and k >= 1)
         self.taus = _list("temperature", temperature, "numbers > 0", lambda tau: tau > 0)
         self.lams = _list("lam", lam, "numbers from 0 to 1", lambda value: 0 <= value <= 1)
 
@@ -76,21 +76,19 @@ class NearestNeighbors:
 
 
 class Vote:
-    """A chosen vote: k neighbours, temperature tau > 0, and their share lam in the final scores."""
+    """A chosen vote: how many neighbours, their temperature tau > 0, and their share lam in the final scores."""
 
-    def __init__(self, k: int, tau: float, lam: float) -> None:
-        self.k, self.tau, self.lam = k, tau, lam
+    def __init__(self, num_neighbours: int, temperature: float, lam: float) -> None:
+        self.num_neighbours, self.temperature, self.lam = num_neighbours, temperature, lam
 
     def scores(
         self, store: Datastore, distances: NDArray[np.float32], positions: NDArray[np.int64]
     ) -> NDArray[np.floating]:
-        """Label scores of the neighbours (N, C), from the found distances and positions (N, K), K >= k or all rows."""
-        pieces = [
-            vote(distances[start : start + PIECE, : self.k], store.labels(positions[start : start + PIECE, : self.k]),
-                 self.tau)
-            for start in range(0, len(distances), PIECE)
-        ]  # fmt: skip
-        return np.concatenate(pieces)
+        """Label scores of the neighbours (N, C) from what was found, (N, K), with K at least `num_neighbours`."""
+        distances, positions = distances[:, : self.num_neighbours], positions[:, : self.num_neighbours]
+        pieces = (slice(start, start + PIECE) for start in range(0, len(distances), PIECE))
+        votes = [vote(distances[piece], store.labels(positions[piece]), self.temperature) for piece in pieces]
+        return np.concatenate(votes)
 
     def mixed(self, of_neighbours: NDArray[np.floating], of_model: NDArray[np.floating]) -> NDArray[np.floating]:
         """Final scores (N, C)."""
@@ -98,7 +96,7 @@ class Vote:
 
     def weights(self, distances: NDArray[np.float32]) -> NDArray[np.floating]:
         """What each neighbour weighs in the vote, (N, k)."""
-        return neighbour_weights(distances[:, : self.k], self.tau)
+        return neighbour_weights(distances[:, : self.num_neighbours], self.temperature)
 
 
 def _list(key: str, values: Sequence[float], allowed: str, holds: Callable[[float], bool]) -> list:

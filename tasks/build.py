@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -137,6 +137,13 @@ def partial_of(node: DictConfig) -> Callable[..., Any]:
     return instantiate(node, _partial_=True, _convert_="all")
 
 
+def _retrieval_findings(node: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        instantiate(node)
+    except Exception as error:  # Hydra wraps what a constructor raises
+        yield str(error.__cause__ or error).splitlines()[0]
+
+
 def _validate_together(plain: Mapping[str, Any]) -> None:
     """What no single signature can see."""
     findings = []
@@ -152,5 +159,7 @@ def _validate_together(plain: Mapping[str, Any]) -> None:
     if plain["protocol"]["monitor"] not in monitored:
         findings.append(f"protocol.monitor: found {plain['protocol']['monitor']!r}; allowed: {', '.join(monitored)}")
     findings.extend(trainer_findings(plain))
+    if plain.get("retrieval"):
+        findings.extend(_retrieval_findings(plain["retrieval"]))
     if findings:
         raise ConfigError("\n".join(findings))

@@ -14,7 +14,8 @@ from tasks.validation import validate_top
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 ON_A_RUN = {
     "evaluate": ("run", "trainer.num_threads"),
-    "predict": ("run", "input", "output", "text_column", "trainer.num_threads"),
+    "predict": ("run", "input", "output", "text_column", "explain", "trainer.num_threads"),
+    "datastore": ("run", "add", "text_column", "label_column", "trainer.num_threads"),
     "export": ("run", "output"),
 }
 

@@ -8,16 +8,21 @@ from omegaconf import DictConfig
 
 from reporting.tables import summary_table
 from tasks.finished import load_weights, open_run
-from tasks.fit import measure, names_of
+from tasks.fit import measure, names_of, show_retrieval
 
 
 def evaluate(config: DictConfig, overrides: list[str]) -> Path:
-    """Read the data and the selected weights again and print the figures; `evaluation.json` holds them."""
+    """Read the data and the selected weights again and print the figures; `evaluation.json` holds them.
+
+    With retrieval the datastore counts as it is now, with what was added to it since.
+    """
     run, plan = open_run(config)
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
-    figures = names_of(plan) | measure(plan, run, module, datamodule)
+    figures = names_of(plan) | measure(plan, run, module, datamodule, keep_store=True)
     run.write_json("evaluation.json", figures)
-    summary_table(figures, "test" if "test/accuracy" in figures else "val").show()
+    split = "test" if "test/accuracy" in figures else "val"
+    summary_table(figures, split).show()
+    show_retrieval(figures, split)
     return run.path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,18 @@ from omegaconf import DictConfig, OmegaConf
 from callbacks.checkpoint import AtomicCheckpointIO
 from callbacks.embeddings import EmbeddingPicture
 from callbacks.predictions import Predictions
+from callbacks.rows import Rows
 from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
 from reporting.metrics import classification_metrics, confusion_matrix
 from reporting.run_store import RunFolder, find_run, run_id
-from reporting.tables import summary_table, worst_confusions
+from reporting.tables import retrieval_table, summary_table, worst_confusions
 from tasks.build import Plan, partial_of
 from tasks.environment import environment
 from tasks.finished import load_weights
 from tasks.processes import World, is_first_process, run_processes
+from tasks.retrieval import retrieval_figures
 
 log = logging.getLogger(__name__)
 
@@ -157,10 +160,13 @@ def _start_from(plan: Plan, module: ClassifierModule) -> None:
     module.run_id = own
 
 
-def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
+def measure(
+    plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: TextDataModule, keep_store: bool = False
+) -> dict[str, Any]:
     """Figures of the weights in `module`: validation, then the one reading of test; the predictions are written.
 
-    Under the published protocol there is no validation split, and test has chosen the epoch.
+    Under the published protocol there is no validation split, and test has chosen the epoch. With `retrieval` a
+    datastore is built, or with `keep_store` the one of the run used.
     """
     splits = [split for split in ("val", "test") if split in datamodule.indices]
     if datamodule.protocol.name == "published":
@@ -170,6 +176,8 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
     callbacks: list[pl.Callback] = [collector, *measuring]
     if (plan.plain.get("logger") or {}).get("embedding_picture"):
         callbacks.append(EmbeddingPicture(run, datamodule.label_names))
+    rows = Rows() if plan.plain.get("retrieval") else None
+    callbacks += [rows] if rows else []
     trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=callbacks, logger=False, plugins=[])
     class_counts = datamodule.class_counts.tolist()
     figures: dict[str, Any] = {"class_counts": class_counts, "label_names": list(datamodule.label_names)}
@@ -183,6 +191,10 @@ def measure(plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: Te
         figures |= {f"{split}/{name}": value for name, value in scores.items()}
     names = datamodule.label_names
     counts = confusion_matrix(labels, predictions, module.num_classes)
+    if rows:
+        trainer.predict(module, datamodule.text_loader("train"), return_predictions=False)
+        if run.writes:
+            figures |= retrieval_figures(plan, run, datamodule, rows, keep_store)
     run.write_csv("confusion.csv", ([name, *row] for name, row in zip(names, counts, strict=True)), ("label", *names))
     return figures
 
@@ -206,11 +218,19 @@ def _report(run: RunFolder) -> None:
     metrics = run.read_metrics()
     split = "test" if "test/accuracy" in metrics else "val"  # rows labelled by a person, and no test rows
     summary_table(metrics, split).show()
+    show_retrieval(metrics, split)
     rows = [row for row in run.read_csv("predictions.csv") if row["split"] == split]
     index = {name: number for number, name in enumerate(metrics["label_names"])}
     labels, predictions = ([index[row[column]] for row in rows] for column in ("label", "prediction"))
     print()
     worst_confusions(labels, predictions, metrics["label_names"], metrics["class_counts"]).show()
+
+
+def show_retrieval(metrics: Mapping[str, Any], split: str) -> None:
+    """The figures with and without the neighbours, where there are any."""
+    if "retrieval/lam" in metrics:
+        print()
+        retrieval_table(metrics, split).show()
 
 
 class _logged_to:

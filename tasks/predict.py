@@ -13,24 +13,33 @@ from typing import IO, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from omegaconf import DictConfig
+from scipy.special import softmax
 
 from datamodules.builders.user_files import MAX_FIELD, decoded_lines, file_lines
 from datamodules.datamodule import predict_loader
 from lightning_modules.base import ClassifierModule
-from reporting.run_store import replacing
+from reporting.run_store import RunFolder, replacing
+from tasks.build import Plan
 from tasks.finished import load_module, open_run
+from tasks.retrieval import chosen_vote, open_datastore, retrieval_of
 from tasks.trainer import resolve_precision
 
 PIECE = 8192  # rows held in memory at a time
 Row = dict[str, Any]
+Floats = NDArray[np.floating]
 
 
 def predict(config: DictConfig, overrides: list[str]) -> Path:
     """Write `input` with two more columns, `prediction` and `probability`, to `output`; row order is kept.
 
+    A run with retrieval lets the neighbours vote, with its datastore as it is now. `explain=true` adds the column
+    `neighbours`, JSON: of each that voted, the nearest first, `text`, `labels`, `distance` and `weight`.
+
     Raises:
-        ValueError: input or output missing, no text column, an empty text; the line names file and line.
+        ValueError: input or output missing, no text column, an empty text; the line names file and line. With
+            retrieval a datastore that is missing, damaged or of another model; `explain` without retrieval.
     """
     if config.input is None or config.output is None:
         raise ValueError("input, output: task=predict needs both, files (.csv, .jsonl) or - for stdin and stdout")
@@ -38,46 +47,105 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
     module, label_names = load_module(run, plan)
-    predictor = _Predictor(module, plan, label_names)
-    rows = _read(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
-    predicted = (row for piece in _pieces(rows) for row in predictor(piece, config.text_column))
+    neighbours = _Neighbours(run, plan, config.explain) if plan.config.get("retrieval") or config.explain else None
+    predictor = _Predictor(module, plan, label_names, neighbours)
+    rows = read_rows(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
+    predicted = (row for piece in pieces(row for _, row in rows) for row in predictor(piece, config.text_column))
     _write(config.output, predicted)
     return run.path
 
 
-class _Predictor:
-    def __init__(self, module: ClassifierModule, plan: Any, label_names: tuple[str, ...]) -> None:
-        self.module, self.label_names = module, label_names
+class _Neighbours:
+    """The datastore of a run, its index, and the vote that the run chose."""
+
+    def __init__(self, run: RunFolder, plan: Plan, explain: bool) -> None:
+        self.store = open_datastore(run, plan)
+        self.index = retrieval_of(plan).open_index(self.store, plan.config.seed)
+        self.vote = chosen_vote(run.read_metrics())
+        self.texts = self.store.texts() if explain else None
+
+    def __call__(self, embeddings: Floats, of_model: Floats) -> tuple[Floats, list[Row]]:
+        """Final scores (N, C), and what else to write of each row."""
+        distances, positions = self.index.search(embeddings, min(self.vote.num_neighbours, len(self.store)))
+        scores = self.vote.mixed(self.vote.scores(self.store, distances, positions), of_model)
+        weights = self.vote.weights(distances)
+        if self.texts is None:
+            return scores, [{} for _ in scores]
+        return scores, [{"neighbours": self._voters(*row)} for row in zip(positions, distances, weights, strict=True)]
+
+    def _voters(self, positions: NDArray[np.int64], distances: Floats, weights: Floats) -> list[Row]:
+        names, labels = self.store.header["label_names"], self.store.labels(positions)
+        return [
+            {
+                "text": self.texts[position],
+                "labels": [names[label] for label in np.flatnonzero(row)],
+                "distance": round(float(distance), 6),
+                "weight": round(float(weight), 6),
+            }
+            for position, row, distance, weight in zip(positions, labels, distances, weights, strict=True)
+            if position >= 0
+        ]
+
+
+class Encoded:
+    """Logits (N, C) and embeddings (N, D) of new texts, by the module of a finished run."""
+
+    def __init__(self, module: ClassifierModule, plan: Plan) -> None:
+        self.module = module
         self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length
         self.sampler = plan.sampler()
         self.bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
 
     @torch.inference_mode()
-    def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
-        logits = np.empty((len(rows), len(self.label_names)), dtype=np.float32)
-        texts = [row[text_column] for row in rows]
+    def __call__(self, texts: list[str]) -> tuple[Floats, Floats]:
+        parts: dict[str, list[torch.Tensor]] = {"logits": [], "embeddings": [], "indices": []}
         for batch in predict_loader(texts, self.tokenizer, self.max_length, self.sampler):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
-                logits[batch["indices"].numpy()] = self.module(batch)["logits"].numpy()
-        probabilities = torch.from_numpy(logits).softmax(-1).numpy()
-        for row, row_probabilities in zip(rows, probabilities, strict=True):
-            best = int(row_probabilities.argmax())
-            yield row | {"prediction": self.label_names[best], "probability": round(float(row_probabilities[best]), 6)}
+                output = self.module(batch) | {"indices": batch["indices"]}
+            for key, values in parts.items():
+                values.append(output[key])
+        order = torch.cat(parts["indices"]).argsort()
+        return tuple(torch.cat(parts[key])[order].float().numpy() for key in ("logits", "embeddings"))
 
 
-def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
+class _Predictor:
+    def __init__(
+        self, module: ClassifierModule, plan: Plan, label_names: tuple[str, ...], neighbours: _Neighbours | None
+    ) -> None:
+        self.encoded, self.label_names, self.neighbours = Encoded(module, plan), label_names, neighbours
+
+    def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
+        logits, embeddings = self.encoded([row[text_column] for row in rows])
+        scores, more = softmax(logits, axis=1), [{} for _ in rows]
+        if self.neighbours is not None:
+            scores, more = self.neighbours(embeddings, scores)
+        for row, row_scores, added in zip(rows, scores, more, strict=True):
+            best = int(row_scores.argmax())
+            yield row | {"prediction": self.label_names[best], "probability": round(float(row_scores[best]), 6)} | added
+
+
+def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """Lists of at most `PIECE` rows."""
     rows = iter(rows)
     while piece := list(itertools.islice(rows, PIECE)):
         yield piece
 
 
-def _read(name: str, text_column: str, delimiter: str | None) -> Iterator[Row]:
+def read_rows(name: str, text_column: str, delimiter: str | None, key: str = "input") -> Iterator[tuple[str, Row]]:
+    """Rows of a file (.csv, .tsv, .jsonl) or of stdin ("-"), each with a text.
+
+    Yields:
+        Where the row begins, "file:line", and the row.
+
+    Raises:
+        ValueError: as `predict` does.
+    """
     if name == "-":
         lines, suffixes = decoded_lines(sys.stdin.buffer, "stdin"), []
     elif Path(name).is_file():
         lines, suffixes = file_lines(Path(name)), Path(name).suffixes
     else:
-        raise ValueError(f"input: no file {name!r}")
+        raise ValueError(f"{key}: no file {name!r}")
     if {".jsonl", ".json"} & set(suffixes):
         rows = _objects(lines, name)
     else:
@@ -89,7 +157,7 @@ def _read(name: str, text_column: str, delimiter: str | None) -> Iterator[Row]:
         if not isinstance(row[text_column], str) or not row[text_column].strip():
             raise ValueError(f"{where}: found {row[text_column]!r}; allowed: a text with a visible character")
         found = True
-        yield row
+        yield where, row
     if not found:
         raise ValueError(f"{name}: no rows")
 
@@ -144,4 +212,11 @@ def _write_csv(stream: IO[str], rows: Iterator[Row]) -> None:
     first = next(rows)
     writer = csv.DictWriter(stream, fieldnames=list(first), lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(itertools.chain([first], rows))
+    writer.writerows(map(_flat, itertools.chain([first], rows)))
+
+
+def _flat(row: Row) -> Row:
+    """A row of CSV: what is no plain value stands there as JSON."""
+    if "neighbours" not in row:
+        return row
+    return row | {"neighbours": json.dumps(row["neighbours"], ensure_ascii=False)}

@@ -28,7 +28,7 @@ class ConfigError(ValueError):
 class Top:
     """The plain values at the top of a config; everything else there is a group."""
 
-    task: Literal["fit", "describe", "evaluate", "predict", "export", "chat", "chat_export"]
+    task: Literal["fit", "describe", "evaluate", "predict", "export", "datastore", "chat", "chat_export"]
     seed: Annotated[int, ">= 0", "< 4294967296"]
     force: bool
     start_from: str | None
@@ -36,6 +36,9 @@ class Top:
     input: str | None
     output: str | None
     text_column: str
+    label_column: str
+    explain: bool
+    add: str | None
 
 
 @dataclass

@@ -81,7 +81,7 @@ def test_links_lead_somewhere():
 
 def test_the_readme_names_all_choices():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for group in ("method", "dataset", "encoder", "augment", "imbalance", "sweep", "experiment"):
+    for group in ("method", "dataset", "encoder", "augment", "imbalance", "retrieval", "sweep", "experiment"):
         row = re.search(rf"^\| `{group}` \|(.*)$", readme, re.MULTILINE).group(1)
         assert {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")} <= set(re.findall(r"`(\w+)`", row)), group
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from retrieval import Datastore, NearestNeighbors, knn
+from retrieval import Datastore, NearestNeighbours, knn
 
 RNG = np.random.default_rng(0)
 CENTRES = 6 * RNG.normal(size=(3, 8))
@@ -20,8 +20,8 @@ def store(tmp_path):
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"num_neighbors": [0]}, r"retrieval.num_neighbors: found \[0\]; allowed: a list of whole numbers >= 1"),
-        ({"num_neighbors": []}, r"found \[\]"),
+        ({"num_neighbours": [0]}, r"retrieval.num_neighbours: found \[0\]; allowed: a list of whole numbers >= 1"),
+        ({"num_neighbours": []}, r"found \[\]"),
         ({"temperature": [1, 0]}, "retrieval.temperature"),
         ({"lam": ["half"]}, "retrieval.lam"),
         ({"lam": [0.5, 1.5]}, "allowed: a list of numbers from 0 to 1"),
@@ -29,11 +29,11 @@ def store(tmp_path):
 )
 def test_bad_options_are_named(options, finding):
     with pytest.raises(ValueError, match=finding):
-        NearestNeighbors(**options)
+        NearestNeighbours(**options)
 
 
 def test_a_model_that_knows_nothing_leaves_it_to_the_neighbours(store):
-    retrieval = NearestNeighbors()
+    retrieval = NearestNeighbours()
     distances, positions = retrieval.open_index(store).search(VECTORS[400:], max(retrieval.ks))
     of_model, classes = np.full((200, 3), 1 / 3), CLASSES[400:]
     vote = retrieval.choose(
@@ -42,7 +42,7 @@ def test_a_model_that_knows_nothing_leaves_it_to_the_neighbours(store):
     assert vote.lam > 0
     mixed = vote.mixed(vote.scores(store, distances, positions), of_model)
     assert (mixed.argmax(axis=1) == classes).mean() > 0.95 and mixed.sum(axis=1) == pytest.approx(1)
-    assert vote.weights(distances).shape == (200, vote.k)
+    assert vote.weights(distances).shape == (200, vote.num_neighbours)
     of_model = np.eye(3)[classes]  # one that knows all is left alone
     vote = retrieval.choose(
         distances, store.labels(positions), of_model, lambda scores: (scores.argmax(axis=1) == classes).mean()
@@ -51,7 +51,7 @@ def test_a_model_that_knows_nothing_leaves_it_to_the_neighbours(store):
 
 
 def test_pieces_change_nothing(store, monkeypatch):
-    distances, positions = NearestNeighbors().open_index(store).search(VECTORS[400:], 5)
+    distances, positions = NearestNeighbours().open_index(store).search(VECTORS[400:], 5)
     vote = knn.Vote(5, 1.0, 0.5)
     whole = vote.scores(store, distances, positions)
     monkeypatch.setattr(knn, "PIECE", 7)
@@ -60,7 +60,7 @@ def test_pieces_change_nothing(store, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])
 def test_the_index_is_built_once_and_grows(store, kind, monkeypatch):
-    retrieval = NearestNeighbors(index=kind)
+    retrieval = NearestNeighbours(index=kind)
     retrieval.open_index(store)
     store.add(VECTORS[400:], [[number] for number in CLASSES[400:]], ["new"] * 200)
     monkeypatch.setattr(knn.Index, "save", None)
@@ -71,6 +71,6 @@ def test_the_index_is_built_once_and_grows(store, kind, monkeypatch):
 
 
 def test_auto_is_exact_while_the_datastore_is_small(store, monkeypatch):
-    assert NearestNeighbors().open_index(store).kind == "flat"
+    assert NearestNeighbours().open_index(store).kind == "flat"
     monkeypatch.setattr(knn, "EXACT_ROWS", 399)
-    assert NearestNeighbors().open_index(store).kind == "ivf"
+    assert NearestNeighbours().open_index(store).kind == "ivf"

@@ -22,7 +22,8 @@ class ActiveLearning:
         reset_weights: whether every round starts from the pretrained weights; else from those of the round before.
         validation_size: labelled rows that choose the epoch, in every round and charged to the budget; null: a share
             of those there are, `protocol.val_fraction`.
-        oracle: `labels` answers from the data set; `file` writes the texts to a CSV and waits for a person.
+        oracle: `labels` answers from the data set; `file` writes the texts to a CSV and waits for a person;
+            `prompt` asks the person in the terminal.
     """
 
     name: str
@@ -33,7 +34,7 @@ class ActiveLearning:
     mc_passes: Annotated[int, ">= 2"] = 10
     reset_weights: bool = True
     validation_size: Annotated[int, ">= 1"] | None = None
-    oracle: Literal["labels", "file"] = "labels"
+    oracle: Literal["labels", "file", "prompt"] = "labels"
 
     def __post_init__(self) -> None:
         if self.query_size > self.budget:

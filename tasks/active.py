@@ -27,9 +27,9 @@ from reporting.tables import Table
 from tasks.build import Plan
 from tasks.finished import load_module
 from tasks.fit import names_of, trained_run
-from tasks.oracle import FileOracle
+from tasks.oracle import NO_LABEL, FileOracle
+from tasks.prompt import PromptOracle
 
-SKIPPED = -1  # in the state: a text that nobody could label
 METRICS = ("accuracy", "macro_f1")
 
 
@@ -43,9 +43,9 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
         ValueError: a protocol that would use labels nobody paid for, or an oracle that waits for a person.
     """
     plan = Plan.make(config)
-    if plan.plain["protocol"]["name"] == "clean":
-        raise ValueError("protocol: found clean, allowed with active: few_shot, published")
-    if plan.plain["protocol"]["name"] == "published" and plan.plain["active"]["validation_size"] is not None:
+    if (protocol := plan.plain["protocol"]["name"]) not in ("few_shot", "published"):
+        raise ValueError(f"protocol: found {protocol}, allowed with active: few_shot, published")
+    if protocol == "published" and plan.plain["active"]["validation_size"] is not None:
         raise ValueError("active.validation_size: protocol=published validates on test; allowed there: null")
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
@@ -61,7 +61,7 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
 
 @dataclass
 class Round:
-    """One query: positions in the pool and their classes (`SKIPPED` where there is none), why, and what came of it."""
+    """One query: positions in the pool and their classes (of `NO_LABEL` where there is none), why, what came of it."""
 
     positions: list[int]
     scores: list[float]
@@ -162,7 +162,7 @@ def _rounds(plan: Plan, run: RunFolder) -> list[Round]:
             _save(run, rounds)
         last = rounds[-1]
         if last.labels is None:
-            last.labels = _answers(experiment, pool, last, run)
+            last.labels = _answers(experiment, pool, rounds, run)
             _save(run, rounds)
         if last.run is None:
             _train(plan, experiment, pool, rounds)
@@ -178,7 +178,7 @@ def _save(run: RunFolder, rounds: list[Round]) -> None:
 
 def _labelled(rounds: list[Round]) -> tuple[np.ndarray, np.ndarray]:
     pairs = [pair for made in rounds for pair in zip(made.positions, made.labels or [], strict=False)]
-    pairs = [(position, label) for position, label in pairs if label != SKIPPED]
+    pairs = [(position, label) for position, label in pairs if label >= 0]
     positions, labels = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return positions, labels
 
@@ -215,11 +215,15 @@ def _query(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     return Round(selection.indices.tolist(), selection.scores.tolist(), list(selection.reasons))
 
 
-def _answers(experiment: ActiveLearning, pool: Pool, made: Round, run: RunFolder) -> list[int]:
+def _answers(experiment: ActiveLearning, pool: Pool, rounds: list[Round], run: RunFolder) -> list[int]:
+    made = rounds[-1]
     if experiment.oracle == "labels":
         return pool.labels[made.positions].tolist()
     texts = [pool.texts[position] for position in made.positions]
-    return FileOracle(run.path / "to_label.csv").answers(made.positions, texts, pool.label_names, SKIPPED)
+    oracle = FileOracle(run.path / "to_label.csv")
+    if experiment.oracle == "prompt":
+        oracle = PromptOracle(oracle.file, experiment.budget, len(_labelled(rounds)[0]))
+    return oracle.answers(made.positions, texts, pool.label_names)
 
 
 def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round]) -> None:
@@ -250,8 +254,9 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
 
 def _write_curve(run: RunFolder, rounds: list[Round], pool: Pool) -> None:
     run.write_csv("curve.csv", ([*made.figures.values(), made.run] for made in rounds), [*rounds[0].figures, "run"])
+    names = dict(enumerate(pool.label_names)) | {number: word for word, number in NO_LABEL.items()}
     chosen = (
-        (number, position, "" if label == SKIPPED else pool.label_names[label], score, reason, pool.texts[position])
+        (number, position, names[label], score, reason, pool.texts[position])
         for number, made in enumerate(rounds)
         for position, label, score, reason in zip(
             made.positions, made.labels or [], made.scores, made.reasons, strict=True

@@ -38,7 +38,7 @@ def files(toy_csv: dict[str, Path]) -> list[str]:
 @pytest.fixture
 def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., Result]:
     """Train on the toy CSV: `fit("method=ce", "seed=1")`; later words win."""
-    return lambda *arguments: command([*files, *store, *small, *arguments])
+    return lambda *arguments, stdin="": command([*files, *store, *small, *arguments], stdin)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_a_person_fills_a_file(learn, tmp_path):
     fill(["weather"])
     done = learn(*options)
     assert done.metrics["labels"] == 16
-    assert [row["label"] for row in rows(done.folder / "chosen.csv")][:8] == ["fruit", "metal"] * 3 + ["", "metal"]
+    assert [row["label"] for row in rows(done.folder / "chosen.csv")][:8] == ["fruit", "metal"] * 3 + ["skip", "metal"]
 
 
 NAMES = "dataset.label_names=[weather,metal,fruit,animal]"
@@ -123,26 +123,28 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
     pool.write_text("text\n" + "".join(f"{text}\n" for text in texts))
     options = ["method=ce", "active=rep", "active.query_size=4", "active.budget=4", "trainer.max_epochs=1"]
 
-    def ask(*arguments):
-        return fit(*options, f"dataset.train={pool}", *arguments)
+    def ask(*arguments, stdin=""):
+        return fit(*options, f"dataset.train={pool}", *arguments, stdin=stdin)
 
     assert "no column 'label'" in ask("dataset.test=null", "active.oracle=file").error
     assert "allowed: file, prompt" in ask(NAMES, test, "active.oracle=labels").error
     assert "cannot be thinned" in ask(NAMES, test, "active.oracle=file", "imbalance.ir=2").error
     missing = f"{len(texts)} of {len(texts)} train rows have no label"
     assert missing in fit("method=ce", f"dataset.train={pool}", NAMES, test).error
-    for given, split in ((test, "test"), ("dataset.test=null", "val")):
-        line = [NAMES, given, "active.oracle=file", f"paths.runs={tmp_path / split}"]
-        assert "4 texts to label" in ask(*line).error
-        (file,) = tmp_path.glob(f"{split}/*/to_label.csv")
-        lines = file.read_text().splitlines()
-        answers = ["", *"weather metal fruit fruit".split()]
-        file.write_text("".join(f"{line}{label}\n" for line, label in zip(lines, answers, strict=True)))
-        result = ask(*line)
+    answers = ["weather", "metal", "fruit", "fruit"]
+    by_file = [NAMES, test, "active.oracle=file"]
+    assert "4 texts to label" in ask(*by_file).error
+    (file,) = tmp_path.glob("runs/*/to_label.csv")
+    lines = file.read_text().splitlines()
+    file.write_text("".join(f"{line}{label}\n" for line, label in zip(lines, ["", *answers], strict=True)))
+    by_keys = [NAMES, "dataset.test=null", "active.oracle=prompt"]
+    stopped = ask(*by_keys, stdin="12q")
+    assert stopped.code == 130 and "type the same command again" in stopped.err
+    for result, split in ((ask(*by_file), "test"), (ask(*by_keys, stdin="33\n"), "val")):
         (curve,) = rows(result.folder / "curve.csv")
         assert 0 <= float(curve[f"{split}/accuracy"]) <= 1 and len(curve) == 5
         assert result.metrics[f"{split}/accuracy"] == float(curve[f"{split}/accuracy"])
-        assert [row["label"] for row in rows(result.folder / "chosen.csv")] == "weather metal fruit fruit".split()
+        assert [row["label"] for row in rows(result.folder / "chosen.csv")] == answers
         assert ("say little" in result.out) == (split == "val")
 
 
@@ -151,7 +153,7 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
     [
         (["active=entropy", "protocol=clean"], "protocol: found clean, allowed with active: few_shot, published"),
         (["active=entropy", "active.query_size=200"], "active.query_size: found 200; allowed: up to active.budget"),
-        (["active=entropy", "active.oracle=friend"], "active.oracle: found 'friend'; allowed: labels, file"),
+        (["active=entropy", "active.oracle=friend"], "active.oracle: found 'friend'; allowed: labels, file, prompt"),
         (["active=entropy", "active.query_size=2"], "found 2 labelled rows, allowed: at least 3"),
         (["active=guess"], "guess"),
         (["active=random", "active.validation_size=7"], "active.validation_size: found 7; allowed: up to"),

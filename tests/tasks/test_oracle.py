@@ -14,7 +14,7 @@ def ask(tmp_path):
 
     def answers(lines):
         file.write_text(HEAD + lines)
-        return FileOracle(file).answers([7, 12], ["a", "b"], ["no", "yes"], -1)
+        return FileOracle(file).answers([7, 12], ["a", "b"], ["no", "yes"])
 
     return answers, file
 

@@ -68,7 +68,8 @@ def test_rows_equal_the_expected_ones(name, mirror, expected_data):
     builder = dataset(name)
     files = {file.path: file.local(mirror) for file in builder.sources}
     rows = builder.rows(files)
-    expected = {path.name.removesuffix(".jsonl.gz"): path for path in (expected_data / FOLDERS.get(name, name)).iterdir()}
+    folder = expected_data / FOLDERS.get(name, name)
+    expected = {path.name.removesuffix(".jsonl.gz"): path for path in folder.iterdir()}
     assert rows.keys() == expected.keys()
     for split in rows:
         assert list(rows[split]) == expected_rows(expected[split])

@@ -4,6 +4,7 @@ from losses.acl import ACLLoss, updated_centres, views_of_classes
 from losses.aecl import AECLLoss
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.bcl import BalancedContrastiveLoss
+from losses.class_aware import ClassAwareClusteringLoss, ClassAwareContrastiveLoss
 from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
 from losses.class_prior import (
     class_weights,
@@ -41,7 +42,10 @@ from losses.sharprecl import (
 )
 from losses.simcse import SimCSELoss
 from losses.similarity_guided import SimilarityGuidedLoss
+from losses.student_t import StudentTClusteringLoss, sharpened_targets, student_t_log_assignments
 from losses.supervised_contrastive import SupervisedContrastiveLoss, supervised_contrastive
+from losses.text_clustering import RSTCLoss, SCCLLoss
+from losses.transport import self_adaptive_transport
 from losses.tsc import TargetedContrastiveLoss, uniform_targets, uniformity
 
 __all__ = [
@@ -49,6 +53,8 @@ __all__ = [
     "AECLLoss",
     "BalancedContrastiveLoss",
     "BalancedSoftmaxLoss",
+    "ClassAwareClusteringLoss",
+    "ClassAwareContrastiveLoss",
     "ClassBalancedLoss",
     "ClusterContrastiveLoss",
     "CrossEntropy",
@@ -62,10 +68,13 @@ __all__ = [
     "MultiLabelContrastiveLoss",
     "ParametricContrastiveLoss",
     "PrototypicalContrastiveLoss",
+    "RSTCLoss",
     "RebalancedSamples",
+    "SCCLLoss",
     "SharpReCLLoss",
     "SimCSELoss",
     "SimilarityGuidedLoss",
+    "StudentTClusteringLoss",
     "SupervisedContrastiveLoss",
     "SupervisedPrototypicalContrastiveLoss",
     "TargetedContrastiveLoss",
@@ -93,6 +102,9 @@ __all__ = [
     "pair_gradients",
     "pseudo_label_cross_entropy",
     "rebalanced_sets",
+    "self_adaptive_transport",
+    "sharpened_targets",
+    "student_t_log_assignments",
     "supervised_contrastive",
     "uniform_targets",
     "uniformity",

@@ -107,7 +107,7 @@ class AECLLoss(nn.Module):
             ValueError: shapes that do not fit, or no pseudo-labels in stage 2.
         """
         check_choice("stage", stage, get_args(Stage))
-        instance = self.instance(embeddings, consistent, attention, logits[0].argmax(1))
+        instance = self.contrast(embeddings, consistent, attention, logits[0])
         parts = {"instance": instance}
         total = self.weights["instance_weight"] * instance
         if stage == 1:
@@ -126,6 +126,10 @@ class AECLLoss(nn.Module):
             "balance_entropy": balance_entropy(logits[0], logits[1]),
         }
         return {"loss": total + parts["cluster"] + self._entropies(logits, parts), **parts}
+
+    def contrast(self, embeddings: Tensor, consistent: Tensor, attention: Tensor, logits: Tensor) -> Tensor:
+        """L_I; logits (N, M) are those of the first views."""
+        return self.instance(embeddings, consistent, attention, logits.argmax(1))
 
     def _entropies(self, logits: Tensor, parts: dict[str, Tensor]) -> Tensor:
         sign = -1.0 if self.entropies == "raised" else 1.0

@@ -21,7 +21,8 @@ class EmbeddingPicture(Callback):
     """Writes ``embeddings.png`` (and .svg, .pdf) at the end of a test: the first two principal components.
 
     Works on the dicts that ``test_step`` returns: ``embeddings`` (B, D), ``labels`` (B,) and ``indices`` (B,). Of many
-    classes those with the most test rows are drawn, of many rows the first ones.
+    classes those with the most test rows are drawn, of many rows the first ones. Where ``labels`` are (B, C) of 0 and
+    1, the rows with one label are drawn.
 
     Args:
         run: folder to write into.
@@ -36,8 +37,12 @@ class EmbeddingPicture(Callback):
         self.batches = []
 
     def on_test_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        columns = [outputs["indices"][:, None], outputs["labels"][:, None], outputs["embeddings"].detach()]
-        self.batches.append(torch.cat([column.cpu().double() for column in columns], dim=1))
+        outputs = {key: outputs[key].detach().cpu().double() for key in ("indices", "labels", "embeddings")}
+        labels = outputs["labels"]
+        if labels.ndim == 2:
+            has_one = labels.sum(1) == 1
+            outputs, labels = {key: rows[has_one] for key, rows in outputs.items()}, labels[has_one].argmax(1)
+        self.batches.append(torch.column_stack([outputs["indices"], labels, outputs["embeddings"]]))
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         rows = gathered(torch.cat(self.batches), trainer.world_size) if self.batches else torch.empty(0, 2)

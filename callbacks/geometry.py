@@ -27,6 +27,8 @@ class Geometry(Callback):
         max_rows: of a larger split, so many random rows are measured.
     """
 
+    multilabel = False  # its figures tell rows of one class from rows of another
+
     def __init__(
         self,
         run: RunFolder,

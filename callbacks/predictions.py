@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from lightning.pytorch import Callback
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from reporting.run_store import RunFolder
@@ -42,18 +45,26 @@ class Predictions(Callback):
         self.batches = []
 
     def _collect(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        probabilities, predictions = outputs["logits"].detach().cpu().double().softmax(dim=-1).max(dim=-1)
-        columns = (outputs["indices"].cpu(), outputs["labels"].cpu(), predictions, probabilities)
-        self.batches.append(torch.stack([column.double() for column in columns], dim=1))
+        outputs = {key: outputs[key].detach().cpu().double() for key in ("indices", "labels", "logits")}
+        self.batches.append(torch.column_stack([outputs["indices"], *self._columns(outputs)]))
+
+    def _columns(self, outputs: dict[str, Tensor]) -> Iterable[Tensor]:
+        """What is kept of a batch besides its indices, each (B,) or (B, columns)."""
+        probabilities, predictions = outputs["logits"].softmax(dim=-1).max(dim=-1)
+        return outputs["labels"], predictions, probabilities
 
     def _finish(self, trainer: pl.Trainer, pl_module: pl.LightningModule, split: str) -> None:
         rows = torch.cat(self.batches) if self.batches else torch.empty(0, len(HEADER) - 1, dtype=torch.double)
         self.batches = []
         self.splits[split] = _sorted_without_repeats(gathered(rows, trainer.world_size))
         if trainer.is_global_zero:
-            self.run.write_csv("predictions.csv", self._rows(), HEADER)
+            self.write()
 
-    def _rows(self) -> list[tuple[Any, ...]]:
+    def write(self) -> None:
+        """Write the file with the splits so far."""
+        self.run.write_csv("predictions.csv", self._rows(), HEADER)
+
+    def _rows(self) -> Iterable[tuple[Any, ...]]:
         def name(label: float) -> Any:
             return int(label) if self.label_names is None else self.label_names[int(label)]
 
@@ -73,6 +84,46 @@ class Predictions(Callback):
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._finish(trainer, pl_module, "test")
+
+
+class LabelSetPredictions(Predictions):
+    """The same where texts have several labels: ``labels`` (B, C) of 0 and 1.
+
+    In the file the labels, the predicted labels and their probabilities are JSON lists, in the order of the classes.
+
+    Attributes:
+        threshold: above which probability a label is predicted, one or one a label (C,); `write` again after a change.
+    """
+
+    threshold: ArrayLike = 0.5
+
+    def of(self, split: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:  # type: ignore[override]
+        """Labels and probabilities of a split, each (N, C), in row order. Raises KeyError before its evaluation."""
+        labels, probabilities = self.splits[split][:, 1:].numpy().reshape(len(self.splits[split]), 2, -1).swapaxes(0, 1)
+        return labels > 0, probabilities
+
+    def _columns(self, outputs: dict[str, Tensor]) -> Iterable[Tensor]:
+        return outputs["labels"], outputs["logits"].sigmoid()
+
+    def _rows(self) -> Iterable[tuple[Any, ...]]:
+        names = self.label_names
+        for split, rows in self.splits.items():
+            for index, labels, scores in zip(rows[:, 0].tolist(), *self.of(split), strict=True):
+                true = [int(c) if names is None else names[c] for c in np.flatnonzero(labels)]
+                yield split, int(index), *map(dumped, (true, *labels_above(self.threshold, scores, names)))
+
+
+def labels_above(
+    threshold: ArrayLike, scores: NDArray[np.floating], label_names: Sequence[str] | None
+) -> tuple[list[Any], list[float]]:
+    """Names (numbers without any) and scores of the labels whose score is above the threshold, of a row (C,)."""
+    found = np.flatnonzero(scores > threshold)
+    return [int(c) if label_names is None else label_names[c] for c in found], scores[found].round(6).tolist()
+
+
+def dumped(values: list[Any]) -> str:
+    """A list in one field of a CSV file."""
+    return json.dumps(values, ensure_ascii=False)
 
 
 def gathered(rows: Tensor, world_size: int) -> Tensor:

@@ -3,10 +3,13 @@
 import hashlib
 import json
 from array import array
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from datamodules.labels import class_counts, label_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,23 +28,30 @@ def card(corpus: "Corpus") -> dict[str, Any]:
         median, p95, max of whitespace-separated words); ``duplicates`` (rows whose text came before in the split);
         ``conflicting_texts`` (texts with several labels); for ``val`` and ``test``
         ``leaks_exact`` (rows whose text is in train) and ``leaks_folded`` (the same, letter case and white space
-        aside); where texts are augmented ``augmented`` (rows) and ``augmented_changed`` (share of those that differ).
+        aside); where texts are augmented ``augmented`` (rows) and ``augmented_changed`` (share of those that differ);
+        where texts have several labels ``cardinality`` (labels a row), ``density`` (the same as a share of all
+        labels), ``label_sets`` (different ones) and ``without_label`` (rows). A conflict is then of label sets.
     """
     splits: dict[str, dict[str, Any]] = {}
     train: tuple[np.ndarray, np.ndarray] | None = None
     for split in corpus.splits:
         table = corpus.table(split)
         exact, folded, words = text_digests(table)
-        labels = table["label"].to_numpy()
+        labels = label_array(table, len(corpus.label_names))
+        counts = class_counts(labels, len(corpus.label_names))
+        several = {}
+        if corpus.multilabel:
+            several = _label_sets(labels)
+            labels = np.unique(np.packbits(labels, axis=1), axis=0, return_inverse=True)[1]
         labelled = labels >= 0
-        counts = np.bincount(labels[labelled], minlength=len(corpus.label_names))
-        present = counts[counts > 0] if labelled.any() else np.zeros(1)
+        present = counts[counts > 0] if counts.any() else np.zeros(1)
         splits[split] = facts = {
             "rows": len(table),
             "classes": int((counts > 0).sum()),
             "largest": int(present.max()),
             "smallest": int(present.min()),
             "ir": round(float(present.max() / max(present.min(), 1)), 2),
+            **several,
             "words": _lengths(words),
             "duplicates": len(exact) - len(np.unique(exact)),
             "conflicting_texts": _conflicts(exact[labelled], labels[labelled]),
@@ -62,6 +72,17 @@ def card(corpus: "Corpus") -> dict[str, Any]:
         "classes": len(corpus.label_names),
         **corpus.meta["about"],
         "splits": splits,
+    }
+
+
+def _label_sets(labels: np.ndarray) -> dict[str, Any]:
+    """Statistics of labels (N, C) of 0 and 1."""
+    sizes = labels.sum(axis=1, dtype=np.int64)
+    return {
+        "cardinality": round(float(sizes.mean()), 3),
+        "density": round(float(sizes.mean()) / labels.shape[1], 5),
+        "label_sets": len(np.unique(np.packbits(labels, axis=1), axis=0)),
+        "without_label": int((sizes == 0).sum()),
     }
 
 
@@ -107,7 +128,9 @@ def _augmentation(table: "pa.Table") -> dict[str, Any]:
 
 
 def describe(corpus: "Corpus", folder: Path) -> Path:
-    """Print the card and write card.md, card.json and the picture labels.svg / labels.png into ``folder``."""
+    """Print the card and write card.md, card.json and the picture labels.svg / labels.png into ``folder``; where texts
+    have several labels cooccurrence.svg / cooccurrence.png too.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -124,6 +147,8 @@ def describe(corpus: "Corpus", folder: Path) -> Path:
     (folder / "card.json").write_text(json.dumps(corpus.card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / "card.md").write_text(_markdown(corpus, facts, rows), encoding="utf-8")
     _picture(corpus, folder)
+    if corpus.multilabel:
+        _cooccurrence_picture(corpus, folder)
     return folder
 
 
@@ -137,10 +162,11 @@ def _rows(card: dict[str, Any]) -> list[list[str]]:
         "largest / smallest class": [f"{split['largest']:,} / {split['smallest']:,}" for split in splits],
         "ir": [f"{split['ir']:g}" for split in splits],
         **({"without a label": [f"{split.get('unlabelled', 0):,}" for split in splits]} if unlabelled else {}),
+        **_several_lines(splits),
         "words: mean / median": [f"{split['words']['mean']:g} / {split['words']['median']:g}" for split in splits],
         "words: p95 / max": [f"{split['words']['p95']:g} / {split['words']['max']:,}" for split in splits],
         "duplicate rows": [f"{split['duplicates']:,}" for split in splits],
-        "texts with several labels": [f"{split['conflicting_texts']:,}" for split in splits],
+        "texts with conflicting labels": [f"{split['conflicting_texts']:,}" for split in splits],
         "rows whose text is in train": [
             f"{split['leaks_exact']:,}" if "leaks_exact" in split else "" for split in splits
         ],
@@ -153,6 +179,18 @@ def _rows(card: dict[str, Any]) -> list[list[str]]:
         ],
     }
     return [[name, *cells] for name, cells in lines.items()]
+
+
+def _several_lines(splits: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
+    splits = list(splits)
+    if "cardinality" not in splits[0]:
+        return {}
+    return {
+        "labels a row (cardinality)": [f"{split['cardinality']:g}" for split in splits],
+        "share of all labels (density)": [f"{split['density']:g}" for split in splits],
+        "different label sets": [f"{split['label_sets']:,}" for split in splits],
+        "rows without a label": [f"{split['without_label']:,}" for split in splits],
+    }
 
 
 def _facts(card: dict[str, Any]) -> list[tuple[str, str]]:
@@ -179,6 +217,8 @@ def _markdown(corpus: "Corpus", facts: list[tuple[str, str]], rows: list[list[st
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += ["", *(f"- {name}: {value}" for name, value in facts)]
     lines += ["", "![label distribution](labels.svg)", ""]
+    if corpus.multilabel:
+        lines += ["![labels that occur together](cooccurrence.svg)", ""]
     if sources := corpus.card["sources"]:
         lines += ["| source | bytes | SHA-256 |", "|---|---:|---|"]
         lines += [f"| {source['address']} | {source['bytes']:,} | `{source['sha256']}` |" for source in sources]
@@ -215,3 +255,33 @@ def _picture(corpus: "Corpus", folder: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         figure.savefig(folder / "labels.svg", metadata={"Date": None})
         figure.savefig(folder / "labels.png", dpi=150)
+
+
+def cooccurrence(labels: np.ndarray) -> np.ndarray:
+    """Share of the rows with label i that have label j too, (C, C), from labels (N, C) of 0 and 1; 0 without rows."""
+    together = labels.T.astype(np.float64) @ labels
+    counts = np.diag(together)[:, None]
+    return np.divide(together, counts, out=np.zeros_like(together), where=counts > 0)
+
+
+def _cooccurrence_picture(corpus: "Corpus", folder: Path) -> None:
+    """Shares among the largest train labels, at most 40, as a matrix; the diagonal is left out."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    labels = label_array(corpus.table("train"), len(corpus.label_names))
+    shown = np.argsort(-labels.sum(axis=0, dtype=np.int64), kind="stable")[:40]
+    shares = cooccurrence(labels[:, shown])
+    np.fill_diagonal(shares, np.nan)
+    names = [corpus.label_names[label][:24] for label in shown]
+    side = max(3.5, 0.2 * len(names) + 2)
+    with matplotlib.rc_context({"svg.hashsalt": "cooccurrence", "font.size": 8, "svg.fonttype": "none"}):
+        figure = Figure(figsize=(side + 0.8, side), layout="constrained")
+        axes = figure.subplots()
+        image = axes.imshow(100 * shares, cmap="Blues", vmin=0, vmax=100)
+        figure.colorbar(image, ax=axes, label="% of the rows of a label (left) that have the other too", shrink=0.8)
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_title(f"{corpus.name}: labels that occur together, train", loc="left")
+        figure.savefig(folder / "cooccurrence.svg", metadata={"Date": None})
+        figure.savefig(folder / "cooccurrence.png", dpi=150)

@@ -40,7 +40,7 @@ class TokenBatches(Dataset):
     Args:
         views: V token stores.
         rows: V arrays ``(N,)``: the row in each store of every position of the split.
-        labels: ``(N,)`` class indices; -1 where unknown.
+        labels: ``(N,)`` class indices, -1 where unknown; or ``(N, C)`` of 0 and 1.
         pad_id: id that fills short rows.
     """
 
@@ -65,7 +65,7 @@ class FeatureBatches(Dataset):
 
     Args:
         features: ``(V, N, D)``, or ``(1, N, D)`` for the same features in every view.
-        labels: ``(N,)`` class indices.
+        labels: as for `TokenBatches`.
         num_views: V.
     """
 
@@ -83,8 +83,9 @@ class FeatureBatches(Dataset):
 
 
 def _targets(labels: np.ndarray, positions: np.ndarray, num_views: int) -> Batch:
+    dtype = np.float32 if labels.ndim == 2 else np.int64  # what the losses of each want
     return {
-        "labels": torch.from_numpy(labels[positions].astype(np.int64)),
+        "labels": torch.from_numpy(labels[positions].astype(dtype)),
         "indices": torch.from_numpy(np.asarray(positions, dtype=np.int64)),
         "num_views": num_views,
     }

@@ -18,6 +18,7 @@ import pyarrow as pa
 from datamodules.builders.base import Dataset, Row
 from datamodules.cards import card, text_digests
 from datamodules.errors import InputError
+from datamodules.labels import class_counts, has_several_labels, label_array
 from datamodules.sources import HOST, HashMemory, fetch, file_sha256
 from datamodules.splits import stratified_split
 
@@ -68,9 +69,15 @@ class Corpus:
             raise InputError(f"{folder}: {damage}")
         return cls(folder, _read_meta(folder))
 
+    @property
+    def multilabel(self) -> bool:
+        """Whether a text has any number of labels, none included, in place of one."""
+        return has_several_labels(self.table("train"))
+
     def table(self, split: str) -> pa.Table:
-        """Rows of a split, memory-mapped: ``text`` string, ``label`` int32 (index into ``label_names``; -1: none), and
-        ``aug`` string (nullable) where the source ships augmented texts.
+        """Rows of a split, memory-mapped: ``text`` string, ``label`` int32 (index into ``label_names``; -1: none) or,
+        where texts have several, an ascending list of int32, and ``aug`` string (nullable) where the source ships
+        augmented texts.
 
         Raises:
             InputError: the data set has no such split.
@@ -167,6 +174,7 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, whole: bool) 
         first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
         parts[split] = table, np.ones(len(table), bool)
+    _check_same_kind(dataset.name, parts, whole)
     split_rule = "none, all rows together" if whole else _hold_out_test(dataset, parts, list(codes))
     removed = _deduplicate(dataset.deduplicate, parts)
     if whole and codes and NO_LABEL in parts["train"][0]["label"].to_numpy():
@@ -201,14 +209,15 @@ def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], 
     writer, has_aug = None, False
     for chunk in _chunks(source, rows, **checks):
         for row in chunk:
-            if row["label"] is None:
-                continue
-            codes.setdefault(row["label"], len(codes))
-            if row["label"] not in first:
-                first[row["label"]] = row["where"]
+            for name in row["label"]:
+                codes.setdefault(name, len(codes))
+                first.setdefault(name, row["where"])
+        numbers = [[codes[name] for name in row["label"]] for row in chunk]
         columns = {
             "text": _strings(chunk, "text"),
-            "label": pa.array([codes.get(row["label"], NO_LABEL) for row in chunk], pa.int32()),
+            "label": pa.array(numbers, pa.list_(pa.int32()))
+            if chunk[0]["multilabel"]
+            else pa.array([number[0] if number else NO_LABEL for number in numbers], pa.int32()),
         }
         if has_aug := has_aug if writer else "aug" in chunk[0]:
             columns["aug"] = _strings(chunk, "aug")
@@ -222,9 +231,10 @@ def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], 
 
 
 def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts: bool) -> Iterator[list[Row]]:
-    """Checked rows in lists that are bounded in rows and characters."""
+    """Checked rows in lists that are bounded in rows and characters; ``label`` becomes a tuple of names."""
     chunk: list[Row] = []
     characters = 0
+    multilabel = None
     for number, row in enumerate(rows, 1):
         where = row.setdefault("where", f"{source} row {number}")
         if not isinstance(row["text"], str) or not (empty_texts or row["text"].strip()):
@@ -232,7 +242,17 @@ def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts
             raise InputError(f"{where}: found {found}, allowed: a string with at least one visible character")
         if not isinstance(row.get("aug"), str | None):
             raise InputError(f"{where}: found augmented text {row['aug']!r}, allowed: a string or nothing")
-        row["label"] = None if labels_optional and _is_blank(row["label"]) else _label_name(row["label"], where)
+        row["multilabel"] = isinstance(row["label"], list | tuple)
+        multilabel = row["multilabel"] if multilabel is None else multilabel
+        if row["multilabel"] != multilabel:
+            kinds = "one label", "a list of labels"
+            raise InputError(
+                f"{where}: found {kinds[not multilabel]}, allowed: {kinds[multilabel]}, as in the rows before"
+            )
+        given = row["label"] if multilabel else [row["label"]]
+        if not multilabel and labels_optional and _is_blank(row["label"]):
+            given = []
+        row["label"] = tuple(dict.fromkeys(_label_name(label, where) for label in given))
         chunk.append(row)
         characters += len(row["text"])
         if len(chunk) == CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
@@ -272,6 +292,16 @@ def _strings(chunk: list[Row], column: str) -> pa.Array:
         raise
 
 
+def _check_same_kind(name: str, parts: Parts, whole: bool) -> None:
+    several = has_several_labels(parts["train"][0])
+    if whole and several:
+        raise InputError(f"{name}: found lists of labels, allowed where all rows are one whole: one label a text")
+    for split, (table, _) in parts.items():
+        if has_several_labels(table) != several:
+            kinds = "one label a text", "lists of labels"
+            raise InputError(f"{name} {split}: found {kinds[not several]}, allowed: {kinds[several]}, as in train")
+
+
 def _hold_out_test(dataset: Dataset, parts: Parts, names: list[str]) -> str:
     """Make a test split from train where the source ships none; returns the rule in words."""
     if "test" in parts:
@@ -279,10 +309,11 @@ def _hold_out_test(dataset: Dataset, parts: Parts, names: list[str]) -> str:
     if dataset.test_fraction is None:
         raise InputError(f"{dataset.name}: no test rows")
     table, keep = parts["train"]
-    if (table["label"].to_numpy() == NO_LABEL).any():
+    labels = label_array(table, len(names))
+    if (labels < 0).any():
         return "no test split: the source ships none, and train has rows without a label"
     rng = np.random.default_rng(dataset.split_seed)
-    _, test = stratified_split(table["label"].to_numpy(), dataset.test_fraction, rng, dataset.singleton_classes, names)
+    _, test = stratified_split(labels, dataset.test_fraction, rng, dataset.singleton_classes, names)
     keep[test] = False
     parts["test"] = table, ~keep
     rule = f"{dataset.test_fraction:.0%} stratified test split of the train rows by seed {dataset.split_seed}"
@@ -313,10 +344,13 @@ def _deduplicate(mode: str, parts: Parts) -> dict[str, int]:
 def _label_names(
     dataset: Dataset, parts: Parts, names: list[str], first: dict[str, dict[str, str]], least: int
 ) -> list[str]:
-    """The names that are given, or those of the train labels, at least so many, sorted; numbers by value."""
+    """The names that are given, or those of the train labels, at least so many, sorted; numbers by value.
+
+    Where texts have several labels, those of the other splits too.
+    """
     name = dataset.name
     seen = {
-        split: {names[code] for code in np.unique(table["label"].to_numpy()[keep]) if code != NO_LABEL}
+        split: {names[code] for code in np.flatnonzero(class_counts(label_array(table, len(names))[keep], len(names)))}
         for split, (table, keep) in parts.items()
     }
     if dataset.label_names is not None:
@@ -325,6 +359,10 @@ def _label_names(
     train = seen.pop("train")
     if len(train) < least:
         raise InputError(f"{name} train: one class only ({', '.join(train)}), allowed: at least 2 classes")
+    if has_several_labels(parts["train"][0]):
+        if unseen := sorted(set().union(*seen.values()) - train):
+            log.warning("%s: no train row has the label %s; it counts in the figures", name, ", ".join(unseen))
+        return sorted(train.union(*seen.values()), key=_by_value)
     _refuse_others(name, seen, first, sorted(train), "does not occur in train")
     return sorted(train, key=_by_value)
 
@@ -357,13 +395,17 @@ def _write(
             start += len(batch)
             if not len(kept):
                 continue
-            codes = kept["label"].to_numpy()
-            labels = np.where(codes == NO_LABEL, np.int32(NO_LABEL), np.append(index, np.int32(NO_LABEL))[codes])
-            kept = kept.set_column(1, "label", pa.array(labels))
+            index_of = np.append(index, np.int32(NO_LABEL))  # the last for NO_LABEL itself
+            if pa.types.is_list(kept["label"].type):
+                labels = [np.sort(index_of[codes]) for codes in kept["label"].to_pylist()]
+                named = ([names[label] for label in row] for row in labels)
+            else:
+                labels = index_of[kept["label"].to_numpy()]
+                named = (None if label == NO_LABEL else names[label] for label in labels)
+            kept = kept.set_column(1, "label", pa.array(labels, kept["label"].type))
             writer.write_batch(kept)
             augmented = kept["aug"].to_pylist() if "aug" in kept.schema.names else [None] * len(kept)
-            labelled_as = [None if label == NO_LABEL else names[label] for label in labels]
-            rows = zip(kept["text"].to_pylist(), labelled_as, augmented, strict=True)
+            rows = zip(kept["text"].to_pylist(), named, augmented, strict=True)
             fingerprint.update("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
 
 

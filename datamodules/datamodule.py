@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from datamodules.collation import FeatureBatches, TokenBatches
 from datamodules.errors import InputError
+from datamodules.labels import class_counts, has_several_labels, label_array
 from datamodules.samplers import Batches, OrderedBatches
 from datamodules.splits import Protocol, random_split, stratified_split
 from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
@@ -28,9 +29,10 @@ class TextDataModule(LightningDataModule):
     """Splits, thins, augments and tokenises a corpus, and batches it.
 
     Train batches hold ``input_ids`` and ``attention_mask`` ``(V * B, L)`` int64, view-major (rows ``[0:B]`` the text
-    itself, ``[B:2B]`` its first augmentation), ``labels`` ``(B,)``, ``indices`` ``(B,)`` (positions in the split) and
-    ``num_views``. Evaluation batches have one view. After `use_features`, ``features`` ``(V * B, D)`` stand in place
-    of the tokens. Batches are a pure function of (seed, epoch, rank).
+    itself, ``[B:2B]`` its first augmentation), ``labels`` ``(B,)`` int64, or ``(B, C)`` float32 of 0 and 1 where texts
+    have several, ``indices`` ``(B,)`` (positions in the split) and ``num_views``. Evaluation batches have one view.
+    After `use_features`, ``features`` ``(V * B, D)`` stand in place of the tokens. Batches are a pure function of
+    (seed, epoch, rank).
 
     Under ``protocol=transductive`` "train" and "val" are both the whole corpus, no batch carries a label (they are -1),
     ``class_counts`` is empty, and evaluation batches come in a seeded order, for some methods judge a text by its
@@ -52,11 +54,12 @@ class TextDataModule(LightningDataModule):
 
     Attributes:
         num_classes, label_names: classes, in the order of their indices.
+        multilabel: whether a text has any number of labels, none included, in place of one.
         class_counts: ``(C,)`` int64, rows per class in the thinned train split (after ``setup``).
         indices: split -> sorted row numbers ``(N,)`` (after ``setup``). "train" and a "val" split from it point into
             the corpus table "train", a shipped "val" into the table "val". Under ``protocol=published`` "val" equals
             "test".
-        labels: split -> class indices ``(N,)`` (after ``setup``).
+        labels: split -> class indices ``(N,)`` int64, or ``(N, C)`` uint8 of 0 and 1 (after ``setup``).
         augment_report: name, share of texts changed over all augmented views, and number of views (after ``setup``).
 
     Raises:
@@ -90,6 +93,7 @@ class TextDataModule(LightningDataModule):
         self.singleton_classes, self.cache = singleton_classes, Path(cache_dir) / "tokens"
         self.label_names = tuple(corpus.label_names)
         self.num_classes = len(self.label_names)
+        self.multilabel = has_several_labels(corpus.table("train"))
         self._features: dict[str, np.ndarray] | None = None
         self._ready = False
 
@@ -107,7 +111,7 @@ class TextDataModule(LightningDataModule):
 
     def _choose_rows(self) -> None:
         tables = {split: self.corpus.table(split) for split in self.corpus.splits}
-        labels = {split: table.column("label").to_numpy() for split, table in tables.items()}
+        labels = {split: label_array(table, self.num_classes) for split, table in tables.items()}
         rows = {split: np.arange(len(labels[split])) for split in labels}
         self._table_of = {split: split for split in rows}
         if self.protocol.name == "transductive":
@@ -143,8 +147,9 @@ class TextDataModule(LightningDataModule):
             rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
             self._table_of["val"] = "train"
         self.indices = rows
-        self.labels = {split: labels[self._table_of[split]][rows[split]].astype(np.int64) for split in rows}
-        counts = np.bincount(self.labels["train"], minlength=self.num_classes)
+        dtype = np.uint8 if self.multilabel else np.int64
+        self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}
+        counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
 
     def _take_the_whole(self, rows: np.ndarray) -> None:

@@ -26,7 +26,7 @@ class Imbalance(ABC):
         With the same ``rng`` state, the rows kept of a class for a smaller count are a subset of those for a larger.
 
         Args:
-            labels: ``(N,)`` class indices.
+            labels: ``(N,)`` class indices, or ``(N, C)`` of 0 and 1.
             rng: draws the rows.
             label_names: names of the classes; the indices as text where not given.
 
@@ -34,8 +34,17 @@ class Imbalance(ABC):
             Sorted positions of the kept rows.
 
         Raises:
-            InputError: the wanted counts cannot be had; names the key, what was found and what is allowed.
+            InputError: the wanted counts cannot be had, or rows have several labels and not all are wanted; names the
+                key, what was found and what is allowed.
         """
+        if labels.ndim == 2:
+            sizes = labels.sum(axis=0, dtype=np.int64)
+            if not np.array_equal(self.wanted(sizes, label_names or [str(c) for c in range(len(sizes))]), sizes):
+                raise InputError(
+                    f"imbalance: found {type(self).__name__}, which thins classes; allowed where texts have several "
+                    "labels: imbalance.ir=null, imbalance=listed"
+                )
+            return np.arange(len(labels))
         num_classes = int(labels.max()) + 1 if label_names is None else len(label_names)
         names = [str(c) for c in range(num_classes)] if label_names is None else label_names
         sizes = np.bincount(labels, minlength=num_classes)

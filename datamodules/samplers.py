@@ -193,6 +193,7 @@ class Shuffle:
     """
 
     chunk_batches: int | None = None
+    multilabel: bool | None = None  # None: the sampler does not look at labels
 
     def __init__(self, batch_size: Annotated[int, ">= 2"] = 32, eval_batch_size: Annotated[int, ">= 1"] = 128) -> None:
         for key, found, smallest in (("batch_size", batch_size, 2), ("eval_batch_size", eval_batch_size, 1)):
@@ -239,6 +240,8 @@ class ByClass(Shuffle):
         eval_batch_size: rows of one evaluation batch in each process, >= 1.
         chunk_batches: batches over which the texts of each class are sorted by length; null for no sorting.
     """
+
+    multilabel = False  # it draws rows by their one class
 
     def __init__(
         self,

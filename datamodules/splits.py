@@ -40,17 +40,17 @@ def stratified_split(
     singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
     label_names: Sequence[str] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split row positions into train and validation, class by class.
+    """Split row positions into train and validation, class by class; rows of several labels by `multilabel_split`.
 
     A class of n rows gives ``round(val_fraction * n)`` of them to validation, but at least one, so that validation
     macro-F1 sees every class, and keeps at least one. With many small classes validation is therefore a little larger
     than ``val_fraction``. A class of one row cannot do both: it is refused, or stays in train.
 
     Args:
-        labels: ``(N,)`` class indices.
+        labels: ``(N,)`` class indices, or ``(N, C)`` of 0 and 1.
         val_fraction: wanted share of validation rows, 0 < f < 1.
         rng: draws the rows.
-        singleton_classes: what to do with classes of one row.
+        singleton_classes: what to do with classes of one row; rows of several labels always stay in train.
         label_names: names for the error message.
 
     Returns:
@@ -59,6 +59,8 @@ def stratified_split(
     Raises:
         InputError: a class of one row under ``refuse``.
     """
+    if labels.ndim == 2:
+        return multilabel_split(labels, val_fraction, rng)
     sizes = np.bincount(labels)
     singletons = np.flatnonzero(sizes == 1)
     if len(singletons) and singleton_classes == "refuse":
@@ -70,6 +72,45 @@ def stratified_split(
         )
     quota = np.clip(np.floor(val_fraction * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 0))
     is_val = rank_in_class(labels, rng) < quota[labels]
+    return np.flatnonzero(~is_val), np.flatnonzero(is_val)
+
+
+def multilabel_split(
+    labels: np.ndarray, val_fraction: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows of several labels so that each label has about its share of them in validation.
+
+    Iterative stratification (Sechidis et al., 2011), which places the rows of the rarest label first. Every label
+    keeps a train row: a row that would be its last one goes back to train.
+
+    Args:
+        labels: ``(N, C)`` of 0 and 1; rows without a label are allowed.
+        val_fraction: wanted share of validation rows, 0 < f < 1.
+        rng: draws the rows.
+
+    Returns:
+        Sorted positions of the train rows and of the validation rows.
+
+    Raises:
+        InputError: fewer than three rows, or labels of one row each, which leave none for validation.
+    """
+    from iterstrat.ml_stratifiers import MultilabelStratifiedShuffleSplit
+
+    if len(labels) < 3:
+        raise InputError(f"train split: found {len(labels)} rows, allowed: at least 3, one of which validates")
+    splitter = MultilabelStratifiedShuffleSplit(
+        n_splits=1,
+        test_size=min(max(round(val_fraction * len(labels)), 1), len(labels) - 2),
+        random_state=int(rng.integers(2**32)),
+    )
+    ((_, val),) = splitter.split(np.zeros(len(labels)), labels)
+    is_val = np.zeros(len(labels), bool)
+    is_val[val] = True
+    for label in np.flatnonzero(labels.any(axis=0)):
+        if not labels[~is_val, label].any():
+            is_val[rng.choice(np.flatnonzero(labels[:, label]))] = False
+    if not is_val.any():
+        raise InputError("train split: every row has a label of its own; allowed: labels of more than one train row")
     return np.flatnonzero(~is_val), np.flatnonzero(is_val)
 
 

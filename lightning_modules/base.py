@@ -10,7 +10,7 @@ import lightning.pytorch as pl
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from lightning_modules.encoders import TextEncoder
@@ -191,7 +191,9 @@ class TextModule(pl.LightningModule):
 
 
 class ClassifierModule(TextModule):
-    """Base of all methods for single-label classification. A method overrides `training_losses`.
+    """Base of all methods that classify. A method overrides `training_losses`.
+
+    Texts have one label each; methods for any number of them derive from `lightning_modules.multilabel`.
 
     Args:
         encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr: see `TextModule`.
@@ -202,6 +204,7 @@ class ClassifierModule(TextModule):
     Evaluation steps return `logits` (B, C), `embeddings` (B, D), `labels` (B,), `indices` (B,).
     """
 
+    multilabel = False  # whether texts have any number of labels: batches then carry them as (B, C) of 0 and 1
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
 
     def __init__(
@@ -226,7 +229,7 @@ class ClassifierModule(TextModule):
         self.metrics = nn.ModuleDict({split: self._make_metrics(split) for split in ("val", "test")})
         self.selection_split = "val"  # the split that chooses the epoch; "test" under protocol=published only
 
-    def _make_metrics(self, split: str) -> MetricCollection:
+    def _make_metrics(self, split: str) -> MetricCollection | Metric:
         size = {"num_classes": self.num_classes}
         # a class that occurs and is never predicted counts as 0; one that occurs in neither does not count
         metrics = {
@@ -240,6 +243,14 @@ class ClassifierModule(TextModule):
         """Class scores (B, C) in float32; inference takes their argmax."""
         return self.classifier(self.dropout(embeddings)).float()
 
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Of the classes (B, C), from the logits of prediction."""
+        return logits.softmax(-1)
+
+    def evaluation_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """What SPLIT/loss means, a scalar; the same for all methods, whatever they minimise."""
+        return nn.functional.cross_entropy(logits, labels)
+
     def prediction_head(self) -> dict[str, Tensor]:
         """`weight` (C, D) and perhaps `bias` (C,): what gives the logits of prediction from embeddings, for export."""
         return self.classifier.state_dict()
@@ -252,8 +263,7 @@ class ClassifierModule(TextModule):
     def _evaluation_step(self, batch: Batch, split: str) -> dict[str, Tensor]:
         output = self(batch)
         labels = batch["labels"]
-        loss = nn.functional.cross_entropy(output["logits"], labels)
-        self._log_mean(f"{split}/loss", loss, len(labels))
+        self._log_mean(f"{split}/loss", self.evaluation_loss(output["logits"], labels), len(labels))
         metrics = self.metrics[split]
         metrics.update(output["logits"], labels)
         return {**output, "labels": labels, "indices": batch["indices"]}

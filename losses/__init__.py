@@ -4,6 +4,7 @@ from losses.acl import ACLLoss, updated_centres, views_of_classes
 from losses.aecl import AECLLoss
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.bcl import BalancedContrastiveLoss
+from losses.binary_cross_entropy import BinaryCrossEntropy
 from losses.class_aware import ClassAwareClusteringLoss, ClassAwareContrastiveLoss
 from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
 from losses.class_prior import (
@@ -53,6 +54,7 @@ __all__ = [
     "AECLLoss",
     "BalancedContrastiveLoss",
     "BalancedSoftmaxLoss",
+    "BinaryCrossEntropy",
     "ClassAwareClusteringLoss",
     "ClassAwareContrastiveLoss",
     "ClassBalancedLoss",

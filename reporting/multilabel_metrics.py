@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Literal
 
-from reporting.metrics import _ratio
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from reporting.metrics import ClassScores, _ratio
 
 
 def multilabel_metrics(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike = 0.5) -> dict[str, float]:
@@ -46,3 +48,41 @@ def multilabel_metrics(references: ArrayLike, scores: ArrayLike, threshold: Arra
     found = (ranked * gains).sum(axis=1)
     metrics["ndcg_at_5"] = float(np.mean(np.divide(found, ideal, out=np.zeros(len(true)), where=ideal > 0)))
     return metrics
+
+
+def label_scores(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike = 0.5) -> ClassScores:
+    """Precision, recall and F1 of each label. Arguments as for `multilabel_metrics`."""
+    true, predicted = np.asarray(references) > 0, np.asarray(scores, dtype=np.float64) > np.asarray(threshold)
+    hits, rows, found = (both.sum(axis=0) for both in (true & predicted, true, predicted))
+    return ClassScores(_ratio(hits, found), _ratio(hits, rows), _ratio(2 * hits, rows + found), rows, found)
+
+
+def best_threshold(
+    references: ArrayLike, scores: ArrayLike, how: Literal["global", "per_label"]
+) -> float | NDArray[np.float64]:
+    """The threshold of best F1, in the middle between two scores; of equally good ones the highest.
+
+    Args:
+        references: (N, C) of 0 and 1.
+        scores: (N, C) in [0, 1].
+        how: ``global``: one, for the micro-F1; ``per_label``: (C,), for the F1 of each label.
+
+    Returns:
+        The threshold or thresholds; 0.5 where no row has a label.
+    """
+    true, scores = np.asarray(references) > 0, np.asarray(scores, dtype=np.float64)
+    if how == "global":
+        return _best_cut(true.ravel(), scores.ravel())
+    return np.array([_best_cut(*column) for column in zip(true.T, scores.T, strict=True)])
+
+
+def _best_cut(true: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    if not true.any():
+        return 0.5
+    order = np.argsort(-scores, kind="stable")
+    ranked = np.append(scores[order], 0.0)
+    number = np.arange(1, len(order) + 1)
+    f1 = 2 * np.cumsum(true[order]) / (number + true.sum())
+    best = int(np.argmax(np.where(ranked[1:] < ranked[:-1], f1, -1.0)))  # equal scores are on one side
+    middle = (ranked[best] + ranked[best + 1]) / 2
+    return float(middle if middle < ranked[best] else ranked[best + 1])

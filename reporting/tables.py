@@ -20,7 +20,26 @@ SUMMARY_COLUMNS = {
     "macro_f1_middle": "F1 middle third",
     "macro_f1_tail": "F1 smallest third",
 }
-SWEEP_METRICS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "cluster/acc", "cluster/nmi")
+MULTILABEL_COLUMNS = {
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "hamming_loss": "Hamming loss",
+    "subset_accuracy": "subset accuracy",
+    "precision_at_1": "P@1",
+    "precision_at_3": "P@3",
+    "precision_at_5": "P@5",
+    "ndcg_at_5": "nDCG@5",
+}
+LABEL_COLUMNS = ("label", "train_rows", "rows", "predicted", "precision", "recall", "f1", "threshold")
+SWEEP_METRICS = (
+    "test/accuracy",
+    "test/macro_f1",
+    "test/macro_f1_tail",
+    "test/hamming_loss",
+    "test/ndcg_at_5",
+    "cluster/acc",
+    "cluster/nmi",
+)
 TOTAL_SECONDS = "seconds/total"
 MISSING = "–"
 
@@ -93,8 +112,9 @@ def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     title = " · ".join([*names, *([f"seed {metrics['seed']}"] if "seed" in metrics else []), f"{split} split, %"])
     if metrics.get("protocol") == "published":
         title += " · protocol published (epoch chosen on the test split)"
-    row = [percent(metrics.get(f"{split}/{key}")) for key in SUMMARY_COLUMNS]
-    return Table(title, (*SUMMARY_COLUMNS.values(), "time"), ((*row, duration(metrics.get(TOTAL_SECONDS))),))
+    columns = MULTILABEL_COLUMNS if f"{split}/hamming_loss" in metrics else SUMMARY_COLUMNS
+    row = [percent(metrics.get(f"{split}/{key}")) for key in columns]
+    return Table(title, (*columns.values(), "time"), ((*row, duration(metrics.get(TOTAL_SECONDS))),))
 
 
 def retrieval_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
@@ -145,6 +165,18 @@ def worst_confusions(
         rows.append((str(label_names[index]), *sizes, *figures, shares or MISSING))
     header = ("class", "train rows", "rows", "F1", "recall", "its rows were taken for")
     return Table(f"Worst {len(rows)} of {len(present)} classes, %", header, tuple(rows))
+
+
+def worst_labels(rows: Sequence[Mapping[str, str]], n: int = 5) -> Table:
+    """The n labels of lowest F1 among those with rows; ``rows`` as in ``labels.csv``, by `LABEL_COLUMNS`."""
+    present = [row for row in rows if int(row["rows"])]
+    worst = sorted(present, key=lambda row: float(row["f1"]))[:n]
+    sizes, figures = ("train_rows", "rows", "predicted"), ("f1", "precision", "recall")
+    cells = [
+        (row["label"], *(row[key] for key in sizes), *(percent(float(row[key])) for key in figures)) for row in worst
+    ]
+    header = ("label", "train rows", "rows", "predicted", "F1", "precision", "recall")
+    return Table(f"Worst {len(worst)} of {len(present)} labels, %", header, tuple(cells))
 
 
 @dataclass(frozen=True)

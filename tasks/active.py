@@ -27,6 +27,7 @@ from reporting.tables import Table
 from tasks.build import Plan
 from tasks.finished import load_module
 from tasks.fit import names_of, trained_run
+from tasks.label_kind import refuse_several_labels
 from tasks.oracle import NO_LABEL, FileOracle
 from tasks.prompt import PromptOracle
 
@@ -77,6 +78,7 @@ class Pool:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         corpus = plan.corpus()
+        refuse_several_labels("active", corpus)
         self.rows = _pool_rows(plan, corpus)
         table = corpus.table("train").take(self.rows)
         self.texts: list[str] = table.column("text").to_pylist()

@@ -19,6 +19,7 @@ from datamodules.sources import SourceFile, fetch
 from lightning_modules.base import MONITORED, ClassifierModule
 from lightning_modules.encoders import PretrainedEncoder
 from tasks.features import cached_features
+from tasks.label_kind import check_label_kind
 from tasks.trainer import trainer_findings
 from tasks.validation import ConfigError, signature, validate
 
@@ -64,7 +65,12 @@ class Plan:
         return fetch(files, self._mirror(), self._path("data") / "sources")
 
     def datamodule(self, corpus: Corpus, num_views: int | None = None) -> TextDataModule:
-        """Data module, set up: split, thinned, augmented, tokenised; with as many views as the method wants."""
+        """Data module, set up: split, thinned, augmented, tokenised; with as many views as the method wants.
+
+        Raises:
+            ConfigError: a method, sampler or callback for the other kind of labels.
+        """
+        check_label_kind(self.plain, corpus.multilabel)
         config, tokenizer = self.config, self.encoder.tokenizer()
         num_views = num_views or config.method.num_views
         if self.dataset.max_length > (limit := self.encoder.max_length()):

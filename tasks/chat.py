@@ -18,6 +18,7 @@ from reporting.run_store import RunFolder, replacing, run_id
 from reporting.tables import summary_table
 from tasks.build import Plan
 from tasks.chat_client import Answers, ChatModel, answers_to, parse_label
+from tasks.label_kind import refuse_several_labels
 
 UNPARSABLE = ""  # in predictions.csv: the answer named no class, or several
 
@@ -56,7 +57,9 @@ def chat_export(config: DictConfig, overrides: list[str]) -> Path:
     if config.output is None:
         raise ValueError("output: task=chat_export needs the folder to write to, output=FOLDER")
     plan, model = _chosen(config)
-    datamodule = plan.datamodule(plan.corpus(), num_views=1)
+    corpus = plan.corpus()
+    refuse_several_labels("chat", corpus)
+    datamodule = plan.datamodule(corpus, num_views=1)
     folder, rows = Path(config.output), {}
     for split in ("train", "val"):
         if split in datamodule.indices and not (split == "val" and datamodule.protocol.name == "published"):
@@ -111,7 +114,9 @@ def _do(plan: Plan, model: ChatModel, run: RunFolder) -> None:
 
 
 def _ask(plan: Plan, model: ChatModel, run: RunFolder) -> dict[str, Any]:
-    datamodule = plan.datamodule(plan.corpus(), num_views=1)
+    corpus = plan.corpus()
+    refuse_several_labels("chat", corpus)
+    datamodule = plan.datamodule(corpus, num_views=1)
     texts, labels = texts_of(datamodule, "test")
     label_names = list(datamodule.label_names)
     questions = [model.messages(text, label_names) for text in texts]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from reporting.tables import summary_table
 from tasks.finished import load_weights, open_run
-from tasks.fit import measure, names_of, show_retrieval
+from tasks.fit import measure, names_of
+from tasks.outcomes import show_figures
 
 
 def evaluate(config: DictConfig, overrides: list[str]) -> Path:
@@ -22,7 +22,5 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
     figures = names_of(plan) | measure(plan, run, module, datamodule, keep_store=True)
     run.write_json("evaluation.json", figures)
-    split = "test" if "test/accuracy" in figures else "val"
-    summary_table(figures, split).show()
-    show_retrieval(figures, split)
+    show_figures(figures, "test" if "test/accuracy" in figures else "val")
     return run.path

@@ -29,7 +29,7 @@ batch = tokenizer(["a text"], return_tensors="pt", padding=True, truncation=True
 with torch.inference_mode():
     {pooling}{unit_norm}
     logits = embedding @ classifier["weight"].T + classifier.get("bias", 0)
-print([about["label_names"][i] for i in logits.argmax(-1)])
+{prediction}
 ```
 """
 POOLING = {
@@ -44,6 +44,10 @@ POOLING = {
     "first_token": "embedding = encoder(**batch).last_hidden_state[:, 0]",
     "cls": "embedding = encoder(**batch).pooler_output",
 }
+ONE_LABEL = """print([about["label_names"][i] for i in logits.argmax(-1)])"""
+LABEL_SETS = """\
+above = logits.sigmoid() > torch.tensor(about["threshold"])
+print([[name for name, is_found in zip(about["label_names"], row) if is_found] for row in above])"""
 UNIT_NORM = "\n    embedding = torch.nn.functional.normalize(embedding, dim=-1)"
 
 
@@ -67,6 +71,7 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     plan.encoder.tokenizer().save_pretrained(folder)
     head = {name: tensor.contiguous() for name, tensor in module.prediction_head().items()}
     save_file(head, folder / "classifier.safetensors")
+    metrics = run.read_metrics()
     about = {
         "run": run.id,
         "method": module.name,
@@ -74,13 +79,15 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
         "pooling": plan.encoder.pooling,
         "unit_norm_embeddings": module.unit_norm_embeddings,
         "max_length": plan.dataset.max_length,
-        "metrics": {k: v for k, v in run.read_metrics().items() if k.startswith("test/")},
+        **({"threshold": metrics["threshold"]} if module.multilabel else {}),
+        "metrics": {k: v for k, v in metrics.items() if k.startswith("test/")},
     }
     readme = README.format(
         run=run.id,
         folder=folder,
         pooling=POOLING[plan.encoder.pooling],
         unit_norm=UNIT_NORM if module.unit_norm_embeddings else "",
+        prediction=LABEL_SETS if module.multilabel else ONE_LABEL,
     )
     (folder / "README.md").write_text(readme)
     (folder / "kontrast.json").write_text(json.dumps(about, indent=2) + "\n")  # last: it marks a whole export

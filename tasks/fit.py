@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from callbacks.checkpoint import AtomicCheckpointIO
 from callbacks.embeddings import EmbeddingPicture
-from callbacks.predictions import Predictions
 from callbacks.rows import Rows
 from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
-from reporting.metrics import classification_metrics, confusion_matrix
 from reporting.run_store import RunFolder, find_run, run_id
-from reporting.tables import retrieval_table, summary_table, worst_confusions
 from tasks.build import Plan, partial_of
 from tasks.environment import environment
 from tasks.finished import load_weights
+from tasks.outcomes import outcome_of, report
 from tasks.processes import World, is_first_process, run_processes
 from tasks.retrieval import retrieval_figures
 
@@ -40,7 +37,7 @@ def fit(config: DictConfig, overrides: list[str]) -> Path:
     _refuse_unused_augment(plan, overrides)
     run = trained_run(plan)
     if World.of(plan.plain["trainer"]).node == 0:
-        _report(run)
+        report(run)
     return run.path
 
 
@@ -171,32 +168,30 @@ def measure(
     splits = [split for split in ("val", "test") if split in datamodule.indices]
     if datamodule.protocol.name == "published":
         splits.remove("val")
-    collector = Predictions(run, label_names=datamodule.label_names)
+    outcome = outcome_of(run, module, datamodule)
     measuring = [callback for callback in _callbacks(plan, run, datamodule) if hasattr(callback, "split_figures")]
-    callbacks: list[pl.Callback] = [collector, *measuring]
+    callbacks: list[pl.Callback] = [outcome.collector, *measuring]
     if (plan.plain.get("logger") or {}).get("embedding_picture"):
         callbacks.append(EmbeddingPicture(run, datamodule.label_names))
     rows = Rows() if plan.plain.get("retrieval") else None
     callbacks += [rows] if rows else []
     trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=callbacks, logger=False, plugins=[])
-    class_counts = datamodule.class_counts.tolist()
-    figures: dict[str, Any] = {"class_counts": class_counts, "label_names": list(datamodule.label_names)}
+    figures: dict[str, Any] = {
+        "class_counts": datamodule.class_counts.tolist(),
+        "label_names": list(datamodule.label_names),
+    }
     for split in splits:
         loader = datamodule.test_dataloader() if split == "test" else datamodule.val_dataloader()
         getattr(trainer, "test" if split == "test" else "validate")(module, loader, verbose=False)
-        labels, predictions = collector.of(split)
-        scores = classification_metrics(labels, predictions, module.num_classes, class_counts)
+        scores = outcome.figures(split)
         for more in measuring:
             scores |= more.split_figures(split)
         figures |= {f"{split}/{name}": value for name, value in scores.items()}
-    names = datamodule.label_names
-    counts = confusion_matrix(labels, predictions, module.num_classes)
     if rows:
         trainer.predict(module, datamodule.text_loader("train"), return_predictions=False)
         if run.writes:
             figures |= retrieval_figures(plan, run, datamodule, rows, keep_store)
-    run.write_csv("confusion.csv", ([name, *row] for name, row in zip(names, counts, strict=True)), ("label", *names))
-    return figures
+    return figures | outcome.finish()
 
 
 def _callbacks(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> list[Any]:
@@ -212,25 +207,6 @@ def _trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Train
     return partial_of(config.trainer)(
         run_folder=run.path, callbacks=callbacks, logger=logger, plugins=[AtomicCheckpointIO()]
     )
-
-
-def _report(run: RunFolder) -> None:
-    metrics = run.read_metrics()
-    split = "test" if "test/accuracy" in metrics else "val"  # rows labelled by a person, and no test rows
-    summary_table(metrics, split).show()
-    show_retrieval(metrics, split)
-    rows = [row for row in run.read_csv("predictions.csv") if row["split"] == split]
-    index = {name: number for number, name in enumerate(metrics["label_names"])}
-    labels, predictions = ([index[row[column]] for row in rows] for column in ("label", "prediction"))
-    print()
-    worst_confusions(labels, predictions, metrics["label_names"], metrics["class_counts"]).show()
-
-
-def show_retrieval(metrics: Mapping[str, Any], split: str) -> None:
-    """The figures with and without the neighbours, where there are any."""
-    if "retrieval/lam" in metrics:
-        print()
-        retrieval_table(metrics, split).show()
 
 
 class _logged_to:

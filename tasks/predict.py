@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
-from scipy.special import softmax
 
+from callbacks.predictions import dumped, labels_above
 from datamodules.builders.user_files import MAX_FIELD, decoded_lines, file_lines
 from datamodules.datamodule import predict_loader
 from lightning_modules.base import ClassifierModule
@@ -34,6 +34,9 @@ Floats = NDArray[np.floating]
 def predict(config: DictConfig, overrides: list[str]) -> Path:
     """Write `input` with two more columns, `prediction` and `probability`, to `output`; row order is kept.
 
+    Where texts have several labels both are lists, in CSV as JSON: the labels above the run's threshold, and the
+    probability of each.
+
     A run with retrieval lets the neighbours vote, with its datastore as it is now. `explain=true` adds the column
     `neighbours`, JSON: of each that voted, the nearest first, `text`, `labels`, `distance` and `weight`.
 
@@ -48,7 +51,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         torch.set_num_threads(plan.config.trainer.num_threads)
     module, label_names = load_module(run, plan)
     neighbours = _Neighbours(run, plan, config.explain) if plan.config.get("retrieval") or config.explain else None
-    predictor = _Predictor(module, plan, label_names, neighbours)
+    predictor = _Predictor(module, plan, label_names, run.read_metrics().get("threshold"), neighbours)
     rows = read_rows(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
     predicted = (row for piece in pieces(row for _, row in rows) for row in predictor(piece, config.text_column))
     _write(config.output, predicted)
@@ -110,18 +113,31 @@ class Encoded:
 
 class _Predictor:
     def __init__(
-        self, module: ClassifierModule, plan: Plan, label_names: tuple[str, ...], neighbours: _Neighbours | None
+        self,
+        module: ClassifierModule,
+        plan: Plan,
+        label_names: tuple[str, ...],
+        threshold: float | list[float] | None,
+        neighbours: _Neighbours | None,
     ) -> None:
         self.encoded, self.label_names, self.neighbours = Encoded(module, plan), label_names, neighbours
+        self.threshold = threshold  # None where texts have one label
 
     def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
         logits, embeddings = self.encoded([row[text_column] for row in rows])
-        scores, more = softmax(logits, axis=1), [{} for _ in rows]
+        scores = self.encoded.module.probabilities(torch.from_numpy(logits)).numpy()
+        more: list[Row] = [{} for _ in rows]
         if self.neighbours is not None:
             scores, more = self.neighbours(embeddings, scores)
         for row, row_scores, added in zip(rows, scores, more, strict=True):
-            best = int(row_scores.argmax())
-            yield row | {"prediction": self.label_names[best], "probability": round(float(row_scores[best]), 6)} | added
+            yield row | self._found(row_scores) | added
+
+    def _found(self, scores: Floats) -> Row:
+        if self.threshold is not None:
+            names, found = labels_above(self.threshold, scores.astype(np.float64), self.label_names)
+            return {"prediction": names, "probability": found}
+        best = int(scores.argmax())
+        return {"prediction": self.label_names[best], "probability": round(float(scores[best]), 6)}
 
 
 def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
@@ -217,6 +233,4 @@ def _write_csv(stream: IO[str], rows: Iterator[Row]) -> None:
 
 def _flat(row: Row) -> Row:
     """A row of CSV: what is no plain value stands there as JSON."""
-    if "neighbours" not in row:
-        return row
-    return row | {"neighbours": json.dumps(row["neighbours"], ensure_ascii=False)}
+    return {key: dumped(value) if isinstance(value, list) else value for key, value in row.items()}

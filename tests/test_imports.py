@@ -49,6 +49,7 @@ DISTRIBUTIONS = {  # import name -> distribution, where they differ
     "yaml": "pyyaml",
     "sklearn": "scikit-learn",
     "hydra": "hydra-core",
+    "iterstrat": "iterative-stratification",
     "faiss": "faiss-cpu",
     "skactiveml": "scikit-activeml",
     "small_text": "small-text",

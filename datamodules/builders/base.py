@@ -53,7 +53,8 @@ class Dataset:
 
         Returns:
             For ``train`` and, where the source has them, ``val`` and ``test``: rows ``{"text": str, "label": str}``
-            (``label`` None for a train row without one, where ``label_names`` are given),
+            (``label`` None for a train row without one, where ``label_names`` are given; in all rows of a data set
+            where texts have several labels a list of str, perhaps empty),
             with ``"aug": str | None`` where the source ships augmented texts, and ``"where"`` ("file:line") where
             an error should name it.
         """

@@ -26,7 +26,8 @@ class UserFiles(Dataset):
         test: file of the test rows.
         val: file of the validation rows; without it, the protocol takes some from train.
         text_column: name of the column that holds the text.
-        label_column: name of the column that holds the label, a name or a number.
+        label_column: name of the column that holds the label, a name or a number; in JSONL also a list of them, empty
+            where a text has none.
         label_names: the classes, where train rows have no label (yet): an empty cell, or no such column at all. The
             test rows need labels; without a test file there is no test split then.
         aug_column: name of the column that holds an augmented text, empty where there is none.
@@ -106,17 +107,25 @@ class Csv(UserFiles):
 
     Args:
         delimiter: one character; by default a tab for ``.tsv`` and a comma otherwise.
+        label_separator: what stands between the labels of a text, where texts have any number of them; an empty field
+            is no label. null: one label a text.
         options: see `UserFiles`.
     """
 
-    def __init__(self, train: str, delimiter: str | None = None, **options: Any) -> None:
+    def __init__(
+        self, train: str, delimiter: str | None = None, label_separator: str | None = None, **options: Any
+    ) -> None:
         super().__init__(train, **options)
+        if label_separator == "":
+            raise InputError("dataset.label_separator: found '', allowed: one or more characters, or null")
+        self.label_separator = label_separator
         if delimiter is not None and len(delimiter) != 1:
             raise InputError(f"dataset.delimiter: found {delimiter!r}, allowed: one character")
         self.delimiter = delimiter
 
     def identity(self) -> dict[str, Any]:
-        return super().identity() | {"delimiters": [self._delimiter(path) for path in self.paths.values()]}
+        identity = super().identity() | {"delimiters": [self._delimiter(path) for path in self.paths.values()]}
+        return identity | ({"label_separator": self.label_separator} if self.label_separator else {})
 
     def _delimiter(self, path: Path) -> str:
         return self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
@@ -141,12 +150,17 @@ class Csv(UserFiles):
                     )
                 if fields:  # a blank line has none
                     row: Row = {key: fields[at] for key, at in positions.items()}
-                    yield {"label": None, **row, "where": f"{path}:{line}"}
+                    yield row | {"label": self._labels(row.get("label")), "where": f"{path}:{line}"}
                 line = reader.line_num + 1
         except csv.Error as error:
             raise InputError(
                 f"{path}:{line}: not CSV ({error}), allowed: fields with balanced double quotes"
             ) from error
+
+    def _labels(self, field: str | None) -> str | list[str] | None:
+        if self.label_separator is None or field is None:
+            return field
+        return field.split(self.label_separator) if field.strip() else []
 
     def _position(self, path: Path, header: list[str], key: str, delimiter: str) -> int:
         column = self.columns[key]
@@ -160,7 +174,7 @@ class Csv(UserFiles):
 
 
 class Jsonl(UserFiles):
-    """One JSON object a line; labels may be strings or numbers."""
+    """One JSON object a line; labels may be strings or numbers, or lists of them where texts have several."""
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         for number, line in enumerate(map(str.strip, file_lines(path)), 1):

@@ -25,8 +25,8 @@ run: setup  ## train and report on the built-in data set (ARGS="key=value ..." i
 reproduce-tables: setup  ## the papers' tables by own runs (BUDGET=smoke|cpu|frozen|paper TABLE=NAME DRY_RUN=1)
 	$(RUN_PYTHON) -m tasks.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)
 
-test: setup  ## all tests (ARGS="-k name" is passed on to pytest)
-	$(RUN_PYTHON) -m pytest $(ARGS)
+test: setup  ## all tests, on two processes (ARGS="-k name" is passed on to pytest)
+	$(RUN_PYTHON) -m pytest --numprocesses 2 --dist worksteal $(ARGS)
 
 lint: setup  ## ruff on everything, mypy where types help
 	$(RUN_PYTHON) -m ruff check .

@@ -46,6 +46,8 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
     plan = Plan.make(config)
     if (protocol := plan.plain["protocol"]["name"]) not in ("few_shot", "published"):
         raise ValueError(f"protocol: found {protocol}, allowed with active: few_shot, published")
+    if (budget := plan.plain["active"]["budget"]) < _least(plan):
+        raise ValueError(f"active.budget: found {budget}; allowed: at least {_least(plan)}, to train on")
     if protocol == "published" and plan.plain["active"]["validation_size"] is not None:
         raise ValueError("active.validation_size: protocol=published validates on test; allowed there: null")
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
@@ -68,8 +70,9 @@ class Round:
     scores: list[float]
     reasons: list[str]
     labels: list[int] | None = None
-    run: str | None = None
+    run: str | None = None  # none yet, or too few labels to train
     figures: dict[str, float] = field(default_factory=dict)
+    is_done: bool = False
 
 
 class Pool:
@@ -141,7 +144,9 @@ def _do(plan: Plan, run: RunFolder) -> None:
     try:
         run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
         run.write_metrics(status="running", error=None, active=plan.plain["active"]["name"], **names_of(plan))
-        rounds = _rounds(plan, run)
+        pool = Pool(plan)
+        rounds = _rounds(plan, pool, run)
+        _write_curve(run, rounds, pool)  # a stop may have come between a state and its curve
         run.write_metrics(_figures(rounds), status="finished")
     except Exception as error:
         run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
@@ -151,12 +156,11 @@ def _do(plan: Plan, run: RunFolder) -> None:
         raise KeyboardInterrupt from None
 
 
-def _rounds(plan: Plan, run: RunFolder) -> list[Round]:
+def _rounds(plan: Plan, pool: Pool, run: RunFolder) -> list[Round]:
     experiment: ActiveLearning = instantiate(plan.config.active)
-    pool = Pool(plan)
     rounds = [Round(**made) for made in run.read_json("state.json")] if (run.path / "state.json").exists() else []
     while True:
-        if not rounds or rounds[-1].run is not None:
+        if not rounds or rounds[-1].is_done:
             chosen = _query(plan, experiment, pool, rounds, run)
             if chosen is None:
                 break
@@ -166,12 +170,27 @@ def _rounds(plan: Plan, run: RunFolder) -> list[Round]:
         if last.labels is None:
             last.labels = _answers(experiment, pool, rounds, run)
             _save(run, rounds)
-        if last.run is None:
+        if len(_labelled(rounds)[0]) >= _least(plan):
             _train(plan, experiment, pool, rounds)
-            _save(run, rounds)
-            _write_curve(run, rounds, pool)
-            print(_line(rounds), file=sys.stderr)
+        last.is_done = True
+        _save(run, rounds)
+        _write_curve(run, rounds, pool)
+        print(_line(rounds), file=sys.stderr)
+    if not _trained(rounds):
+        number = len(_labelled(rounds)[0])
+        raise ValueError(
+            f"active: found {number} labelled texts and none left to ask for; allowed: at least {_least(plan)}"
+        )
     return rounds
+
+
+def _least(plan: Plan) -> int:
+    """Labels that a training takes: two in a batch, and one that validates unless test does."""
+    return 2 if plan.plain["protocol"]["name"] == "published" else 3
+
+
+def _trained(rounds: list[Round]) -> list[Round]:
+    return [made for made in rounds if made.run is not None]
 
 
 def _save(run: RunFolder, rounds: list[Round]) -> None:
@@ -193,7 +212,7 @@ def _query(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     size = min(experiment.query_size, experiment.budget - len(labelled))
     if size < 1 or not len(unlabelled):
         return None
-    number = len(rounds)
+    number, trained = len(rounds), _trained(rounds)
     strategy = at_random if number < experiment.seed_rounds else experiment.strategy
     needed = needed_by(strategy)
     given: dict[str, Any] = {
@@ -206,10 +225,10 @@ def _query(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
         "probabilities": None,
         "mc_probabilities": None,
     }
-    if number == 0 and "embeddings" in needed:
+    if not trained and "embeddings" in needed:
         given["embeddings"] = pool.pretrained_embeddings
-    elif number and needed & {"embeddings", "probabilities", "mc_probabilities"}:
-        last = RunFolder(run.path.parent / rounds[-1].run)
+    elif trained and needed & {"embeddings", "probabilities", "mc_probabilities"}:
+        last = RunFolder(run.path.parent / trained[-1].run)
         module, _ = load_module(last, Plan.make(OmegaConf.create(last.read_config())))
         seed = derived_seed(plan.plain["seed"], "passes", number)
         given |= pool.seen_by(module, needed, experiment.mc_passes, seed)
@@ -239,8 +258,8 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     own.imbalance = listed
     if experiment.validation_size is not None:
         own.protocol.val_fraction = max(min(experiment.validation_size, len(labelled) - 2), 1) / len(labelled)
-    if not experiment.reset_weights and len(rounds) > 1:
-        own.start_from = rounds[-2].run
+    if not experiment.reset_weights and (before := _trained(rounds[:-1])):
+        own.start_from = before[-1].run
     with redirect_stdout(sys.stderr):
         finished = trained_run(Plan.make(own))
     metrics = finished.read_metrics()
@@ -255,7 +274,9 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
 
 
 def _write_curve(run: RunFolder, rounds: list[Round], pool: Pool) -> None:
-    run.write_csv("curve.csv", ([*made.figures.values(), made.run] for made in rounds), [*rounds[0].figures, "run"])
+    if trained := _trained(rounds):
+        lines = ([*made.figures.values(), made.run] for made in trained)
+        run.write_csv("curve.csv", lines, [*trained[0].figures, "run"])
     names = dict(enumerate(pool.label_names)) | {number: word for word, number in NO_LABEL.items()}
     chosen = (
         (number, position, names[label], score, reason, pool.texts[position])
@@ -269,12 +290,11 @@ def _write_curve(run: RunFolder, rounds: list[Round], pool: Pool) -> None:
 
 def _figures(rounds: list[Round]) -> dict[str, Any]:
     """Area under the curve of each metric, as its mean height over the labels, and the last round's figures."""
-    if not rounds:
-        raise ValueError("active: the pool is empty, no text could be asked for")
-    labels, split = [made.figures["labels"] for made in rounds], _split_of(rounds[0].figures)
+    points = [made.figures for made in _trained(rounds)]
+    labels, split = [point["labels"] for point in points], _split_of(points[0])
     figures: dict[str, Any] = {"rounds": len(rounds), "labels": labels[-1]}
     for metric in METRICS:
-        heights = [made.figures[f"{split}/{metric}"] for made in rounds]
+        heights = [point[f"{split}/{metric}"] for point in points]
         figures |= {f"{split}/{metric}": heights[-1], f"active/area_{metric}": area_under(labels, heights)}
     return figures
 
@@ -291,9 +311,11 @@ def area_under(labels: list[int], heights: list[float]) -> float:
 
 
 def _line(rounds: list[Round]) -> str:
-    figures, split = rounds[-1].figures, _split_of(rounds[-1].figures)
-    head = f"round {len(rounds)}: {figures['labels']} labels, {split}"
-    return f"{head} accuracy {100 * figures[f'{split}/accuracy']:.2f} %"
+    figures, head = rounds[-1].figures, f"round {len(rounds)}: {len(_labelled(rounds)[0])} labels"
+    if not figures:
+        return f"{head}, too few to train"
+    split = _split_of(figures)
+    return f"{head}, {split} accuracy {100 * figures[f'{split}/accuracy']:.2f} %"
 
 
 def _report(run: RunFolder) -> None:

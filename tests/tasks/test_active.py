@@ -17,7 +17,7 @@ SHORT = ["method=scl_hnm", "active.query_size=8", "active.budget=24", "trainer.m
 
 @pytest.fixture
 def learn(fit):
-    return lambda *arguments: fit(*SHORT, *arguments)
+    return lambda *arguments, stdin="": fit(*SHORT, *arguments, stdin=stdin)
 
 
 def test_a_curve_from_the_first_query_to_the_budget(learn):
@@ -49,35 +49,55 @@ def test_two_runs_agree_to_the_bit(learn, tmp_path):
         assert (files[0] / name).read_text() == (files[1] / name).read_text()
 
 
-@pytest.mark.parametrize("phase", ["_query", "_answers", "_train", "_write_curve"])
-def test_a_stop_in_any_phase_changes_nothing(learn, tmp_path, phase):
+def test_an_interrupt_changes_nothing(learn, tmp_path):
+    """The kills of every phase are in test_active_kills.py."""
     import tasks.active
 
     whole = learn("active=entropy", f"paths.runs={tmp_path / 'whole'}").folder
-    calls, original = [], getattr(tasks.active, phase)
-
-    def stopped(*arguments):
-        calls.append(phase)
-        if len(calls) == 2:  # in the second round
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    with mock.patch.object(tasks.active, phase, stopped):
-        assert learn("active=entropy").code == 130
+    with mock.patch.object(tasks.active, "_train", side_effect=KeyboardInterrupt):
+        stopped = learn("active=entropy")
+    assert stopped.code == 130 and "type the same command again" in stopped.err
     again = learn("active=entropy").folder
     for name in ("curve.csv", "chosen.csv"):
         assert (again / name).read_text() == (whole / name).read_text()
 
 
-def test_a_pool_smaller_than_the_budget_is_asked_for_whole_and_equal_texts_once(learn, tmp_path):
-    pool = tmp_path / "pool.csv"
-    texts = [("apple pear", "fruit"), ("iron zinc", "metal")] * 5 + [(f"plum {i}", "fruit") for i in range(6)]
-    with pool.open("w", newline="") as file:
+def pool_of(path, texts):
+    with path.open("w", newline="") as file:
         csv.writer(file).writerows([("text", "label"), *texts])
-    result = learn("active=margin", f"dataset.train={pool}", f"dataset.test={pool}")
+    return f"dataset.train={path}"
+
+
+def test_a_pool_smaller_than_the_query_is_asked_for_whole_and_equal_texts_once(learn, tmp_path):
+    texts = [("apple pear", "fruit"), ("iron zinc", "metal")] * 5 + [(f"plum {i}", "fruit") for i in range(6)]
+    pool = pool_of(tmp_path / "pool.csv", texts)
+    result = learn("active=margin", "active.query_size=20", pool, pool.replace("train", "test"))
     chosen = rows(result.folder / "chosen.csv")
     assert sorted(row["text"] for row in chosen) == sorted({text for text, _ in texts})
-    assert result.metrics["labels"] == 8
+    assert result.metrics["labels"] == 8 and result.metrics["rounds"] == 1
+
+
+@pytest.mark.parametrize("options", [["active=rep_clun"], ["active=cal", "method=ce", "active.query_size=2"]])
+def test_labels_that_are_all_equal(learn, tmp_path, options):
+    """One class seen, two never: the curve is defined; a query too small to train on is followed by the next."""
+    pool = pool_of(tmp_path / "pool.csv", [(f"plum {i}", "fruit") for i in range(20)])
+    test = pool_of(tmp_path / "test.csv", [("plum", "fruit"), ("iron", "metal")]).replace("train", "test")
+    names = "dataset.label_names=[metal,fruit,never]"
+    result = learn("active.query_size=4", *options, "active.budget=8", "trainer.max_epochs=1", pool, test, names)
+    curve = rows(result.folder / "curve.csv")
+    assert [int(row["labels"]) for row in curve] == ([4, 8] if "active=rep_clun" in options else [4, 6, 8])
+    assert all(float(row["non-uniformity"]) == pytest.approx(4 / 3) for row in curve)
+    assert {row["label"] for row in rows(result.folder / "chosen.csv")} == {"fruit"}
+    assert float(curve[-1]["test/macro_f1"]) <= float(curve[-1]["test/accuracy"])
+
+
+def test_a_pool_of_which_too_little_can_be_labelled(learn, tmp_path):
+    pool = pool_of(tmp_path / "pool.csv", [(f"plum {i}", "fruit") for i in range(4)])  # of which one becomes test
+    given = [pool, "dataset.test=null", "dataset.label_names=[metal,fruit]", "active.oracle=prompt"]
+    result = learn("active=random", "active.query_size=2", *given, stdin="2s\na\n")
+    assert result.code == 2
+    assert "round 1: 1 labels, too few to train" in result.err
+    assert "active: found 1 labelled texts and none left to ask for; allowed: at least 3" in result.err
 
 
 def test_a_person_fills_a_file(learn, tmp_path):
@@ -154,7 +174,7 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
         (["active=entropy", "protocol=clean"], "protocol: found clean, allowed with active: few_shot, published"),
         (["active=entropy", "active.query_size=200"], "active.query_size: found 200; allowed: up to active.budget"),
         (["active=entropy", "active.oracle=friend"], "active.oracle: found 'friend'; allowed: labels, file, prompt"),
-        (["active=entropy", "active.query_size=2"], "found 2 labelled rows, allowed: at least 3"),
+        (["active=entropy", "active.query_size=2", "active.budget=2"], "active.budget: found 2; allowed: at least 3"),
         (["active=guess"], "guess"),
         (["active=random", "active.validation_size=7"], "active.validation_size: found 7; allowed: up to"),
     ],

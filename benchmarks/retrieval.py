@@ -1,31 +1,49 @@
-"""Size, time and recall of the kinds of index: `python -m benchmarks.retrieval --rows 55000 --kinds flat ivf`.
+"""Nearest neighbours: size, time and recall of the kinds of index, and what search adds to the time of the encoder.
 
-Vectors are drawn around centres, as embeddings of texts lie; what a data set's own give may differ. One thread.
+    python -m benchmarks.retrieval --rows 55000
+    python -m benchmarks.retrieval --rows 1000000 --kinds ivf
+    python -m benchmarks.retrieval --rows 55000 --kinds flat ivf --tokens 32 128 256
+
+Vectors are drawn around centres, as embeddings of texts lie; what a data set's own give may differ. They lie in a file
+that is memory-mapped, as a datastore's do. One thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
-from benchmarks._measure import extra_peak_mib
+from benchmarks._measure import ROOT, extra_peak_mib, paired_milliseconds, spread
 from retrieval import Index, recall
-from retrieval.search import Kind
+from retrieval.search import BLOCK, Kind
 
-DIMENSION, QUERIES, NEIGHBOURS, REPEATS = 384, 256, 10, 5
+DIMENSION, QUERIES, NEIGHBOURS, REPEATS, TEXTS = 384, 256, 10, 5, 64
 
 
-def drawn(rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Vectors (rows, 384) float32 around one centre for every 100."""
+def drawn(rows: int, file: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors (rows, 384) float32 around one centre for every 100, memory-mapped, and 256 more as queries."""
+    rng = np.random.default_rng(0)
     centres = rng.standard_normal((max(rows // 100, 1), DIMENSION), dtype=np.float32)
-    vectors = rng.standard_normal((rows, DIMENSION), dtype=np.float32)
-    vectors += centres[rng.integers(len(centres), size=rows)]
-    return vectors
+
+    def some(number: int) -> np.ndarray:
+        vectors = rng.standard_normal((number, DIMENSION), dtype=np.float32)
+        return vectors + centres[rng.integers(len(centres), size=number)]
+
+    vectors = np.lib.format.open_memmap(file, "w+", np.float32, (rows, DIMENSION))
+    for start in range(0, rows, BLOCK):
+        vectors[start : start + BLOCK] = some(len(vectors[start : start + BLOCK]))
+    vectors.flush()
+    return np.load(file, mmap_mode="r"), some(QUERIES)
 
 
 def measure(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int) -> str:
@@ -33,15 +51,51 @@ def measure(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int) -
     made: list[Index] = []
     start = time.perf_counter()
     memory = extra_peak_mib(lambda: made.append(Index(vectors, kind, probes)))
-    seconds = time.perf_counter() - start
-    times = []
+    seconds, times, single = time.perf_counter() - start, [], []
     for _ in range(REPEATS):
         start = time.perf_counter()
         made[0].search(queries, NEIGHBOURS)
         times.append(1000 * (time.perf_counter() - start) / len(queries))
+        start = time.perf_counter()
+        for query in queries[:32]:
+            made[0].search(query[None], NEIGHBOURS)
+        single.append(1000 * (time.perf_counter() - start) / 32)
+    size = saved_mib(made[0])
     found = recall(made[0], [vectors], queries, NEIGHBOURS)
-    spread = f"{statistics.median(times):.3f} ({min(times):.3f} to {max(times):.3f})"
-    return f"| {kind} | {len(vectors):,} | {seconds:.1f} | {memory:.0f} | {spread} | {found:.3f} |"
+    together = f"{statistics.median(times):.3f} ({min(times):.3f} to {max(times):.3f})"
+    alone = f"{statistics.median(single):.3f}"
+    built = f"{len(vectors):,} | {seconds:.1f} | {memory:.0f} | {size:.0f}"
+    return f"| {kind} | {built} | {together} | {alone} | {found:.3f} |"
+
+
+def saved_mib(index: Index) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        index.save(Path(folder) / "index")
+        return (Path(folder) / "index").stat().st_size / 2**20
+
+
+def encoder(tokens: int) -> Callable[[], object]:
+    """MiniLM over 64 texts of so many tokens, in batches of 32 and in float32."""
+    node = OmegaConf.load(ROOT / "conf" / "encoder" / "minilm.yaml")
+    model = instantiate(node).load().eval()
+    ids = torch.randint(1000, 30000, (TEXTS, tokens), generator=torch.Generator().manual_seed(0))
+
+    @torch.inference_mode()
+    def run() -> None:
+        for batch in ids.split(32):
+            model(batch, torch.ones_like(batch))
+
+    return run
+
+
+def share(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int, tokens: int) -> str:
+    """One line: search for 64 texts beside their encoding, in turn."""
+    index = Index(vectors, kind, probes)
+    cases = {"encode": encoder(tokens), "search": lambda: index.search(queries[:TEXTS], NEIGHBOURS)}
+    times = {name: [value / TEXTS for value in found] for name, found in paired_milliseconds(cases, 9).items()}
+    percent = [100 * a / b for a, b in zip(times["search"], times["encode"], strict=True)]
+    middle = f"{statistics.median(percent):.2f} ({min(percent):.2f} to {max(percent):.2f})"
+    return f"| {kind} | {tokens} | {spread(times['encode'])} | {statistics.median(times['search']):.3f} | {middle} |"
 
 
 def main() -> None:
@@ -49,14 +103,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=55_000)
     parser.add_argument("--kinds", nargs="+", choices=get_args(Kind), default=list(get_args(Kind)))
     parser.add_argument("--probes", type=int, default=32)
+    parser.add_argument("--tokens", nargs="+", type=int, help="measure the share of the encoder's time instead")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    vectors = drawn(options.rows + QUERIES, np.random.default_rng(0))
-    vectors, queries = vectors[:-QUERIES], vectors[-QUERIES:]
-    print("| index | rows | build s | build peak MiB | ms a text: median (min to max) | recall@10 |")
-    print("|---|---:|---:|---:|---:|---:|")
-    for kind in options.kinds:
-        print(measure(kind, vectors, queries, options.probes), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        vectors, queries = drawn(options.rows, Path(folder) / "vectors.npy")
+        if options.tokens:
+            print("| index | tokens | MiniLM, ms a text | search, ms a text | search / MiniLM, % |")
+            print("|---|---:|---:|---:|---:|")
+            for kind in options.kinds:
+                for tokens in options.tokens:
+                    print(share(kind, vectors, queries, options.probes, tokens), flush=True)
+            return
+        print("| index | rows | build s | peak MiB | file MiB | ms a text, 256 at once | one at a time | recall@10 |")
+        print("|---|---:|---:|---:|---:|---:|---:|---:|")
+        for kind in options.kinds:
+            print(measure(kind, vectors, queries, options.probes), flush=True)
 
 
 if __name__ == "__main__":

@@ -122,13 +122,14 @@ def retrieval_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     letters = {"k": "num_neighbours", "tau": "temperature", "lam": "lam"}
     vote = " · ".join(f"{letter} {metrics[f'retrieval/{name}']:g}" for letter, name in letters.items())
     start = f"{split}/retrieval_"
-    keys = [key.removeprefix(start) for key in metrics if key.startswith(start)]
+    columns = MULTILABEL_COLUMNS if f"{split}/hamming_loss" in metrics else SUMMARY_COLUMNS
+    keys = [key for key in columns if start + key in metrics]
     rows = [
         (name, *(percent(metrics.get(f"{split}/{prefix}{key}")) for key in keys))
         for name, prefix in (("model", ""), ("with neighbours", "retrieval_"), ("neighbours alone", "neighbours_"))
     ]
     title = f"Retrieval from {metrics['retrieval/rows']} rows · {vote} · {split} split, %"
-    return Table(title, ("scores of", *(SUMMARY_COLUMNS.get(key, key) for key in keys)), tuple(rows))
+    return Table(title, ("scores of", *(columns[key] for key in keys)), tuple(rows))
 
 
 def worst_confusions(

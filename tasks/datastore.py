@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +35,12 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
         encoded, known = Encoded(module, plan), {name: number for number, name in enumerate(label_names)}
         rows = read_rows(config.add, config.text_column, getattr(plan.dataset, "delimiter", None), key="add")
         texts, labels, vectors = [], [], []
+        reading = _one_name
+        if module.multilabel:
+            separator = getattr(plan.dataset, "label_separator", None)
+            reading = partial(_names, separator=separator)
         for piece in pieces(rows):
-            labels += [_labels(where, row, config.label_column, known) for where, row in piece]
+            labels += [_labels(where, row, config.label_column, known, reading) for where, row in piece]
             texts += [row[config.text_column] for _, row in piece]
             vectors.append(encoded(texts[-len(piece) :])[1])
         print(f"{store.add(np.concatenate(vectors), labels, texts)} of {len(texts)} rows are new")
@@ -41,13 +49,37 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
     return store.folder
 
 
-def _labels(where: str, row: Row, column: str, known: dict[str, int]) -> list[int]:
-    """Class indices of a row: of a name, or in JSON Lines of a list of names."""
+def _labels(
+    where: str, row: Row, column: str, known: dict[str, int], reading: Callable[[Any], list[Any]]
+) -> list[int]:
+    """Class indices of a row."""
     if column not in row:
         raise ValueError(f"{where}: no column {column!r}; found {', '.join(row)}; set label_column=NAME")
-    names = row[column] if isinstance(row[column], list) else [row[column]]
+    try:
+        names = [str(name) for name in reading(row[column])]
+    except ValueError as error:
+        raise ValueError(f"{where}: found {row[column]!r}; allowed: {error}") from error
     for name in names:
-        if str(name) not in known:
+        if name not in known:
             some = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
             raise ValueError(f"{where}: label {name!r} is not one of the model's; allowed: {some}")
-    return sorted({known[str(name)] for name in names})
+    return sorted({known[name] for name in names})
+
+
+def _one_name(field: Any) -> list[Any]:
+    if isinstance(field, list):
+        raise ValueError("one label, for texts have one")
+    return [field]
+
+
+def _names(field: Any, separator: str | None) -> list[Any]:
+    """Labels in a field: a list in JSON Lines; in CSV with the data set's separator, or without one a JSON list."""
+    if isinstance(field, str) and separator is not None:
+        return field.split(separator) if field.strip() else []
+    try:
+        names = json.loads(field) if isinstance(field, str) else field
+    except ValueError:
+        names = None
+    if not isinstance(names, list):
+        raise ValueError('a list of labels, as ["a", "b"]')
+    return names

@@ -190,7 +190,7 @@ def measure(
     if rows:
         trainer.predict(module, datamodule.text_loader("train"), return_predictions=False)
         if run.writes:
-            figures |= retrieval_figures(plan, run, datamodule, rows, keep_store)
+            figures |= retrieval_figures(plan, run, module, datamodule, outcome, rows, keep_store)
     return figures | outcome.finish()
 
 

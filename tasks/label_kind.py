@@ -43,8 +43,6 @@ def _findings(plain: Mapping[str, Any], multilabel: bool) -> Iterator[str]:
             name = node.get("name") or _name_of(group, node["_target_"])
             allowed = ", ".join(name for name, target in _choices(group) if not _misfit(target, multilabel))
             yield f"{group}: found {name}, which takes {KINDS[not multilabel]}; {data}; allowed: {allowed}"
-    if plain.get("retrieval") and multilabel:
-        yield f"retrieval: takes {KINDS[False]}; {data}; allowed: null"
     for name, node in (plain.get("callbacks") or {}).items():
         if node and _misfit(node["_target_"], multilabel):
             yield f"callbacks.{name}: takes {KINDS[not multilabel]}; {data}; allowed: null"

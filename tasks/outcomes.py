@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from callbacks.predictions import LabelSetPredictions, Predictions
+from callbacks.predictions import LabelSetPredictions, Predictions, dumped, labels_above
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.multilabel import MultiLabelModule
@@ -16,6 +16,8 @@ from reporting.metrics import classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import best_threshold, label_scores, multilabel_metrics
 from reporting.run_store import RunFolder
 from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, worst_confusions, worst_labels
+
+Scores = NDArray[np.floating]
 
 
 class OneLabel:
@@ -34,6 +36,20 @@ class OneLabel:
         """Metrics of a split that was evaluated."""
         self.last = self.collector.of(split)
         return classification_metrics(*self.last, len(self.names), self.class_counts)
+
+    def threshold_for(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike | None:
+        """The threshold for scores (N, C); None, for the best score is taken."""
+        return None
+
+    def judged(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> dict[str, float]:
+        """Metrics of scores (N, C) from elsewhere than the model alone."""
+        return classification_metrics(labels, scores.argmax(axis=1), len(self.names), self.class_counts)
+
+    def lines(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> Iterator[tuple]:
+        """Label, prediction and probability of each row, as `predictions.csv` has them."""
+        for label, row in zip(labels, scores, strict=True):
+            best = int(row.argmax())
+            yield self.names[label], self.names[best], f"{row[best]:.6f}"
 
     def finish(self) -> dict[str, Any]:
         """Write what belongs to the last split; returns what prediction needs to know besides the weights."""
@@ -56,13 +72,26 @@ class LabelSets:
         """Metrics of a split that was evaluated; `accuracy` is that of whole label sets."""
         labels, scores = self.collector.of(split)
         if self.threshold is None:
-            chosen = isinstance(self.rule, str)
-            self.threshold = best_threshold(labels, scores, self.rule) if chosen else self.rule
+            self.threshold = self.threshold_for(labels, scores)
             self.collector.threshold = self.threshold
             self.collector.write()
         self.last = labels, scores
-        metrics = multilabel_metrics(labels, scores, self.threshold)
+        return self.judged(labels, scores, self.threshold)
+
+    def threshold_for(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike:
+        """The threshold for scores (N, C) by the method's rule."""
+        return best_threshold(labels, scores, self.rule) if isinstance(self.rule, str) else self.rule
+
+    def judged(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike) -> dict[str, float]:
+        """Metrics of scores (N, C)."""
+        metrics = multilabel_metrics(labels, scores, threshold)
         return {"accuracy": metrics["subset_accuracy"], **metrics}
+
+    def lines(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike) -> Iterator[tuple]:
+        """Labels, predictions and probabilities of each row, as `predictions.csv` has them."""
+        for label, row in zip(labels, scores.astype(np.float64), strict=True):
+            true = [self.names[c] for c in np.flatnonzero(label)]
+            yield tuple(map(dumped, (true, *labels_above(threshold, row, self.names))))
 
     def finish(self) -> dict[str, Any]:
         """Write `labels.csv`, a line a label of the last split; returns the threshold."""

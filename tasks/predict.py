@@ -51,7 +51,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         torch.set_num_threads(plan.config.trainer.num_threads)
     module, label_names = load_module(run, plan)
     neighbours = _Neighbours(run, plan, config.explain) if plan.config.get("retrieval") or config.explain else None
-    predictor = _Predictor(module, plan, label_names, run.read_metrics().get("threshold"), neighbours)
+    threshold = run.read_metrics().get("threshold" if neighbours is None else "retrieval/threshold")
+    predictor = _Predictor(module, plan, label_names, threshold, neighbours)
     rows = read_rows(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
     predicted = (row for piece in pieces(row for _, row in rows) for row in predictor(piece, config.text_column))
     _write(config.output, predicted)

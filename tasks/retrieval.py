@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from hydra.utils import instantiate
-from numpy.typing import NDArray
-from scipy.special import softmax
+from numpy.typing import ArrayLike, NDArray
 
 from callbacks.predictions import HEADER
 from callbacks.rows import Rows
 from datamodules.datamodule import TextDataModule
 from datamodules.sources import file_sha256
-from reporting.metrics import classification_metrics
+from lightning_modules.base import ClassifierModule
 from reporting.run_store import RunFolder
 from retrieval import Datastore, Index, NearestNeighbours, Vote, recall, shared_label_share
 from tasks.build import Plan
+from tasks.outcomes import LabelSets, OneLabel
 
 FOLDER = "datastore"
 QUERIES = 256  # rows that recall and the share of shared labels are measured on
@@ -57,19 +58,26 @@ def chosen_vote(metrics: Mapping[str, Any]) -> Vote:
 
 
 def retrieval_figures(
-    plan: Plan, run: RunFolder, datamodule: TextDataModule, rows: Rows, keep_store: bool
+    plan: Plan,
+    run: RunFolder,
+    module: ClassifierModule,
+    datamodule: TextDataModule,
+    outcome: OneLabel | LabelSets,
+    rows: Rows,
+    keep_store: bool,
 ) -> dict[str, Any]:
     """Figures of every measured split with and without the neighbours, from the rows of one forward pass.
 
-    The vote is that of the best figure on the rows that choose the epoch, too.
+    The vote is that of the best figure on the rows that choose the epoch, too; where texts have several labels and the
+    method chooses its threshold, it is chosen anew for every vote.
 
     Args:
         rows: of the splits "train", "test" and, but under the published protocol, "val".
         keep_store: use the datastore that lies in the run's folder, with what was added to it, where there is one.
 
     Returns:
-        ``retrieval/*`` (the vote, index, rows, size, recall), ``SPLIT/retrieval_*`` (with the neighbours),
-        ``SPLIT/neighbours_*`` (the neighbours alone) and ``seconds/retrieval_*``.
+        ``retrieval/*`` (the vote, its threshold, index, rows, size, recall), ``SPLIT/retrieval_*`` (with the
+        neighbours), ``SPLIT/neighbours_*`` (the neighbours alone) and ``seconds/retrieval_*``.
     """
     retrieval = retrieval_of(plan)
     splits = [split for split in ("val", "test") if split in rows.splits]
@@ -77,41 +85,48 @@ def retrieval_figures(
     store = _store(plan, run, datamodule, rows, keep_store)
     index = retrieval.open_index(store, plan.config.seed)
     built = time.perf_counter()
-    seen = {split: Seen(rows, split, store, index, max(retrieval.ks)) for split in splits}
-    searched = (time.perf_counter() - built) / sum(map(len, seen.values()))
+    most = max(retrieval.ks)
+    seen = {split: Seen(*rows.of(split), datamodule.labels[split], module, store, index, most) for split in splits}
+    searched = (time.perf_counter() - built) / sum(len(one.labels) for one in seen.values())
 
     first = seen[splits[0]]
     metric = retrieval.metric or _monitored(datamodule.protocol.monitor)
-    measure = _measure(datamodule)
-    chosen = retrieval.choose(
-        first.distances, store.labels(first.positions), first.of_model, lambda s: measure(splits[0], s)[metric]
-    )
+
+    def score(scores: Scores) -> float:
+        return outcome.judged(first.labels, scores, outcome.threshold_for(first.labels, scores))[metric]
+
+    chosen = retrieval.choose(first.distances, store.labels(first.positions), first.of_model, score)
     figures: dict[str, Any] = {f"retrieval/{name}": value for name, value in vars(chosen).items()}
     figures |= _facts(run, datamodule, rows, store, index, first.embeddings)
-    table = []
+    table: list[tuple[Any, ...]] = []
+    thresholds: dict[str, ArrayLike | None] = {}
     for split, one in seen.items():
         alone = chosen.scores(store, one.distances, one.positions)
-        final = chosen.mixed(alone, one.of_model)
-        for name, scores in (("retrieval", final), ("neighbours", alone)):
-            figures |= {f"{split}/{name}_{key}": value for key, value in measure(split, scores).items()}
-        truth = _one_hot(datamodule.labels[split], len(datamodule.label_names))
+        for name, scores in (("neighbours", alone), ("retrieval", chosen.mixed(alone, one.of_model))):
+            if split == splits[0]:
+                thresholds[name] = outcome.threshold_for(one.labels, scores)
+            judged = outcome.judged(one.labels, scores, thresholds[name])
+            figures |= {f"{split}/{name}_{key}": value for key, value in judged.items()}
+        lines = outcome.lines(one.labels, scores, thresholds["retrieval"])
+        table += [(split, number, *line) for number, line in enumerate(lines)]
         shared = store.labels(one.positions[:, : chosen.num_neighbours])
-        figures[f"{split}/neighbours_shared_labels"] = shared_label_share(shared, truth)
-        table += _prediction_rows(datamodule, split, final)
+        figures[f"{split}/neighbours_shared_labels"] = shared_label_share(shared, _label_rows(datamodule, split))
     run.write_csv("predictions_retrieval.csv", table, HEADER)
+    if thresholds["retrieval"] is not None:
+        figures["retrieval/threshold"] = np.asarray(thresholds["retrieval"]).tolist()
     return figures | {"seconds/retrieval_build": built - started, "seconds/retrieval_search_per_text": searched}
 
 
 class Seen:
-    """Rows of a split, (N, D), the model's probabilities (N, C), and their neighbours (N, k)."""
+    """Rows of a split: embeddings (N, D), labels, the model's probabilities (N, C), and the neighbours (N, k)."""
 
-    def __init__(self, rows: Rows, split: str, store: Datastore, index: Index, k: int) -> None:
-        self.embeddings, logits = rows.of(split)
-        self.of_model = softmax(logits.astype(np.float64), axis=1)
-        self.distances, self.positions = index.search(self.embeddings, min(k, len(store)))
-
-    def __len__(self) -> int:
-        return len(self.embeddings)
+    def __init__(
+        self, embeddings: Scores, logits: Scores, labels: NDArray, module: ClassifierModule, store: Datastore,
+        index: Index, k: int
+    ) -> None:  # fmt: skip
+        self.embeddings, self.labels = embeddings, labels
+        self.of_model = module.probabilities(torch.from_numpy(logits).double()).numpy()
+        self.distances, self.positions = index.search(embeddings, min(k, len(store)))
 
 
 def _store(plan: Plan, run: RunFolder, datamodule: TextDataModule, rows: Rows, keep: bool) -> Datastore:
@@ -119,7 +134,7 @@ def _store(plan: Plan, run: RunFolder, datamodule: TextDataModule, rows: Rows, k
     if keep and (folder / "header.json").is_file():
         return Datastore.open(folder, encoder)
     config = {"run": run.id, "encoder": dict(plan.plain["encoder"]), "max_length": plan.dataset.max_length}
-    labels = [[int(label)] for label in datamodule.labels["train"]]
+    labels = [np.flatnonzero(row).tolist() for row in _label_rows(datamodule, "train")]
     texts = datamodule.texts("train")
     return Datastore.create(folder, encoder, config, datamodule.label_names, rows.of("train")[0], labels, texts)
 
@@ -134,7 +149,7 @@ def _facts(
     train = rows.of("train")[0]
     own = np.linspace(0, len(train) - 1, min(QUERIES, len(train))).astype(int)
     positions = index.search(train[own], min(NEIGHBOURS, len(store) - 1), itself=own)[1]
-    truth = _one_hot(datamodule.labels["train"][own], len(datamodule.label_names))
+    truth = _label_rows(datamodule, "train")[own]
     return {
         "retrieval/index": index.kind,
         "retrieval/rows": len(store),
@@ -144,26 +159,12 @@ def _facts(
     }
 
 
-def _measure(datamodule: TextDataModule) -> Callable[[str, Scores], dict[str, float]]:
-    """(split, scores (N, C)) -> figures."""
-    number, counts = len(datamodule.label_names), datamodule.class_counts.numpy()
-    return lambda split, scores: classification_metrics(
-        datamodule.labels[split], scores.argmax(axis=1), number, counts
-    )
-
-
 def _monitored(monitor: str) -> str:
     name = monitor.rpartition("/")[2]
     return "macro_f1" if name == "loss" else name
 
 
-def _one_hot(labels: NDArray[np.int64], num_classes: int) -> NDArray[np.float32]:
-    return np.eye(num_classes, dtype=np.float32)[labels]
-
-
-def _prediction_rows(datamodule: TextDataModule, split: str, scores: Scores) -> list[tuple[Any, ...]]:
-    names, labels, best = datamodule.label_names, datamodule.labels[split], scores.argmax(axis=1)
-    return [
-        (split, number, names[label], names[prediction], f"{row[prediction]:.6f}")
-        for number, (label, prediction, row) in enumerate(zip(labels, best, scores, strict=True))
-    ]
+def _label_rows(datamodule: TextDataModule, split: str) -> NDArray[np.uint8]:
+    """Labels of a split as (N, C) of 0 and 1."""
+    labels = datamodule.labels[split]
+    return labels if labels.ndim == 2 else np.eye(len(datamodule.label_names), dtype=np.uint8)[labels]

@@ -127,3 +127,34 @@ def test_what_takes_one_label_is_refused_in_one_line(fit, toy_csv):
     assert "method: found bce, which takes any number of labels a text" in one.error and "ce, class_" in one.error
     active = fit("method=bce", "active=random", "protocol=few_shot")
     assert "active: takes one label a text" in active.error
+
+
+@pytest.mark.parametrize("threshold", ["0.5", "per_label"])
+def test_neighbours_vote_for_several_labels(fit, use, tmp_path, threshold):
+    words = ["method=knn_mltc", f"method.threshold={threshold}", "retrieval=knn", "trainer.max_epochs=3"]
+    result = fit(*words, "retrieval.num_neighbours=[3]", "retrieval.metric=micro_f1")
+    metrics, names = result.metrics, result.metrics["label_names"]
+    assert metrics["val/retrieval_micro_f1"] >= metrics["val/micro_f1"]  # lam=0 was among what was tried
+    predictions = [row for row in rows(result.folder / "predictions_retrieval.csv") if row["split"] == "test"]
+    true, found = ([[name in json.loads(row[key]) for name in names] for row in predictions]
+                   for key in ("label", "prediction"))  # fmt: skip
+    again = multilabel_metrics(true, found)
+    for name in ("micro_f1", "macro_f1", "hamming_loss", "subset_accuracy"):
+        assert metrics[f"test/retrieval_{name}"] == pytest.approx(again[name])
+    assert {f"test/{kind}_{name}" for kind in ("retrieval", "neighbours") for name in ("ndcg_at_5", "precision_at_3")
+            } <= set(metrics)  # fmt: skip
+    assert 0 < metrics["test/neighbours_shared_labels"] <= 1 and "with neighbours" in result.out
+
+    output = tmp_path / "out.jsonl"
+    assert use("predict", result, f"input={tmp_path}/test.csv", f"output={output}", "explain=true").code == 0
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [line["prediction"] for line in lines] == [json.loads(row["prediction"]) for row in predictions]
+    assert all(len(line["neighbours"]) == 3 for line in lines)
+
+    added = tmp_path / "added.csv"
+    added.write_text("text,label\nquartz in a cave,metal|animal\nnothing at all,\n")
+    assert "2 of 2 rows are new" in use("datastore", result, f"add={added}").out
+    (tmp_path / "one.csv").write_text("text\nquartz in a cave\n")
+    assert use("predict", result, f"input={tmp_path}/one.csv", f"output={output}", "explain=true").code == 0
+    nearest = json.loads(output.read_text())["neighbours"][0]
+    assert (nearest["text"], nearest["labels"]) == ("quartz in a cave", ["animal", "metal"])

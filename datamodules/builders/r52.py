@@ -42,7 +42,8 @@ R52_TEST = SourceFile(
     bytes=1522483,
 )
 STORY = re.compile(r'<REUTERS TOPICS="YES" LEWISSPLIT="(TRAIN|TEST)".*?>(.*?)</REUTERS>', re.DOTALL)
-ONE_TOPIC = re.compile(r"<TOPICS><D>([^<]*)</D></TOPICS>")
+TOPICS = re.compile(r"<TOPICS>(.*?)</TOPICS>", re.DOTALL)
+TOPIC = re.compile(r"<D>([^<]*)</D>")
 TITLE_OR_BODY = re.compile(r"<(TITLE|BODY)>(.*?)</\1>", re.DOTALL)
 UNPROCESSED = re.compile(r"<TEXT(.*?)>(.*?)</TEXT>", re.DOTALL)  # the few stories without title and body
 CONTROL_CHARACTER = re.compile(r"&#\d+;")
@@ -73,21 +74,21 @@ class R52(Dataset):
     )
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
-        stories = [story for source in self.sources[:-1] for story in _stories(files[source.path])]
-        topics = {split: {topic for part, topic, _ in stories if part == split} for split in ("TRAIN", "TEST")}
+        read = [story for source in self.sources[:-1] for story in stories(files[source.path])]
+        found = [(part, topics[0], " ".join(contents)) for part, topics, contents in read if len(topics) == 1]
+        topics = {split: {topic for part, topic, _ in found if part == split} for split in ("TRAIN", "TEST")}
         kept = topics["TRAIN"] & topics["TEST"]
         train = (
-            {"text": _plain(text), "label": topic} for part, topic, text in stories if part == "TRAIN" and topic in kept
+            {"text": _plain(text), "label": topic} for part, topic, text in found if part == "TRAIN" and topic in kept
         )
         return {"train": train, "test": _test_rows(files[R52_TEST.path])}
 
 
-def _stories(path: Path) -> Iterator[tuple[str, str, str]]:
-    """(LEWISSPLIT, topic, title and body) of the stories with one topic."""
+def stories(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """LEWISSPLIT, topics, and the texts of title and body, of the stories with ``TOPICS="YES"`` in one SGML file."""
     for split, story in STORY.findall(path.read_text(encoding="latin-1")):
-        if topic := ONE_TOPIC.search(story):
-            contents = TITLE_OR_BODY.findall(story) or UNPROCESSED.findall(story)
-            yield split, topic[1], " ".join(content for _, content in contents)
+        contents = TITLE_OR_BODY.findall(story) or UNPROCESSED.findall(story)
+        yield split, TOPIC.findall(TOPICS.search(story)[1]), [content for _, content in contents]
 
 
 def _plain(text: str) -> str:

@@ -24,3 +24,21 @@ class ProjectionHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         return functional.normalize(self.layers(features).float(), dim=-1)
+
+
+class ClusterHead(nn.Sequential):
+    """Cluster logits by two hidden layers with dropout before each: (N, in_features) -> (N, num_clusters).
+
+    The clustering network of AECL's and RSTC's published code.
+    """
+
+    def __init__(self, in_features: int, hidden_size: int, num_clusters: int, dropout: float = 0.5) -> None:
+        super().__init__(
+            nn.Dropout(dropout),
+            nn.Linear(in_features, hidden_size),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden_size, hidden_size),
+            nn.ReLU(),
+            nn.Linear(hidden_size, num_clusters),
+        )

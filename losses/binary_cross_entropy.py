@@ -6,12 +6,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from losses.arguments import full_precision
+from losses.distributed import gather
 
 
 class BinaryCrossEntropy(nn.Module):
     """-(1/BC) sum_i sum_c [y_ic log s(f_ic) + (1 - y_ic) log(1 - s(f_ic))], s the sigmoid: L_BCE of kNN-MLTC.
 
-    The paper does not say how its sum over rows and labels is scaled; here it is the mean.
+    The paper does not say how its sum over rows and labels is scaled; here it is the mean, over the global batch.
     """
 
     @full_precision
@@ -24,4 +25,5 @@ class BinaryCrossEntropy(nn.Module):
         if logits.shape != labels.shape or logits.dim() != 2:
             found = f"{tuple(logits.shape)} and {tuple(labels.shape)}"
             raise ValueError(f"logits and labels must both be (B, C), got {found}")
-        return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        logits, labels = gather(logits), gather(labels.to(logits.dtype))
+        return functional.binary_cross_entropy_with_logits(logits, labels)

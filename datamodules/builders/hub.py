@@ -21,7 +21,8 @@ class Hub(Dataset):
         test_split: name of its test split.
         val_split: name of its validation split.
         text_column: column of the text.
-        label_column: column of the label: a class index with names, a string or a number.
+        label_column: column of the label: a class index with names, a string or a number; or a list of those, where
+            texts have several labels.
         split_seed: seed of the test split where there is no ``test_split``.
         name, max_length, singleton_classes, deduplicate: see `Dataset`.
     """
@@ -74,13 +75,12 @@ class Hub(Dataset):
                     f"there are: {', '.join(map(repr, table.column_names))}"
                 )
         text, label = self.columns["text"], self.columns["label"]
-        names = getattr(table.features[label], "names", None)  # of a ClassLabel
+        feature = table.features[label]
+        names = getattr(getattr(feature, "feature", feature), "names", None)  # of a ClassLabel, or a list of them
         batches = table.select_columns([text, label]).iter(batch_size=1000)
         pairs = (pair for batch in batches for pair in zip(batch[text], batch[label], strict=True))
         for number, (content, value) in enumerate(pairs, 1):
-            if names and value is not None and 0 <= value < len(names):
-                value = names[value]
-            yield {"text": content, "label": value, "where": f"{self.path} {split_name} row {number}"}
+            yield {"text": content, "label": _named(value, names), "where": f"{self.path} {split_name} row {number}"}
 
     def _load(self, split: str, split_name: str) -> Any:
         from datasets import load_dataset
@@ -102,6 +102,12 @@ class Hub(Dataset):
                 f"dataset.path={self.path} dataset.config_name={self.config_name} "
                 f"dataset.{split}_split={split_name}: {_line(error)}"
             ) from error
+
+
+def _named(value: Any, names: list[str] | None) -> Any:
+    if isinstance(value, list):
+        return [_named(one, names) for one in value]
+    return names[value] if names and value is not None and 0 <= value < len(names) else value
 
 
 def _line(error: Exception) -> str:

@@ -160,6 +160,8 @@ class Csv(UserFiles):
     def _labels(self, field: str | None) -> str | list[str] | None:
         if self.label_separator is None or field is None:
             return field
+        if self.label_separator.isspace():
+            return field.split()
         return field.split(self.label_separator) if field.strip() else []
 
     def _position(self, path: Path, header: list[str], key: str, delimiter: str) -> int:

@@ -27,6 +27,7 @@ FOLDERS = {  # data set -> folder of its expected rows
     "reuters21578": "reuters21578_modapte",
     "goemotions": "goemotions",
 }
+USER_SETS = ("aapd", "rcv1", "mpqa_type")  # see test_user_sets.py
 SHORT_TEXTS = (
     *("agnews8000", "searchsnippets", "stackoverflow", "tweet", "tweet_gsdmm"),
     *("googlenews_ts", "googlenews_t", "googlenews_s"),
@@ -183,7 +184,7 @@ def test_biomedical_split_is_a_stratified_stable_tenth(prepared, mirror, tmp_pat
     assert again.fingerprint == corpus.fingerprint
 
 
-@pytest.mark.parametrize("name", [*FOLDERS, *SHORT_TEXTS, "csv", "jsonl", "hub"])
+@pytest.mark.parametrize("name", [*FOLDERS, *SHORT_TEXTS, "csv", "jsonl", "hub", *USER_SETS])
 def test_config_states_every_option_with_its_default(name):
     config = node(name)
     target = instantiate({"_target_": "hydra.utils.get_class", "path": config.pop("_target_")})

@@ -1,0 +1,83 @@
+"""Sets of several labels whose files the user brings, on made-up files in their exact format."""
+
+import gzip
+
+import pytest
+
+from datamodules.corpus import prepare
+from datamodules.errors import InputError
+from tests.datamodules.test_builders import as_sets, dataset, expected_splits, rows_of
+
+TEXTS = "we study codes over finite fields\nneural networks that read papers\na theorem\n"
+LABELS = "cs.it math.it\ncs.lg cs.ai stat.ml\nmath.co\n"
+
+
+def write(folder, splits, texts=TEXTS, labels=LABELS):
+    for split in splits:
+        (folder / f"text_{split}").write_text(texts)
+        (folder / f"label_{split}").write_text(labels)
+    return str(folder)
+
+
+def test_aapd_is_the_users_train_file_and_the_official_other_ones(mirror, expected_data, tmp_path):
+    corpus = prepare(dataset("aapd", folder=write(tmp_path, ["train"])), tmp_path / "data", mirror, offline=True)
+    expected = expected_splits(expected_data / "aapd_valid_test")
+    for split in ("val", "test"):
+        assert rows_of(corpus, split) == as_sets(expected[split])
+    assert [row["label"] for row in rows_of(corpus, "train")] == [
+        ["cs.it", "math.it"],
+        ["cs.ai", "cs.lg", "stat.ml"],
+        ["math.co"],
+    ]
+    assert len(corpus.label_names) == 54 and corpus.card["splits"]["test"]["rows"] == 1000
+
+
+def test_rcv1_reads_pairs_of_files_packed_or_not(tmp_path):
+    folder = write(tmp_path, ["train", "val", "test"], TEXTS + "\n", LABELS + "\n")
+    corpus = prepare(dataset("rcv1", folder=folder), tmp_path / "data", None)
+    assert corpus.multilabel and corpus.splits == ("train", "val", "test")
+    assert rows_of(corpus, "val")[0] == {"text": "we study codes over finite fields", "label": ["cs.it", "math.it"]}
+    assert corpus.card["splits"]["train"]["rows"] == 3
+    (tmp_path / "text_test").unlink()
+    (tmp_path / "text_test.gz").write_bytes(gzip.compress(TEXTS.encode()))
+    again = prepare(dataset("rcv1", folder=folder), tmp_path / "data", None)
+    assert again.fingerprint == corpus.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "finding"),
+    [
+        (TEXTS, "cs.it\n", r"label_train: found 1 lines, allowed: one for each line of text_train"),
+        ("one\n", LABELS, r"text_train: found 1 lines, allowed: one for each line of label_train"),
+        (TEXTS.replace("a theorem", " "), LABELS, r"text_train:3: found an empty text"),
+    ],
+)
+def test_files_that_do_not_fit_are_named(texts, labels, finding, tmp_path):
+    folder = write(tmp_path, ["train", "val", "test"], texts, labels)
+    with pytest.raises(InputError, match=finding):
+        prepare(dataset("rcv1", folder=folder), tmp_path / "data", None)
+
+
+def test_missing_files_are_named_with_where_to_get_them(tmp_path):
+    with pytest.raises(InputError, match=r"found no label_val to read, allowed: .*text_train, .*lancopku/SGM"):
+        (tmp_path / "text_val").touch()
+        prepare(dataset("rcv1", folder=write(tmp_path, ["train"])), tmp_path / "data", None)
+    with pytest.raises(InputError, match=r"found no text_train .*: a folder with text_train, label_train, from"):
+        prepare(dataset("aapd", folder=str(tmp_path / "none")), tmp_path / "data", None)
+
+
+def test_mpqa_type_is_the_table_of_its_recipe(tmp_path):
+    table = tmp_path / "mpqa_type_train.csv"
+    table.write_text(
+        "input,output\nhate | We don't hate the sinners,sentiment\n"
+        '"criticised | He said, he criticised it",sentiment arguing\n'
+        "will | They will agree,intention agreement intention\n"
+    )
+    corpus = prepare(dataset("mpqa_type", train=str(table), test=str(table)), tmp_path / "data", None)
+    assert corpus.label_names == ("agreement", "arguing", "intention", "sentiment")
+    assert [row["label"] for row in rows_of(corpus, "train")] == [
+        ["sentiment"],
+        ["arguing", "sentiment"],
+        ["agreement", "intention"],
+    ]
+    assert corpus.card["paper"]["train"] == 4248

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 
+BLOCK = 8192  # sparse rows compared with all centres at a time
 Vectors = NDArray[np.float32] | csr_matrix
 
 
@@ -67,12 +68,50 @@ def kmeans(
     return KMeans(best.centres, assignments, float(distances.sum(dtype=np.float64)))
 
 
-def nearest(vectors: NDArray[np.float32], centres: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray]:
-    """The nearest centre of each row and the squared Euclidean distance to it: (N,), (N,)."""
-    import faiss
+def unit_rows(vectors: Vectors) -> Vectors:
+    """Rows scaled to length 1; a row of zeros stays."""
+    if issparse(vectors):
+        from sklearn.preprocessing import normalize
 
-    distances, indices = faiss.knn(np.ascontiguousarray(vectors, np.float32), centres, 1)
-    return indices[:, 0], np.maximum(distances[:, 0], 0)
+        return normalize(vectors)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+def nearest(vectors: Vectors, centres: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The nearest centre of each row and the squared Euclidean distance to it: (N,), (N,)."""
+    indices, distances = several_nearest(vectors, centres, 1)
+    return indices[:, 0], distances[:, 0]
+
+
+def several_nearest(
+    vectors: Vectors, centres: NDArray[np.float32], number: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The `number` nearest centres of each row, nearest first, and the squared distances to them, each (N, number)."""
+    if issparse(vectors):
+        blocks = [vectors[start : start + BLOCK] for start in range(0, vectors.shape[0], BLOCK)]
+        found = [_nearest_of_sparse(block, centres, number) for block in blocks]
+        indices, distances = (np.concatenate(part) for part in zip(*found, strict=True))
+    else:
+        import faiss
+
+        distances, indices = faiss.knn(np.ascontiguousarray(vectors, np.float32), centres, number)
+    return indices, np.maximum(distances, 0)
+
+
+def _nearest_of_sparse(rows: csr_matrix, centres: NDArray, number: int) -> tuple[NDArray[np.int64], NDArray]:
+    norms = np.asarray(rows.multiply(rows).sum(axis=1)).reshape(-1, 1)
+    squares = (norms + np.square(centres).sum(axis=1) - 2 * (rows @ centres.T)).astype(np.float32)
+    indices = np.argsort(squares, axis=1, kind="stable")[:, :number]
+    return indices, np.take_along_axis(squares, indices, axis=1)
+
+
+def distances_to_own(vectors: Vectors, centres: NDArray[np.float32], clusters: NDArray) -> NDArray[np.float32]:
+    """Squared Euclidean distance of each row to the centre of its cluster, which need not be the nearest: (N,)."""
+    distances = np.empty(vectors.shape[0], np.float32)
+    for cluster in np.unique(clusters):
+        rows = np.flatnonzero(clusters == cluster)
+        distances[rows] = nearest(vectors[rows], centres[[cluster]])[1]
+    return distances
 
 
 def seed_centres(vectors: NDArray[np.float32], num_clusters: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -144,6 +183,6 @@ def _sparse(
         seen = vectors[np.sort(rng.choice(number, sample_rows, replace=False))]
     seed = int(rng.integers(2**31))
     found = SparseKMeans(num_clusters, n_init=num_starts, max_iter=max_iter, random_state=seed).fit(seen)
-    assignments = found.predict(vectors)
-    inertia = -found.score(vectors)
-    return KMeans(found.cluster_centers_.astype(np.float32), assignments.astype(np.int64), float(inertia))
+    centres = found.cluster_centers_.astype(np.float32)
+    assignments, distances = nearest(vectors, centres)
+    return KMeans(centres, assignments, float(distances.sum(dtype=np.float64)))

@@ -22,39 +22,35 @@ class Topic:
 
 
 def topics(
-    texts: Sequence[str], embeddings: NDArray[np.float32], clusters: ArrayLike, num_texts: int = 3, num_words: int = 8
+    texts: Sequence[str], distances: ArrayLike, clusters: ArrayLike, num_texts: int = 3, num_words: int = 8
 ) -> list[Topic]:
     """Every cluster that has texts, the largest first.
 
     Args:
         texts: (N,).
-        embeddings: (N, D), what closeness is measured in.
+        distances: (N,) of each text to the centre of its cluster.
         clusters: (N,) cluster of each text.
         num_texts, num_words: how many of each.
     """
     clusters = np.asarray(clusters)
     words = top_words(texts, clusters, num_words)
-    central = central_texts(texts, embeddings, clusters, num_texts)
+    central = central_texts(texts, np.asarray(distances), clusters, num_texts)
     sizes = np.bincount(clusters)
     order = sorted(np.flatnonzero(sizes), key=lambda cluster: -sizes[cluster])
     return [Topic(int(one), int(sizes[one]), central[one], words[one]) for one in order]
 
 
 def central_texts(
-    texts: Sequence[str], embeddings: NDArray[np.float32], clusters: NDArray, number: int
+    texts: Sequence[str], distances: NDArray, clusters: NDArray, number: int
 ) -> dict[int, tuple[int, ...]]:
-    """Rows of the texts nearest to the mean of their cluster, nearest first; a text that occurs twice is named once."""
-    from clustering.kmeans import means
-
-    centres = means(embeddings, clusters, int(clusters.max()) + 1)
+    """Rows of the texts nearest to the centre of their cluster, nearest first; of equal texts the first is named."""
     rows_of = np.split(np.argsort(clusters, kind="stable"), np.cumsum(np.bincount(clusters))[:-1])
     central = {}
     for cluster, rows in enumerate(rows_of):
         if not len(rows):
             continue
-        distances = np.square(embeddings[rows] - centres[cluster]).sum(axis=1)
         first: dict[str, int] = {}
-        for row in rows[np.argsort(distances, kind="stable")]:
+        for row in rows[np.argsort(distances[rows], kind="stable")]:
             first.setdefault(texts[row], int(row))
             if len(first) == number:
                 break

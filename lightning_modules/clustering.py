@@ -28,6 +28,7 @@ class ClusteringModule(TextModule):
     """
 
     serves = "clustering"
+    multilabel = False
     depends_on_companions = False  # whether the outputs of a text depend on the other texts of its batch
 
     def __init__(
@@ -72,6 +73,3 @@ class ClusteringModule(TextModule):
             rows.append(batch["indices"].cpu())
         self.train(was_training)
         return torch.cat(parts)[torch.cat(rows).argsort()]
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
-        return {**self(batch), "indices": batch["indices"]}

@@ -132,6 +132,30 @@ def retrieval_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     return Table(title, ("scores of", *(columns[key] for key in keys)), tuple(rows))
 
 
+CLUSTERING_COLUMNS = {
+    "acc": "ACC",
+    "nmi": "NMI",
+    "nmi_arithmetic": "NMI (arithmetic)",
+    "ari": "ARI",
+    "purity": "purity",
+    "ns": "NS",
+    "ps": "PS",
+}
+
+
+def clustering_table(metrics: Mapping[str, Any]) -> Table:
+    """The table that ends a clustering, from its ``metrics.json``; figures in percent, those that were measured."""
+    names = [str(metrics[key]) for key in ("method", "dataset", "encoder") if metrics.get(key)]
+    title = " · ".join([*names, f"seed {metrics['seed']}", f"{metrics['cluster/texts']} texts"])
+    shown = [key for key in CLUSTERING_COLUMNS if metrics.get(f"cluster/{key}") is not None]
+    if shown:
+        title += " · last epoch, %" if "epochs" in metrics else " · %"
+    scores = [percent(metrics[f"cluster/{key}"]) for key in shown]
+    sizes = [f"{metrics[f'cluster/{key}']}" for key in ("num_clusters", "occupied", "largest", "smallest")]
+    header = (*(CLUSTERING_COLUMNS[key] for key in shown), "clusters", "with texts", "largest", "smallest", "time")
+    return Table(title, header, ((*scores, *sizes, duration(metrics.get(TOTAL_SECONDS))),))
+
+
 def worst_confusions(
     labels: ArrayLike,
     predictions: ArrayLike,

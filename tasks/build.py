@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import instantiate
+import numpy as np
+from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
@@ -16,12 +17,15 @@ from datamodules.builders.base import Dataset
 from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import TextDataModule
 from datamodules.sources import SourceFile, fetch
-from lightning_modules.base import MONITORED, ClassifierModule
-from lightning_modules.encoders import PretrainedEncoder
+from lightning_modules.base import MONITORED, ClassifierModule, TextModule
+from lightning_modules.clustering import ClusteringModule
+from lightning_modules.encoders import PretrainedEncoder, TextEncoder
 from tasks.features import cached_features
-from tasks.label_kind import check_label_kind
+from tasks.label_kind import check_label_kind, choices
 from tasks.trainer import trainer_findings
 from tasks.validation import ConfigError, signature, validate
+
+SERVES = {"fit": "classification", "cluster": "clustering"}  # the kind of method that a task takes
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Plan:
     config: DictConfig
     plain: Mapping[str, Any]
     dataset: Dataset
-    encoder: PretrainedEncoder
+    encoder: PretrainedEncoder  # None for a method that needs none
 
     @classmethod
     def make(cls, config: DictConfig) -> Plan:
@@ -39,19 +43,30 @@ class Plan:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         validate(plain)
         _validate_together(plain)
-        return cls(config, plain, instantiate(config.dataset), instantiate(config.encoder))
+        return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")))
 
     def inputs(self) -> dict[str, str]:
         """Digests of content that the config names only by path: an edited file is another run."""
         from datamodules.sources import file_sha256
 
         digests = {str(path): file_sha256(Path(path)) for path in self.dataset.own_files()}
-        if self.plain["encoder"].get("path"):
+        if (self.plain.get("encoder") or {}).get("path"):
             digests["encoder"] = self.encoder.weights_hash()
         return digests
 
-    def corpus(self) -> Corpus:
-        return prepare(self.dataset, self._path("data"), self._mirror())
+    @property
+    def serves(self) -> str:
+        """Which tasks take the method: "classification" or "clustering"."""
+        return _serves(self.plain["method"]["_target_"])
+
+    @property
+    def trains(self) -> bool:
+        """Whether the method is a module that is trained."""
+        return _is_module(self.plain["method"])
+
+    def corpus(self, whole: bool = False) -> Corpus:
+        """The data set, in its splits or as one whole."""
+        return prepare(self.dataset, self._path("data"), self._mirror(), whole=whole)
 
     def _path(self, name: str) -> Path:
         return Path(self.plain["paths"][name])
@@ -73,6 +88,7 @@ class Plan:
         check_label_kind(self.plain, corpus.multilabel)
         config, tokenizer = self.config, self.encoder.tokenizer()
         num_views = num_views or config.method.num_views
+        imbalance = instantiate(config.imbalance) if config.get("imbalance") else None
         if self.dataset.max_length > (limit := self.encoder.max_length()):
             raise ValueError(
                 f"dataset.max_length: found {self.dataset.max_length}, allowed: <= {limit}, "
@@ -90,7 +106,7 @@ class Plan:
             corpus,
             tokenizer,
             augment=augment,
-            imbalance=instantiate(config.imbalance),
+            imbalance=imbalance,
             sampler=self.sampler(),
             protocol=instantiate(config.protocol),
             num_views=num_views,
@@ -110,22 +126,34 @@ class Plan:
         """The method over the encoder; a frozen encoder's features are computed once and handed to the data module."""
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
         if module.encoder.frozen:
-            key = f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
-            datamodule.use_features(cached_features(module.encoder, datamodule, key, self._path("cache")))
+            datamodule.use_features(self.features(datamodule, module.encoder))
         return module
+
+    def features(self, datamodule: TextDataModule, encoder: TextEncoder | None = None) -> dict[str, np.ndarray]:
+        """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""
+        key = f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
+        encoder = encoder or self.encoder.load(self.config.seed).eval()
+        return cached_features(encoder, datamodule, key, self._path("cache"))
+
+    def clustering_module(self, num_clusters: int) -> ClusteringModule:
+        """The method that learns so many clusters over the encoder, without data."""
+        return self._configured(partial_of(self.config.method), num_clusters=num_clusters)
 
     def bare_module(self, class_counts: Tensor, label_names: Sequence[str]) -> ClassifierModule:
         """The method over the encoder, without data."""
         method = partial_of(self.config.method)
         if "label_pieces" in signature(method.func)[0]:
             method = partial(method, label_pieces=self.label_pieces(label_names))
+        return self._configured(method, class_counts=class_counts)
+
+    def _configured(self, method: Callable[..., TextModule], **more: Any) -> Any:
         module = method(
             encoder=self.encoder.load(self.config.seed),
-            loss=instantiate(self.config.loss),
-            class_counts=class_counts,
+            loss=instantiate(self.config.get("loss")),
             optimizer=instantiate(self.config.optimizer),
             scheduler=instantiate(self.config.scheduler),
             seed=self.config.seed,
+            **more,
         )
         module.gradient_cache_chunk = self.plain["trainer"].get("gradient_cache_chunk")
         return module
@@ -143,6 +171,39 @@ def partial_of(node: DictConfig) -> Callable[..., Any]:
     return instantiate(node, _partial_=True, _convert_="all")
 
 
+def _is_module(method: Mapping[str, Any]) -> bool:
+    return issubclass(get_object(method["_target_"]), TextModule)
+
+
+def _task_findings(plain: Mapping[str, Any]) -> Iterator[str]:
+    """A task whose kind of method it is not, and groups that would do nothing for clusters."""
+    method, task = plain["method"], plain["task"]
+    wanted, serves = SERVES.get(task), _serves(method["_target_"])
+    if wanted and serves != wanted:
+        allowed = ", ".join(name for name, target in choices("method") if _serves(target) == wanted)
+        yield f"method: found {method['name']}, for {serves}; allowed with task={task}: {allowed}"
+        return
+    if serves != "clustering":
+        if plain["protocol"]["name"] == "transductive":
+            yield "protocol: found transductive, allowed with a classifier: clean, few_shot, published"
+        return
+    if plain["protocol"]["name"] != "transductive":
+        yield f"protocol: found {plain['protocol']['name']}, allowed with task=cluster: transductive"
+    idle = ["imbalance", "active", "retrieval"]
+    if not _is_module(method):
+        idle += ["loss", "augment", "optimizer", "scheduler", "callbacks"]
+        idle += ["encoder"] if method["vectors"] != "encoder" else []
+        if method["vectors"] == "encoder" and plain["encoder"]["train"] != "frozen":
+            yield f"encoder.train: found {plain['encoder']['train']}, allowed with method={method['name']}: frozen"
+    for group in idle:
+        if any(value is not None for value in (plain.get(group) or {}).values()):
+            yield f"{group}: has no effect with method={method['name']}; allowed: {group}=null"
+
+
+def _serves(target: str) -> str:
+    return getattr(get_object(target), "serves", "classification")
+
+
 def _retrieval_findings(node: Mapping[str, Any]) -> Iterator[str]:
     try:
         instantiate(node)
@@ -152,9 +213,12 @@ def _retrieval_findings(node: Mapping[str, Any]) -> Iterator[str]:
 
 def _validate_together(plain: Mapping[str, Any]) -> None:
     """What no single signature can see."""
-    findings = []
-    frozen, views = plain["encoder"]["train"] == "frozen", plain["method"]["num_views"]
-    augment = plain["augment"]["_target_"].split(".")[-2]
+    findings = list(_task_findings(plain))
+    if findings:
+        raise ConfigError("\n".join(findings))
+    frozen = (plain.get("encoder") or {}).get("train") == "frozen"
+    views = plain["method"]["num_views"]
+    augment = plain["augment"]["_target_"].split(".")[-2] if plain.get("augment") else "none"
     if frozen and views > 1 and augment in ("dropout", "none"):
         findings.append(
             f"augment={augment}: the views of a frozen encoder would be identical; "
@@ -162,7 +226,7 @@ def _validate_together(plain: Mapping[str, Any]) -> None:
         )
     split = "test" if plain["protocol"]["name"] == "published" else "val"
     monitored = [f"{split}/{name}" for name in MONITORED]
-    if plain["protocol"]["monitor"] not in monitored:
+    if plain["protocol"]["name"] != "transductive" and plain["protocol"]["monitor"] not in monitored:
         findings.append(f"protocol.monitor: found {plain['protocol']['monitor']!r}; allowed: {', '.join(monitored)}")
     findings.extend(trainer_findings(plain))
     if plain.get("retrieval"):

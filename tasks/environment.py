@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 PACKAGES = ("torch", "lightning", "transformers", "tokenizers", "numpy", "scikit-learn", "hydra-core", "torchmetrics")
 
 
-def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer) -> dict[str, Any]:
-    """Versions, commit, machine, and hashes of data and weights."""
+def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -> dict[str, Any]:
+    """Versions, commit, machine, and hashes of data and weights; without a trainer nothing of how it trained."""
+    trained = {} if trainer is None else {
+        "precision": trainer.precision,
+        "accelerator": type(trainer.accelerator).__name__,
+        "devices": trainer.num_devices,
+        "nodes": trainer.num_nodes,
+    }
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: version(name) for name in PACKAGES},
         "commit": _commit(),
         "threads": torch.get_num_threads(),
-        "precision": trainer.precision,
-        "accelerator": type(trainer.accelerator).__name__,
-        "devices": trainer.num_devices,
-        "nodes": trainer.num_nodes,
+        **trained,
         "corpus_fingerprint": corpus.fingerprint,
         "source_sha256": {file.path: file.sha256 for file in plan.dataset.sources},
-        "encoder_weights_sha256": plan.encoder.weights_hash(),
+        "encoder_weights_sha256": plan.encoder.weights_hash() if plan.encoder else None,
     }
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from lightning_modules.base import ClassifierModule
+from lightning_modules.base import ClassifierModule, TextModule
 from reporting.run_store import RunFolder, find_run
 from tasks.build import Plan
 
 
-def open_run(config: DictConfig) -> tuple[RunFolder, Plan]:
+def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder, Plan]:
     """The run named by `config.run`, and the plan made from its own config with the paths of `config`.
 
     Raises:
-        ValueError: no such run, or it is not finished.
+        ValueError: no such run, it is not finished, or it is a clustering and those are not allowed.
     """
     run = find_run(config.paths.runs, config.run)
     if run.status != "finished":
@@ -30,7 +30,10 @@ def open_run(config: DictConfig) -> tuple[RunFolder, Plan]:
         own.trainer.update({key: value for key, value in alone.items() if key in own.trainer})
         if own.trainer.accelerator == "gpu":
             own.trainer.accelerator = "auto"
-    return run, Plan.make(own)
+    plan = Plan.make(own)
+    if plan.serves == "clustering" and not clusters_too:
+        raise ValueError(f"run={run.id}: a clustering; allowed with task={config.task}: a run of a classifier")
+    return run, plan
 
 
 def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str, ...]]:
@@ -42,12 +45,18 @@ def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str
     return module.eval(), label_names
 
 
-def load_weights(module: ClassifierModule, file: Path, run_id: str) -> None:
-    """Raises ValueError: no checkpoint, a damaged one, or one of another run."""
+def load_weights(module: TextModule, file: Path, run_id: str, more_allowed: bool = False) -> None:
+    """Weights of a checkpoint into the module; it may hold more than these only where that is allowed.
+
+    Raises:
+        ValueError: no checkpoint, a damaged one, or one of another run.
+    """
     module.run_id = run_id
     try:
         checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError) as error:
         raise ValueError(f"{file}: cannot be read as a checkpoint ({str(error).splitlines()[0]})") from error
     module.on_load_checkpoint(checkpoint)
-    module.load_state_dict(checkpoint["state_dict"])
+    missing, _ = module.load_state_dict(checkpoint["state_dict"], strict=not more_allowed)
+    if missing:
+        raise ValueError(f"{file}: {', '.join(missing)} missing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,7 @@ def trained_run(plan: Plan) -> RunFolder:
             _trained(plan, run, world)
         return run
     with run.lock():
-        if config.force:
-            run.clear()
-        if run.status != "finished":
-            _do(plan, run, world)
-        else:
-            print(f"{run.id} is finished already; force=true repeats it")
+        record_once(plan, run, lambda: _trained(plan, run, world))
     return run
 
 
@@ -65,11 +61,20 @@ def _refuse_unused_augment(plan: Plan, overrides: list[str]) -> None:
         raise ValueError("augment: has no effect with method.num_views=1; allowed: method.num_views=2 or more")
 
 
-def _do(plan: Plan, run: RunFolder, world: World) -> None:
+def record_once(plan: Plan, run: RunFolder, work: Callable[[], dict[str, Any]]) -> None:
+    """Do the work of a run, unless it is finished and not to be repeated; its record says how it went.
+
+    Call it inside the run's lock; `work` returns the run's figures.
+    """
+    if plan.config.force:
+        run.clear()
+    if run.status == "finished":
+        print(f"{run.id} is finished already; force=true repeats it")
+        return
     try:  # from the first write on: a stop right after it is recorded too
         run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
         run.write_metrics(status="running", error=None, **names_of(plan))
-        run.write_metrics(_trained(plan, run, world), status="finished")
+        run.write_metrics(work(), status="finished")
     except Exception as error:
         run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
         raise
@@ -81,19 +86,20 @@ def _do(plan: Plan, run: RunFolder, world: World) -> None:
 def _trained(plan: Plan, run: RunFolder, world: World) -> dict[str, Any]:
     """Figures of the run, done in this process or in several."""
     if world.size == 1:
-        return _train_and_log(plan, run)
+        return logged(plan, run, _train)
     return run_processes(_train_in_process, (dict(plan.plain), str(run.path)), world, run.id)
 
 
 def _train_in_process(plain: dict[str, Any], folder: str) -> dict[str, Any]:
     run = RunFolder(folder, writes=is_first_process())
-    return _train_and_log(Plan.make(OmegaConf.create(plain)), run)
+    return logged(Plan.make(OmegaConf.create(plain)), run, _train)
 
 
-def _train_and_log(plan: Plan, run: RunFolder) -> dict[str, Any]:
+def logged(plan: Plan, run: RunFolder, train: Callable[[Plan, RunFolder], dict[str, Any]]) -> dict[str, Any]:
+    """Figures of `train(plan, run)`, with what is said in the run's log and the outcome in W&B."""
     try:
         with _logged_to(run.path / "run.log") if run.writes else nullcontext():
-            figures = _train(plan, run)
+            figures = train(plan, run)
             log_outcome(run, names_of(plan) | figures)
             return figures
     finally:
@@ -103,8 +109,8 @@ def _train_and_log(plan: Plan, run: RunFolder) -> dict[str, Any]:
 def names_of(plan: Plan) -> dict[str, Any]:
     """What identifies a run in tables."""
     plain = plan.plain
-    names = {group: plain[group]["name"] for group in ("method", "dataset", "encoder", "protocol")}
-    return names | {"seed": plain["seed"], "imbalance/ir": plain["imbalance"].get("ir")}
+    names = {group: (plain.get(group) or {}).get("name") for group in ("method", "dataset", "encoder", "protocol")}
+    return names | {"seed": plain["seed"], "imbalance/ir": (plain.get("imbalance") or {}).get("ir")}
 
 
 def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
@@ -116,7 +122,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     run.write_json("kept_indices.json", datamodule.indices)
     module = plan.module(datamodule)
     module.run_id = run.id
-    trainer = _trainer(plan, run, datamodule)
+    trainer = watched_trainer(plan, run, datamodule)
     run.write_json("environment.json", environment(plan, corpus, trainer))
     prepared = time.perf_counter()
 
@@ -200,7 +206,8 @@ def _callbacks(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> list[A
     return [partial_of(node)(run=run, protocol=datamodule.protocol) for node in nodes]
 
 
-def _trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Trainer:
+def watched_trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Trainer:
+    """The trainer of a run, with its callbacks, its logger and checkpoints that are whole or absent."""
     config = plan.config
     callbacks = [callback for callback in _callbacks(plan, run, datamodule) if not hasattr(callback, "split_figures")]
     logger = partial_of(config.logger)(run=run, config=plan.plain) if config.logger else False

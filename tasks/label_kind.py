@@ -41,7 +41,7 @@ def _findings(plain: Mapping[str, Any], multilabel: bool) -> Iterator[str]:
         node = plain[group]
         if _misfit(node["_target_"], multilabel):
             name = node.get("name") or _name_of(group, node["_target_"])
-            allowed = ", ".join(name for name, target in _choices(group) if not _misfit(target, multilabel))
+            allowed = ", ".join(name for name, target in choices(group) if not _misfit(target, multilabel))
             yield f"{group}: found {name}, which takes {KINDS[not multilabel]}; {data}; allowed: {allowed}"
     for name, node in (plain.get("callbacks") or {}).items():
         if node and _misfit(node["_target_"], multilabel):
@@ -54,11 +54,11 @@ def _misfit(target: str, multilabel: bool) -> bool:
 
 
 def _name_of(group: str, target: str) -> str:
-    return next((name for name, other in _choices(group) if other == target), target)
+    return next((name for name, other in choices(group) if other == target), target)
 
 
 @cache
-def _choices(group: str) -> list[tuple[str, str]]:
+def choices(group: str) -> list[tuple[str, str]]:
     """Name and target of every choice of a group."""
     return [(file.stem, _target(file, group)) for file in sorted((CONF / group).glob("*.yaml"))]
 

@@ -21,6 +21,7 @@ from datamodules.builders.user_files import MAX_FIELD, decoded_lines, file_lines
 from datamodules.datamodule import predict_loader
 from lightning_modules.base import ClassifierModule
 from reporting.run_store import RunFolder, replacing
+from tasks.assign import Assigner
 from tasks.build import Plan
 from tasks.finished import load_module, open_run
 from tasks.retrieval import chosen_vote, open_datastore, retrieval_of
@@ -34,6 +35,7 @@ Floats = NDArray[np.floating]
 def predict(config: DictConfig, overrides: list[str]) -> Path:
     """Write `input` with two more columns, `prediction` and `probability`, to `output`; row order is kept.
 
+    Of a clustering they are `cluster`, and `probability` or, for k-means, `distance` to the centre.
     Where texts have several labels both are lists, in CSV as JSON: the labels above the run's threshold, and the
     probability of each.
 
@@ -46,17 +48,21 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     """
     if config.input is None or config.output is None:
         raise ValueError("input, output: task=predict needs both, files (.csv, .jsonl) or - for stdin and stdout")
-    run, plan = open_run(config)
+    run, plan = open_run(config, clusters_too=True)
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
-    module, label_names = load_module(run, plan)
-    neighbours = _Neighbours(run, plan, config.explain) if plan.config.get("retrieval") or config.explain else None
-    threshold = run.read_metrics().get("threshold" if neighbours is None else "retrieval/threshold")
-    predictor = _Predictor(module, plan, label_names, threshold, neighbours)
+    predictor = Assigner(run, plan) if plan.serves == "clustering" else _of_classifier(run, plan, config.explain)
     rows = read_rows(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
     predicted = (row for piece in pieces(row for _, row in rows) for row in predictor(piece, config.text_column))
     _write(config.output, predicted)
     return run.path
+
+
+def _of_classifier(run: RunFolder, plan: Plan, explain: bool) -> _Predictor:
+    module, label_names = load_module(run, plan)
+    neighbours = _Neighbours(run, plan, explain) if plan.config.get("retrieval") or explain else None
+    threshold = run.read_metrics().get("threshold" if neighbours is None else "retrieval/threshold")
+    return _Predictor(module, plan, label_names, threshold, neighbours)
 
 
 class _Neighbours:

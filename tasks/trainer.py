@@ -84,7 +84,8 @@ def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
         yield f"trainer.devices: found {trainer['devices']}, allowed: at most {gpus}, the GPUs that torch sees here"
     if trainer["precision"] == "16-mixed" and not (gpus and trainer["accelerator"] != "cpu"):
         yield "trainer.precision: found 16-mixed, allowed on the processor: auto, 32, bf16"
-    processes, batch_size = trainer["num_nodes"] * processes_per_node(trainer), plain["sampler"]["batch_size"]
+    processes, sampler = trainer["num_nodes"] * processes_per_node(trainer), plain.get("sampler")
+    batch_size = sampler["batch_size"] if sampler else 0
     if processes > 1 and plain["task"] != "fit":
         yield f"trainer.devices: found {processes} processes in all, allowed with task={plain['task']}: 1"
     if batch_size % processes:

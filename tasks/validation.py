@@ -28,7 +28,7 @@ class ConfigError(ValueError):
 class Top:
     """The plain values at the top of a config; everything else there is a group."""
 
-    task: Literal["fit", "describe", "evaluate", "predict", "export", "datastore", "chat", "chat_export"]
+    task: Literal["fit", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat", "chat_export"]
     seed: Annotated[int, ">= 0", "< 4294967296"]
     force: bool
     start_from: str | None

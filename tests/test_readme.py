@@ -61,6 +61,7 @@ def test_a_setting_is_accepted(setting):
     base = ["method=sharprecl", "dataset=hub"] if setting.startswith("dataset.path") else ["method=sharprecl"]
     base += ["dataset=csv"] if setting.startswith("dataset.") and len(base) == 1 else []
     base += ["imbalance.counts=[5,3]"] if setting == "imbalance=counts" else []
+    base += ["method=sbert_kmeans"] if setting.startswith("method.num_clusters") else []
     base += ["active=random"] if setting.startswith("active.") else []
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", overrides=[*(b for b in base if b.split("=")[0] != setting.split("=")[0]), setting])

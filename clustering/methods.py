@@ -1,0 +1,55 @@
+"""Clustering methods that train nothing: vectors in, clusters out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+
+from clustering.kmeans import KMeans, Vectors, kmeans, unit_rows
+
+NumClusters = Annotated[int, ">= 2"] | Literal["auto"] | None
+
+
+class KMeansClustering:
+    """k-means on vectors of texts: `method=sbert_kmeans`, `tfidf_kmeans`, `bow_kmeans`.
+
+    Args:
+        name: of the method.
+        vectors: `encoder` (its embeddings as they come, without training), `tfidf` (rows of unit length) or `bow`
+            (word counts).
+        num_clusters: K; null takes the number of labels of the data set, auto estimates it.
+        num_views: 1, for nothing is augmented.
+        num_starts: starts of k-means; the one with the least inertia counts.
+        max_iter: iterations of a start.
+        unit_length: whether rows are scaled to length 1 first, so that distances order as cosines do.
+        max_words: most frequent words that `tfidf` and `bow` count; null for all.
+        sample_rows: texts that the centres are found on; null for all.
+    """
+
+    serves = "clustering"
+    multilabel = False
+
+    def __init__(
+        self,
+        name: str,
+        vectors: Literal["encoder", "tfidf", "bow"],
+        num_clusters: NumClusters = None,
+        num_views: Literal[1] = 1,
+        num_starts: Annotated[int, ">= 1"] = 10,
+        max_iter: Annotated[int, ">= 1"] = 300,
+        unit_length: bool = True,
+        max_words: Annotated[int, ">= 2"] | None = None,
+        sample_rows: Annotated[int, ">= 2"] | None = None,
+    ) -> None:
+        self.name, self.vectors, self.num_clusters, self.num_views = name, vectors, num_clusters, num_views
+        self.num_starts, self.max_iter, self.unit_length = num_starts, max_iter, unit_length
+        self.max_words, self.sample_rows = max_words, sample_rows
+
+    def scaled(self, vectors: Vectors) -> Vectors:
+        """The vectors that are clustered."""
+        return unit_rows(vectors) if self.unit_length else vectors
+
+    def __call__(self, vectors: Vectors, num_clusters: int, rng: np.random.Generator) -> KMeans:
+        """Clusters of scaled vectors (N, D). Raises ValueError as `kmeans` does."""
+        return kmeans(vectors, num_clusters, rng, self.num_starts, self.max_iter, self.sample_rows)

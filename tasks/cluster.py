@@ -1,0 +1,257 @@
+"""Cluster texts: find the clusters, score them where there are labels, and say what each is about."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from omegaconf import DictConfig
+
+from clustering.kmeans import Vectors, distances_to_own, means
+from clustering.methods import KMeansClustering
+from clustering.number import estimate_num_clusters
+from clustering.scores import clustering_scores, negative_similarity
+from clustering.topics import Topic, topics
+from clustering.vectors import WordVectors
+from datamodules.datamodule import TextDataModule
+from lightning_modules.clustering import ClusteringModule
+from reporting.run_store import RunFolder, replacing, run_id
+from reporting.tables import Table, clustering_table
+from tasks.assign import FINAL
+from tasks.build import Plan, partial_of
+from tasks.environment import environment
+from tasks.fit import logged, record_once, watched_trainer
+
+ORDERS = 5  # orders of evaluation, where the order counts
+SHOWN = 20  # clusters in the printed table
+_STARTS, _NUMBER = 6, 7  # streams of random numbers of one seed; the data module has those before
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What a method found: cluster (N,) and closeness (N,) of each text, by name; more figures; the model's number."""
+
+    clusters: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    confidence: tuple[str, NDArray[np.float32]]
+    num_clusters: int
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+def cluster(config: DictConfig, overrides: list[str]) -> Path:
+    """Do the clustering that `config` describes, unless the run store holds it finished; returns its folder.
+
+    All rows of the data set are clustered, those of every split. Labels, where there are any, are read for the scores
+    and, with `method.num_clusters=null`, counted; nothing else sees them. A stop is gone on from as in `tasks.fit`.
+    """
+    plan = Plan.make(config)
+    _refuse_idle(plan, overrides)
+    run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
+    with run.lock():
+        record_once(plan, run, lambda: logged(plan, run, _cluster))
+    _report(run)
+    return run.path
+
+
+def _refuse_idle(plan: Plan, overrides: list[str]) -> None:
+    if not plan.trains:
+        for key in (override.lstrip("+~").split("=")[0] for override in overrides):
+            if key.startswith("trainer.") and key != "trainer.num_threads":
+                raise ValueError(f"{key}: method={plan.plain['method']['name']} trains nothing; allowed: the default")
+
+
+def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
+    started = time.perf_counter()
+    pl.seed_everything(plan.config.seed, verbose=False)
+    if plan.config.trainer.num_threads:
+        torch.set_num_threads(plan.config.trainer.num_threads)
+    corpus = plan.corpus(whole=True)
+    table = corpus.table("train")
+    texts: list[str] = table["text"].to_pylist()
+    labels = table["label"].to_numpy() if corpus.label_names else None
+    if labels is None:
+        print("the data set has no labels: the report is without scores", file=sys.stderr)
+    find = _trained if plan.trains else _untrained
+    found = find(plan, run, corpus, texts)
+    run.write_json("environment.json", environment(plan, corpus))
+    names = corpus.label_names
+    _write(run, texts, [] if labels is None else [names[label] for label in labels], found)
+    scores = {} if labels is None else clustering_scores(labels, found.clusters)
+    sizes = np.bincount(found.clusters, minlength=found.num_clusters)
+    figures = {
+        "num_clusters": found.num_clusters,
+        "occupied": int((sizes > 0).sum()),
+        "largest": int(sizes.max()),
+        "smallest": int(sizes[sizes > 0].min()),
+        "texts": len(texts),
+        "classes": len(names) or None,
+    }
+    return {
+        **{f"cluster/{name}": value for name, value in (scores | figures).items()},
+        **found.figures,
+        "seconds/total": time.perf_counter() - started,
+    }
+
+
+def _num_clusters(plan: Plan, num_labels: int, vectors: Any) -> int:
+    """K: as said, as many as there are labels, or estimated from `vectors()`."""
+    wanted = plan.plain["method"]["num_clusters"]
+    if wanted == "auto":
+        rng = np.random.default_rng([plan.config.seed, 0, _NUMBER])
+        return estimate_num_clusters(vectors(), rng)
+    if wanted is None and num_labels < 2:
+        found = "no labels" if not num_labels else "one label only"
+        raise ValueError(f"method.num_clusters: found null, and the data set has {found}; allowed: a number, auto")
+    return wanted or num_labels
+
+
+def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clusters:
+    method: KMeansClustering = partial_of(plan.config.method)()
+    if plan.config.logger:
+        partial_of(plan.config.logger)(run=run, config=plan.plain)  # W&B gets the outcome
+    arrays: dict[str, Any] = {}
+    if method.vectors == "encoder":
+        vectors: Vectors = np.array(plan.features(plan.datamodule(corpus))["train"][0])
+    else:
+        words = WordVectors.fit(method.vectors, texts, method.max_words)
+        vectors, arrays = words(texts), words.arrays()
+    vectors = method.scaled(vectors)
+    number = _num_clusters(plan, len(corpus.label_names), lambda: vectors)
+    ready = time.perf_counter()
+    found = method(vectors, number, np.random.default_rng([plan.config.seed, 0, _STARTS]))
+    seconds = time.perf_counter() - ready
+    with replacing(run.path / "model.npz") as file:
+        np.savez(file, centres=found.centres, **arrays)
+    distances = distances_to_own(vectors, found.centres, found.assignments)
+    figures = {"cluster/inertia": found.inertia, "seconds/fit": seconds}
+    return Clusters(found.assignments, distances, ("distance", np.sqrt(distances)), number, figures)
+
+
+def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clusters:
+    started = time.perf_counter()
+    datamodule = plan.datamodule(corpus)
+    number = _num_clusters(plan, len(corpus.label_names), lambda: _pretrained(plan, corpus))
+    module = plan.clustering_module(number)
+    if module.encoder.frozen:
+        datamodule.use_features(plan.features(datamodule))
+    module.run_id = run.id
+    trainer = watched_trainer(plan, run, datamodule)
+    last = run.checkpoints / "last.ckpt"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*you have no `validation_step`.*")
+        trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
+    trained = time.perf_counter()
+    trainer.save_checkpoint(run.checkpoints / FINAL, weights_only=True)
+    found = _evaluated(plan, run, module, datamodule)
+    last.unlink(missing_ok=True)
+    seen = [callback for callback in trainer.callbacks if hasattr(callback, "oracle")]
+    figures = {
+        **{name: value for callback in seen for name, value in callback.oracle().items()},
+        "augment": datamodule.augment_report,
+        "epochs": trainer.current_epoch,
+        "seconds/fit": trained - started,
+    }
+    return Clusters(found.clusters, found.distances, found.confidence, number, figures | found.figures)
+
+
+def _pretrained(plan: Plan, corpus: Any) -> NDArray[np.float32]:
+    """Embeddings of unit length of the encoder before it is trained."""
+    from clustering.kmeans import unit_rows
+
+    datamodule = plan.datamodule(corpus, num_views=1)
+    return unit_rows(np.array(plan.features(datamodule)["train"][0]))
+
+
+def _evaluated(plan: Plan, run: RunFolder, module: ClusteringModule, datamodule: TextDataModule) -> Clusters:
+    """Clusters of the weights of the last epoch in the first order of evaluation; what other orders would change."""
+    labels = datamodule.corpus.table("train")["label"].to_numpy()
+    has_labels = bool(len(datamodule.corpus.label_names))
+    first = _outputs(plan, run, module, datamodule, 0, labels if has_labels else None)
+    clusters, figures = first["clusters"], first["figures"]
+    if module.depends_on_companions:
+        others = [_outputs(plan, run, module, datamodule, number, None)["clusters"] for number in range(1, ORDERS)]
+        figures["orders/changed"] = float(np.mean([(other != clusters).mean() for other in others]))
+        if has_labels:
+            scores = [clustering_scores(labels, found) for found in (clusters, *others)]
+            for name in ("acc", "nmi"):
+                values = [score[name] for score in scores]
+                figures |= {f"orders/{name}_min": min(values), f"orders/{name}_max": max(values)}
+    centres = means(first["embeddings"], clusters, module.num_clusters)
+    distances = distances_to_own(first["embeddings"], centres, clusters)
+    return Clusters(clusters, distances, ("probability", first["probabilities"]), module.num_clusters, figures)
+
+
+def _outputs(
+    plan: Plan,
+    run: RunFolder,
+    module: ClusteringModule,
+    datamodule: TextDataModule,
+    order: int,
+    labels: NDArray | None,
+) -> dict[str, Any]:
+    trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=[], logger=False, plugins=[])
+    batches: Any = trainer.predict(module, datamodule.ordered_loader(order), return_predictions=True)
+    rows = torch.cat([batch["indices"] for batch in batches])
+    back = rows.argsort()
+    probabilities, clusters = torch.cat([batch["logits"].float() for batch in batches])[back].softmax(1).max(1)
+    figures = {}
+    if labels is not None and "similarity" in batches[0]:
+        parts = [(negative_similarity(b["similarity"].float().numpy(), labels[b["indices"]]), b) for b in batches]
+        share = sum(ns * len(batch["indices"]) for ns, batch in parts) / len(rows)
+        figures = {"cluster/ns": share, "cluster/ps": 1 - share}
+    return {
+        "clusters": clusters.numpy(),
+        "probabilities": probabilities.numpy(),
+        "embeddings": torch.cat([batch["embeddings"].float() for batch in batches])[back].numpy(),
+        "figures": figures,
+    }
+
+
+def _write(run: RunFolder, texts: list[str], labels: list[str], found: Clusters) -> None:
+    name, values = found.confidence
+    given = labels or [""] * len(texts)
+    rows = zip(range(len(texts)), given, found.clusters.tolist(), (f"{value:.6f}" for value in values), strict=True)
+    run.write_csv("predictions.csv", rows, ("index", "label", "cluster", name))
+    described = topics(texts, found.distances, found.clusters)
+    run.write_csv("clusters.csv", _described(described, texts, labels, found.clusters), HEADER)
+
+
+HEADER = ("cluster", "texts", "label", "share", "words", "central", "central_2", "central_3")
+
+
+def _described(described: list[Topic], texts: list[str], labels: list[str], clusters: NDArray) -> list[tuple[Any, ...]]:
+    """A line a cluster; `label` is the most frequent one, `share` how many texts have it."""
+    lines = []
+    names, codes = np.unique(labels, return_inverse=True) if labels else (None, None)
+    for topic in described:
+        label, share = "", ""
+        if names is not None:
+            counts = np.bincount(codes[clusters == topic.cluster])
+            label, share = names[counts.argmax()], f"{counts.max() / topic.size:.4f}"
+        central = [texts[row] for row in topic.central] + [""] * (3 - len(topic.central))
+        lines.append((topic.cluster, topic.size, label, share, " ".join(topic.words), *central))
+    return lines
+
+
+def _report(run: RunFolder) -> None:
+    metrics, rows = run.read_metrics(), run.read_csv("clusters.csv")
+    clustering_table(metrics).show()
+    print()
+    labelled = any(row["label"] for row in rows)
+    columns = ("cluster", "texts", *(("label", "share") if labelled else ()), "words", "central")
+    cells = tuple(tuple(_cell(row[name]) for name in columns) for row in rows[:SHOWN])
+    title = f"{min(SHOWN, len(rows))} of {len(rows)} clusters, largest first; all, with more texts, in clusters.csv"
+    header = ("cluster", "texts", *(("most frequent label", "its share") if labelled else ()), "words", "central text")
+    Table(title, header, cells).show()
+
+
+def _cell(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

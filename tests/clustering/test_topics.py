@@ -1,0 +1,90 @@
+"""What clusters are about, word vectors, and the estimated number, against hand-made cases."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from clustering.kmeans import distances_to_own, nearest, several_nearest
+from clustering.number import candidates, estimate_num_clusters, simplified_silhouette
+from clustering.topics import central_texts, top_words, topics
+from clustering.vectors import WordVectors
+from tests.clustering.test_kmeans import blobs
+
+TEXTS = ["red apple pear", "apple pie", "the iron and steel", "steel c++ iron", "apple apple", "iron"]
+CLUSTERS = np.array([3, 3, 0, 0, 3, 0])
+
+
+def test_words_by_the_formula():
+    words = top_words(TEXTS, CLUSTERS, 3)
+    assert words.keys() == {0, 3}
+    # A = 11 words in 2 clusters; apple: 4 of 4 in cluster 3, and so on; "the" and "and" are stop words
+    weight = {"apple": 4 * np.log1p(5.5 / 4), "red": np.log1p(5.5), "pear": np.log1p(5.5), "pie": np.log1p(5.5)}
+    assert words[3] == tuple(sorted(weight, key=lambda word: (-weight[word], word))[:3])
+    assert words[0] == ("iron", "steel", "c++")
+
+
+def test_without_words_there_are_none():
+    assert top_words(["1 2", "the"], np.array([0, 1]), 3) == {0: (), 1: ()}
+
+
+def test_central_texts_are_the_nearest_and_different():
+    texts = ["a", "b", "b", "c", "d"]
+    distances = np.array([0.4, 0.1, 0.0, 0.2, 9.0])
+    assert central_texts(texts, distances, np.array([0, 0, 0, 0, 2]), 2) == {0: (2, 3), 2: (4,)}
+
+
+def test_topics_come_by_size():
+    found = topics(TEXTS + ["iron"], np.zeros(7), np.append(CLUSTERS, 0))
+    assert [(topic.cluster, topic.size) for topic in found] == [(0, 4), (3, 3)]
+    assert found[1].central == (0, 1, 4)
+
+
+@pytest.mark.parametrize("kind", ["bow", "tfidf"])
+def test_kept_word_vectors_give_the_same(kind):
+    words = WordVectors.fit(kind, TEXTS, max_words=4)
+    again = WordVectors(kind, **words.arrays())
+    new = ["iron apple unknown", "", "apple"]
+    assert words(TEXTS).shape == (6, 4)
+    np.testing.assert_array_equal(words(new).toarray(), again(new).toarray())
+    assert again(new)[1].nnz == 0
+    if kind == "tfidf":
+        np.testing.assert_allclose(np.linalg.norm(words(TEXTS).toarray(), axis=1), 1, rtol=1e-6)
+    else:
+        assert words(["apple apple"]).max() == 2
+
+
+def test_texts_without_words_are_refused():
+    with pytest.raises(ValueError, match="found no word"):
+        WordVectors.fit("tfidf", ["?", "!"])
+
+
+def test_sparse_and_dense_distances_agree():
+    rows, labels = blobs([20, 10, 15])
+    centres = rows[:5]
+    for number in (1, 3):
+        found, dense = several_nearest(csr_matrix(rows), centres, number), several_nearest(rows, centres, number)
+        np.testing.assert_array_equal(found[0], dense[0])
+        np.testing.assert_allclose(found[1], dense[1], rtol=1e-4, atol=1e-4)
+    own = np.square(rows - centres[labels]).sum(axis=1)
+    np.testing.assert_allclose(distances_to_own(rows, centres, labels), own, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(nearest(rows, centres)[0], several_nearest(rows, centres, 1)[0][:, 0])
+
+
+def test_silhouette_by_hand():
+    rows = np.array([[0.0, 1.0], [0.0, 3.0]], dtype=np.float32)
+    centres = np.array([[0, 0], [0, 4], [9, 9]], dtype=np.float32)
+    assert simplified_silhouette(rows, centres) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("sizes", [[40, 40], [30] * 5, [25] * 12, [60, 20, 5, 40]])
+def test_separated_groups_are_counted(sizes):
+    rows, _ = blobs(sizes, dimensions=12)
+    estimate = estimate_num_clusters(rows, np.random.default_rng(0))
+    near = min(candidates(len(rows)), key=lambda number: abs(number - len(sizes)))
+    assert abs(estimate - near) <= 1
+
+
+def test_few_texts_are_refused():
+    with pytest.raises(ValueError, match="found auto with 3 texts"):
+        estimate_num_clusters(np.eye(3, dtype=np.float32), np.random.default_rng(0))
+    assert candidates(4) == [2] and candidates(20000)[-1] == 424

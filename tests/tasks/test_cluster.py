@@ -1,0 +1,161 @@
+"""task=cluster: k-means on three kinds of vectors, a method that is trained, and what is refused."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from clustering.scores import clustering_scores
+from tasks.cluster import cluster
+from tests.tasks.command_lines import command
+from tests.tasks.prototype_clustering import PrototypeClustering
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+@pytest.fixture
+def texts(toy_csv: dict[str, Path]) -> list[str]:
+    return ["dataset=csv", f"dataset.train={toy_csv['train']}", f"dataset.test={toy_csv['test']}", "logger=none"]
+
+
+def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_word_vectors_from_scores_to_new_texts(texts, store, use, tmp_path):
+    result = command(["task=cluster", "method=tfidf_kmeans", *texts, *store])
+    rows, metrics = rows_of(result.folder, "predictions.csv"), result.metrics
+    assert len(rows) == metrics["cluster/texts"] == 68 + 24  # train and test together
+    scores = clustering_scores([ord(row["label"][0]) for row in rows], [int(row["cluster"]) for row in rows])
+    assert {f"cluster/{name}": value for name, value in scores.items()}.items() <= metrics.items()
+    assert (metrics["status"], metrics["protocol"], metrics["cluster/num_clusters"]) == ("finished", "transductive", 4)
+    assert metrics["cluster/acc"] > 0.5  # far more than the largest class
+    described = rows_of(result.folder, "clusters.csv")
+    assert [int(row["texts"]) for row in described] == sorted((int(row["texts"]) for row in described), reverse=True)
+    assert sum(int(row["texts"]) for row in described) == 92
+    assert "ACC" in result.out and described[0]["words"].split()[0] in result.out
+
+    again = command(["task=cluster", "method=tfidf_kmeans", *texts, *store])
+    assert again.folder == result.folder and "is finished already" in again.out
+    with (tmp_path / "new.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["text"], *([read] for read in texts_in(texts))])
+    assigned = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
+    assert assigned.code == 0, assigned.err
+    found = rows_of(tmp_path, "out.csv")
+    assert [row["cluster"] for row in found] == [row["cluster"] for row in rows]
+    assert [float(row["distance"]) for row in found] == pytest.approx([float(row["distance"]) for row in rows])
+    assert "a clustering; allowed with task=evaluate" in use("evaluate", result).error
+
+
+def texts_in(overrides: list[str]) -> list[str]:
+    files = [Path(override.partition("=")[2]) for override in overrides if override.startswith("dataset.t")]
+    return [row["text"] for file in files for row in rows_of(file.parent, file.name)]
+
+
+def test_embeddings_without_labels_and_an_estimated_number(texts, store, tiny_encoder_dir, tmp_path, use):
+    file = tmp_path / "texts.csv"
+    with file.open("w", newline="") as handle:
+        csv.writer(handle).writerows([["text"], *([text] for text in texts_in(texts))])
+    line = ["task=cluster", "method=sbert_kmeans", "dataset=csv", f"dataset.train={file}", "dataset.max_length=32"]
+    line += ["logger=none", f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", *store]
+    result = command([*line, "method.num_clusters=auto"])
+    metrics = result.metrics
+    assert "cluster/acc" not in metrics and metrics["cluster/classes"] is None
+    assert 2 <= metrics["cluster/num_clusters"] <= 28
+    assert "the data set has no labels" in result.err and "ACC" not in result.out
+    rows = rows_of(result.folder, "predictions.csv")
+    assert {row["label"] for row in rows} == {""} and len(rows) == 92
+    assigned = use("predict", result, f"input={file}", f"output={tmp_path / 'out.jsonl'}")
+    assert assigned.code == 0, assigned.err
+    found = [json.loads(row) for row in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["cluster"] for row in found] == [int(row["cluster"]) for row in rows]
+    assert "method.num_clusters: found null, and the data set has no labels; allowed" in command(line).err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("task=cluster method=ce", "method: found ce, for classification; allowed with task=cluster: "),
+        ("task=fit method=sbert_kmeans", "method: found sbert_kmeans, for clustering; allowed with task=fit: "),
+        ("task=cluster method=bow_kmeans augment=eda", "augment: has no effect with method=bow_kmeans"),
+        ("task=cluster method=bow_kmeans encoder=minilm", "encoder: has no effect with method=bow_kmeans"),
+        ("task=cluster method=bow_kmeans trainer.max_epochs=3", "trainer.max_epochs: method=bow_kmeans trains nothing"),
+        ("task=cluster method=bow_kmeans protocol=clean", "protocol: found clean, allowed with task=cluster"),
+        ("task=cluster method=sbert_kmeans encoder.train=full", "encoder.train: found full, allowed with method="),
+        ("task=fit method=ce protocol=transductive", "protocol: found transductive, allowed with a classifier: "),
+        ("task=cluster method=bow_kmeans method.num_clusters=1", "method.num_clusters: found 1; allowed: "),
+        ("task=cluster method=bow_kmeans method.num_clusters=200", "method.num_clusters: found 200, allowed: 1 to 92"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(line, message, texts, store):
+    assert command([*texts, *store, *line.split()]).error.startswith(message)
+
+
+@pytest.fixture
+def learned(texts, store, tiny_encoder_dir):
+    """A clustering that is trained; `learned(name)` does it in a run store of that name."""
+
+    def run(name: str, **method) -> Path:
+        overrides = ["method=sbert_kmeans", *texts, *store, "dataset.max_length=32", "trainer.precision=32"]
+        overrides += ["task=cluster", "optimizer=adamw", "scheduler=constant", "augment=none", "callbacks=clustering"]
+        overrides += ["~callbacks.progress", f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null"]
+        overrides += ["logger=csv", "encoder.train=full", "trainer.max_epochs=3", "sampler.batch_size=16"]
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = compose("config", overrides=overrides)
+        OmegaConf.set_struct(config, False)
+        config.paths.runs = f"{config.paths.runs}/{name}"
+        target = "tests.tasks.prototype_clustering.PrototypeClustering"
+        options = {"num_views": 2, "head_lr": 0.01, "num_clusters": None} | method
+        config.method = {"_target_": target, "name": "prototypes", **options}
+        return cluster(config, [])
+
+    return run
+
+
+def test_a_trained_method_resumes_to_the_same_figures(learned, use, tmp_path):
+    whole = learned("whole")
+    PrototypeClustering.stop_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        learned("cut")
+    assert json.loads((tmp_path / "runs/cut" / whole.name / "metrics.json").read_text())["status"] == "interrupted"
+    cut = learned("cut")
+    metrics = [json.loads((folder / "metrics.json").read_text()) for folder in (whole, cut)]
+    kept = [{k: v for k, v in m.items() if k.split("/")[0] in ("cluster", "oracle", "orders")} for m in metrics]
+    assert kept[0] == kept[1]
+    assert (whole / "predictions.csv").read_text() == (cut / "predictions.csv").read_text()
+    assert (whole / "history.csv").read_text() == (cut / "history.csv").read_text()
+    assert [file.name for file in (cut / "checkpoints").iterdir()] == ["final.ckpt"]
+
+    curve = [float(row["cluster/acc"]) for row in rows_of(whole, "history.csv")]
+    assert kept[0]["oracle/acc"] == pytest.approx(max(curve)) and len(curve) == 3
+    assert kept[0]["cluster/acc"] == pytest.approx(curve[-1])  # the last epoch is reported, whatever was best
+    assert kept[0]["cluster/ns"] + kept[0]["cluster/ps"] == pytest.approx(1) and 0 < kept[0]["cluster/ns"] < 1
+    assert kept[0]["orders/acc_min"] <= kept[0]["cluster/acc"] <= kept[0]["orders/acc_max"]
+    assert 0 <= kept[0]["orders/changed"] < 0.5
+
+    rows = rows_of(whole, "predictions.csv")
+    (tmp_path / "new.jsonl").write_text('{"text": "red apple"}\n{"text": "iron and zinc"}\n{"text": "snow"}\n')
+    line = [f"input={tmp_path / 'new.jsonl'}", "output=-", f"paths.runs={whole.parent}"]
+    result = use("predict", whole.name, *line)
+    assert result.code == 0, result.err
+    found = list(csv.DictReader(result.out.splitlines()))
+    assert {row["cluster"] for row in found} <= {row["cluster"] for row in rows}
+    assert all(0.25 <= float(row["probability"]) <= 1 for row in found)
+
+
+def test_labels_do_not_reach_training(learned, tmp_path, toy_csv):
+    first = rows_of(learned("labelled"), "predictions.csv")
+    for file in toy_csv.values():
+        lines = list(csv.reader(file.open(newline="")))
+        labels = np.random.default_rng(0).permutation([line[1] for line in lines[1:]])
+        with file.open("w", newline="") as handle:
+            pairs = zip((line[0] for line in lines[1:]), labels, strict=True)
+            csv.writer(handle).writerows([("text", "label"), *pairs])
+    second = rows_of(learned("shuffled"), "predictions.csv")
+    assert [row["cluster"] for row in first] == [row["cluster"] for row in second]
+    assert [row["label"] for row in first] != [row["label"] for row in second]

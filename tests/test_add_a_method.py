@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ FILE_BLOCK = re.compile(r"^`([\w/.]+)`\n\n```\w+\n(.*?)^```", re.MULTILINE | re.
 def project_copy(tmp_path: Path) -> Path:
     """The source of the project, without data and runs."""
     copy = tmp_path / "kontrast"
-    code = ("callbacks", "conf", "datamodules", "hydra_plugins", "lightning_modules", "losses", "reporting", "tasks")
-    for folder in code:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    for folder in {package.partition(".")[0] for package in packages}:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "tests").mkdir()
     for file in ("run.py", "pyproject.toml", "tests/conftest.py"):

@@ -27,7 +27,7 @@ ALLOWED = {
     "lightning_modules": {"losses", "clustering"},
     "active_learning": set(),
     "clustering": set(),
-    "callbacks": {"reporting"},
+    "callbacks": {"reporting", "clustering"},
     "reporting": set(),
     "retrieval": set(),
     "hydra_plugins": {"reporting"},

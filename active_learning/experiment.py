@@ -15,32 +15,44 @@ class ActiveLearning:
     Args:
         name: of the strategy, in run ids and tables.
         strategy: partial of a function of `active_learning.strategies`.
-        query_size: labels a round.
+        query_size: labels a round; a list: of each round in turn, its last number for all that follow.
         budget: labels in all, those for validation included.
         seed_rounds: first rounds that are drawn at random; every strategy also knows how to begin by itself.
         mc_passes: passes with dropout on, for strategies that ask for them.
         reset_weights: whether every round starts from the pretrained weights; else from those of the round before.
         validation_size: labelled rows that choose the epoch, in every round and charged to the budget; null: a share
             of those there are, `protocol.val_fraction`.
+        keep_weights: of `all` rounds, or of the `last` alone, which is all that the next query takes.
         oracle: `labels` answers from the data set; `file` writes the texts to a CSV and waits for a person;
             `prompt` asks the person in the terminal.
     """
 
     name: str
     strategy: Strategy
-    query_size: Annotated[int, ">= 1"] = 10
+    query_size: int | list[int] = 10
     budget: Annotated[int, ">= 1"] = 100
     seed_rounds: Annotated[int, ">= 0"] = 0
     mc_passes: Annotated[int, ">= 2"] = 10
     reset_weights: bool = True
     validation_size: Annotated[int, ">= 1"] | None = None
+    keep_weights: Literal["last", "all"] = "last"
     oracle: Literal["labels", "file", "prompt"] = "labels"
 
     def __post_init__(self) -> None:
-        if self.query_size > self.budget:
-            raise ValueError(f"active.query_size: found {self.query_size}; allowed: up to active.budget={self.budget}")
-        if self.validation_size is not None and self.validation_size > self.query_size - 2:
+        sizes = [self.query_size] if isinstance(self.query_size, int) else list(self.query_size)
+        if not sizes or not all(isinstance(size, int) and 1 <= size <= self.budget for size in sizes):
+            raise ValueError(
+                f"active.query_size: found {self.query_size}; allowed: a number or a list of numbers, "
+                f"each from 1 up to active.budget={self.budget}"
+            )
+        if self.validation_size is not None and self.validation_size > sizes[0] - 2:
             raise ValueError(
                 f"active.validation_size: found {self.validation_size}; allowed: up to active.query_size - 2 = "
-                f"{self.query_size - 2}, for two at least train in the first round"
+                f"{sizes[0] - 2}, for two at least train in the first round"
             )
+
+    def size_of(self, number: int) -> int:
+        """Labels that round `number` (0, 1, …) asks for."""
+        if isinstance(self.query_size, int):
+            return self.query_size
+        return self.query_size[min(number, len(self.query_size) - 1)]

@@ -10,11 +10,11 @@ import yaml
 
 from reporting.grid import HERE
 from reporting.run_store import ReportError
-from reporting.statistics import PairedComparison, equivalence_p, holm, paired_comparison
+from reporting.statistics import PairedComparison, equivalence_p, holm, paired_comparison, spread_comparison
 from reporting.table_report import TableReport
 
 LEVEL = 0.05
-Test = Literal["greater", "less", "equal", "positive"]
+Test = Literal["greater", "less", "equal", "positive", "steadier"]
 Outcome = Literal["yes", "no", "open"]
 
 
@@ -115,6 +115,9 @@ def _scaled(values: Mapping[int, float]) -> dict[int, float]:
 def _check(
     claim: Claim, rival: str, column: str, metric: str, a: Mapping[int, float], b: Mapping[int, float]
 ) -> Check:
+    if claim.test == "steadier":
+        spread = spread_comparison(a, b)
+        return Check(rival, column, metric, spread, spread.t_test_p)
     result = paired_comparison(a, b)
     if claim.test == "equal":
         return Check(rival, column, metric, result, equivalence_p(a, b, claim.margin))

@@ -30,6 +30,7 @@ class _Traits:
     encoder: tuple[str, str, str]
     epochs: int
     views: int
+    active: str | None
 
 
 def _traits(config: Mapping[str, Any]) -> _Traits:
@@ -41,13 +42,15 @@ def _traits(config: Mapping[str, Any]) -> _Traits:
         (encoder["name"], str(encoder.get("train")), config["trainer"]["accelerator"]),
         config["trainer"]["max_epochs"],
         config["method"].get("num_views", 1),
+        (config.get("active") or {}).get("name"),
     )
 
 
 class Stopwatch:
     """Estimates from the finished runs given, the nearest kind first.
 
-    Runs of the same config with another seed; else of the same method, data, encoder and epochs; else seconds a text
+    Runs of the same config with another seed; else of the same method, data, encoder and epochs; of a curve of active
+    learning else any other on the same data; else seconds a text
     and view on the same encoder, times the texts of the run, where the number of its texts is known.
 
     Args:
@@ -60,12 +63,16 @@ class Stopwatch:
         self.rows = dict(train_rows or {})
         for run in runs:
             try:
-                metrics, traits = run.read_metrics(), _traits(run.read_config())
+                metrics, config = run.read_metrics(), run.read_config()
+                traits = _traits(config)
             except (ReportError, KeyError, TypeError):
                 continue  # written by a version that recorded less
+            if "rows" in (config.get("imbalance") or {}):
+                continue  # a round of active learning: part of a run that is measured as a whole
             if metrics.get("status") == "finished" and (seconds := _seconds(metrics)):
                 self.measured.append((traits, seconds))
-                self.rows[traits.data] = sum(metrics.get("class_counts") or [0])
+                if traits.active is None:
+                    self.rows[traits.data] = sum(metrics.get("class_counts") or [0])
 
     def estimate(self, config: Mapping[str, Any]) -> Estimate:
         """Time of the run that a resolved config describes."""
@@ -73,14 +80,19 @@ class Stopwatch:
         same = [seconds for traits, seconds in self.measured if traits.family == wanted.family]
         if same:
             return Estimate(mean(same), f"{len(same)} of the same config")
-        alike = ("method", "data", "encoder", "epochs", "views")
+        alike = ("method", "data", "encoder", "epochs", "views", "active")
         near = [s for t, s in self.measured if all(getattr(t, name) == getattr(wanted, name) for name in alike)]
         if near:
             return Estimate(mean(near), f"{len(near)} of the same method")
+        if wanted.active is not None:
+            alike = ("data", "encoder", "epochs")
+            active = [(traits, seconds) for traits, seconds in self.measured if traits.active is not None]
+            curves = [s for t, s in active if all(getattr(t, name) == getattr(wanted, name) for name in alike)]
+            return Estimate(mean(curves) if curves else None, f"{len(curves)} curves on the same data")
         rates = [
             max(0.0, seconds - START_SECONDS) / self._texts(traits)
             for traits, seconds in self.measured
-            if traits.encoder == wanted.encoder and self._texts(traits)
+            if traits.encoder == wanted.encoder and traits.active is None and self._texts(traits)
         ]
         if rates and self._texts(wanted):
             seconds = START_SECONDS + mean(rates) * self._texts(wanted)

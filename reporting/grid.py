@@ -23,11 +23,15 @@ REPORTED = HERE / "reported"
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of a run (key of its metrics.json), and the name that the reported CSV gives it."""
+    """A figure of a run (key of its metrics.json), the name that the reported CSV gives it, and with which setting.
+
+    `marked`: whether the highest of a column is called best."""
 
     title: str
     key: str
     reported: str | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    marked: bool = True
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ def printed(grid: Grid, row: Line, column: Line, metric: Metric) -> Printed | No
     """What the paper prints in a cell; None where it prints nothing comparable."""
     if grid.reported is None or metric.reported is None or not (row.reported and column.reported):
         return None
-    wanted = {key: str(value) for key, value in {**column.reported, **row.reported}.items()}
+    wanted = {key: str(value) for key, value in {**column.reported, **row.reported, **metric.setting}.items()}
     found = [line for line in reported_lines(grid.reported) if line["metric"] == metric.reported]
     found = [line for line in found if _setting(line) == wanted]
     if len(found) > 1:

@@ -21,6 +21,16 @@ class ClassScores:
     predictions: NDArray[np.int64]
 
 
+def non_uniformity(class_counts: ArrayLike) -> float:
+    """Sum over the C classes of |share - 1/C|: 0 for equal counts, up to 2 (1 - 1/C).
+
+    Source: SCL-HNM (LREC 2026), eq. 4, there times 100.
+    """
+    shares = np.asarray(class_counts, dtype=np.float64)
+    shares = shares / shares.sum()
+    return float(np.abs(shares - 1 / len(shares)).sum())
+
+
 def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> NDArray[np.int64]:
     """Counts (C, C): row the reference class, column the predicted one.
 

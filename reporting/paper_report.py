@@ -16,6 +16,7 @@ from typing import Any
 from reporting.claims import judge, load_claims
 from reporting.curves import conflict_figure, label_figure, sensitivity_figure
 from reporting.grid import Grid, footnote_texts, load_budget, load_grid, reported_lines, table_names
+from reporting.metrics import non_uniformity
 from reporting.page import StatisticsTable, claims_markdown, html_page
 from reporting.render import cells_csv, latex, markdown, tests_csv
 from reporting.run_store import ReportError, RunFolder, list_runs, write_text
@@ -70,7 +71,10 @@ def statistics_table(grid: Grid, cards: Path) -> StatisticsTable:
     for row in grid.rows:
         file = cards / f"{row.key}.json"
         card = json.loads(file.read_text()) if file.is_file() else {}
-        cells = [_count(card.get(key), shown.get((row.key, key))) for key in grid.statistics]
+        if card:
+            card["u_percent"] = 100 * non_uniformity(list(card["class_counts"].values()))
+        name = row.reported.get("dataset", row.key)
+        cells = [_count(card.get(key), shown.get((name, key))) for key in grid.statistics]
         rows.append((row.title, *cells))
     notes = tuple(footnote_texts()[name] for name in grid.footnotes)
     return StatisticsTable(grid.key, grid.title, ("data set", *grid.statistics.values()), tuple(rows), notes)
@@ -109,6 +113,8 @@ def _label_figures(
         if run is None:
             continue
         metrics = run.read_metrics()
+        if "class_counts" not in metrics:
+            continue  # a curve of active learning trains on chosen rows
         card = cards / f"{metrics.get('dataset')}.json"
         if not card.is_file():
             continue

@@ -16,7 +16,7 @@ import yaml
 
 from reporting.run_store import RunFolder, list_runs, write_text
 
-FILES = ("environment.json", "history.csv", "metrics.json", "gradient_conflict.csv")
+FILES = ("environment.json", "history.csv", "metrics.json", "gradient_conflict.csv", "curve.csv")
 
 
 def keep_records(runs: Path, folder: Path) -> list[str]:

@@ -76,6 +76,31 @@ def paired_comparison(a: Mapping[int, float], b: Mapping[int, float]) -> PairedC
     )
 
 
+def spread_comparison(a: Mapping[int, float], b: Mapping[int, float]) -> PairedComparison:
+    """Standard deviation of a less that of b over the seeds that both have, with the Pitman-Morgan test for pairs.
+
+    Two variances of paired values are equal where their sums and differences are uncorrelated. Below three pairs, or
+    where sums or differences do not vary, p is None. ``mean_a`` and ``mean_b`` are the standard deviations.
+    Source: Pitman 1939; Morgan 1939.
+
+    Raises:
+        ValueError: fewer than two seeds in common.
+    """
+    from scipy import stats
+
+    seeds = tuple(sorted(set(a) & set(b)))
+    if len(seeds) < T_TEST_MIN_PAIRS:
+        raise ValueError(f"a spread needs 2 seeds in common: found {sorted(a)} and {sorted(b)}")
+    first, second = (np.array([values[seed] for seed in seeds], dtype=np.float64) for values in (a, b))
+    spread_a, spread_b = float(first.std(ddof=1)), float(second.std(ddof=1))
+    total, difference = first + second, first - second
+    p = None
+    if len(seeds) > 2 and np.ptp(total) > 0 and np.ptp(difference) > 0:
+        p = float(stats.pearsonr(total, difference).pvalue)
+    note = "Pitman-Morgan test" if p is not None else "too few seeds or no spread: no test"
+    return PairedComparison(seeds, spread_a, spread_b, spread_a - spread_b, None, p, None, note)
+
+
 def _notes(pairs: int, unpaired: int) -> list[str]:
     notes = [f"{unpaired} seeds without a partner left out"] if unpaired else []
     if pairs < T_TEST_MIN_PAIRS:

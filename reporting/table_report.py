@@ -175,13 +175,14 @@ def _cell(
 def _marked(
     cells: dict[Key, CellReport], rows: Sequence[Line], columns: Sequence[Line], metrics: Sequence[Metric]
 ) -> dict[Key, CellReport]:
-    """Best and runner-up of each column by the mean as it is shown; ties share a mark. Conflicts have none."""
+    """Best and runner-up of each column by the mean as it is shown; ties share a mark. Conflicts have none, nor figures
+    of which the highest is not the best."""
     marked = dict(cells)
     for column in columns:
         for metric in metrics:
             keys = [(row.key, column.key, metric.key) for row in rows]
             means = {key: round(100 * (cells[key].mean or 0.0), 2) for key in keys if cells[key].counts}
-            if metric.key.startswith("conflict/") or len(means) < 2:
+            if not metric.marked or metric.key.startswith("conflict/") or len(means) < 2:
                 continue
             for place, value in zip(("best", "second"), sorted(set(means.values()), reverse=True), strict=False):
                 for key in [key for key, mean in means.items() if mean == value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from datamodules.corpus import Corpus
 from datamodules.datamodule import predict_loader
 from lightning_modules.base import ClassifierModule, derived_seed
 from reporting.curves import lines_figure
+from reporting.metrics import non_uniformity
 from reporting.run_store import RunFolder, run_id
 from reporting.tables import Table
 from tasks.build import Plan
@@ -73,6 +75,7 @@ class Round:
     run: str | None = None  # none yet, or too few labels to train
     figures: dict[str, float] = field(default_factory=dict)
     is_done: bool = False
+    seconds: float = 0.0
 
 
 class Pool:
@@ -147,7 +150,7 @@ def _do(plan: Plan, run: RunFolder) -> None:
         pool = Pool(plan)
         rounds = _rounds(plan, pool, run)
         _write_curve(run, rounds, pool)  # a stop may have come between a state and its curve
-        run.write_metrics(_figures(rounds), status="finished")
+        run.write_metrics(_figures(rounds, run), status="finished")
     except Exception as error:
         run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
         raise
@@ -160,6 +163,7 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder) -> list[Round]:
     experiment: ActiveLearning = instantiate(plan.config.active)
     rounds = [Round(**made) for made in run.read_json("state.json")] if (run.path / "state.json").exists() else []
     while True:
+        started = time.perf_counter()
         if not rounds or rounds[-1].is_done:
             chosen = _query(plan, experiment, pool, rounds, run)
             if chosen is None:
@@ -172,9 +176,11 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder) -> list[Round]:
             _save(run, rounds)
         if len(_labelled(rounds)[0]) >= _least(plan):
             _train(plan, experiment, pool, rounds)
-        last.is_done = True
+        last.is_done, last.seconds = True, time.perf_counter() - started
         _save(run, rounds)
         _write_curve(run, rounds, pool)
+        if experiment.keep_weights == "last":
+            _drop_weights(run, _trained(rounds)[:-1])
         print(_line(rounds), file=sys.stderr)
     if not _trained(rounds):
         number = len(_labelled(rounds)[0])
@@ -193,6 +199,16 @@ def _trained(rounds: list[Round]) -> list[Round]:
     return [made for made in rounds if made.run is not None]
 
 
+def _drop_weights(run: RunFolder, rounds: list[Round]) -> None:
+    for made in rounds:
+        (_run_of(run, made).checkpoints / "best.ckpt").unlink(missing_ok=True)
+
+
+def _run_of(run: RunFolder, made: Round) -> RunFolder:
+    """The run of a round that was trained."""
+    return RunFolder(run.path.parent / str(made.run))
+
+
 def _save(run: RunFolder, rounds: list[Round]) -> None:
     run.write_json("state.json", [vars(made) for made in rounds])
 
@@ -209,7 +225,7 @@ def _query(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     labelled, labels = _labelled(rounds)
     asked = np.array([position for made in rounds for position in made.positions], dtype=np.int64)
     unlabelled = np.setdiff1d(pool.distinct, asked)
-    size = min(experiment.query_size, experiment.budget - len(labelled))
+    size = min(experiment.size_of(len(rounds)), experiment.budget - len(labelled))
     if size < 1 or not len(unlabelled):
         return None
     number, trained = len(rounds), _trained(rounds)
@@ -228,12 +244,22 @@ def _query(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     if not trained and "embeddings" in needed:
         given["embeddings"] = pool.pretrained_embeddings
     elif trained and needed & {"embeddings", "probabilities", "mc_probabilities"}:
-        last = RunFolder(run.path.parent / trained[-1].run)
-        module, _ = load_module(last, Plan.make(OmegaConf.create(last.read_config())))
+        module = _module_of(_run_of(run, trained[-1]), plan)
         seed = derived_seed(plan.plain["seed"], "passes", number)
         given |= pool.seen_by(module, needed, experiment.mc_passes, seed)
     selection = strategy(**{name: value for name, value in given.items() if name in needed})
     return Round(selection.indices.tolist(), selection.scores.tolist(), list(selection.reasons))
+
+
+def _module_of(run: RunFolder, plan: Plan) -> ClassifierModule:
+    """The trained module of a round; trained again where another curve, which shares the run, dropped its weights."""
+    own = OmegaConf.create(run.read_config())
+    own.paths = plan.config.paths
+    if not (run.checkpoints / "best.ckpt").is_file():
+        own.force = True
+        with redirect_stdout(sys.stderr):
+            trained_run(Plan.make(own))
+    return load_module(run, Plan.make(own))[0]
 
 
 def _answers(experiment: ActiveLearning, pool: Pool, rounds: list[Round], run: RunFolder) -> list[int]:
@@ -263,13 +289,12 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     with redirect_stdout(sys.stderr):
         finished = trained_run(Plan.make(own))
     metrics = finished.read_metrics()
-    share = np.bincount(labels, minlength=len(pool.label_names)) / len(labels)
     split = _split_of(metrics)  # without test rows, the few that chose the epoch
     rounds[-1].run = finished.id
     rounds[-1].figures = {
         "labels": len(labelled),
         **{f"{split}/{metric}": metrics[f"{split}/{metric}"] for metric in METRICS},
-        "non-uniformity": float(np.abs(share - 1 / len(share)).sum()),  # U of SCL-HNM, eq. 4
+        "non-uniformity": non_uniformity(np.bincount(labels, minlength=len(pool.label_names))),
     }
 
 
@@ -288,14 +313,18 @@ def _write_curve(run: RunFolder, rounds: list[Round], pool: Pool) -> None:
     run.write_csv("chosen.csv", chosen, ("round", "position", "label", "score", "reason", "text"))
 
 
-def _figures(rounds: list[Round]) -> dict[str, Any]:
-    """Area under the curve of each metric, as its mean height over the labels, and the last round's figures."""
-    points = [made.figures for made in _trained(rounds)]
+def _figures(rounds: list[Round], run: RunFolder) -> dict[str, Any]:
+    """Of each point of the curve, ``active/accuracy@K``; its mean height over the labels; all of the last round's."""
+    trained = _trained(rounds)
+    points, last = [made.figures for made in trained], _run_of(run, trained[-1]).read_metrics()
     labels, split = [point["labels"] for point in points], _split_of(points[0])
-    figures: dict[str, Any] = {"rounds": len(rounds), "labels": labels[-1]}
+    figures: dict[str, Any] = {key: value for key, value in last.items() if key.startswith(f"{split}/")}
+    figures |= {"rounds": len(rounds), "labels": labels[-1], "seconds/total": sum(made.seconds for made in rounds)}
+    figures["active/non_uniformity"] = points[-1]["non-uniformity"]
     for metric in METRICS:
         heights = [point[f"{split}/{metric}"] for point in points]
-        figures |= {f"{split}/{metric}": heights[-1], f"active/area_{metric}": area_under(labels, heights)}
+        figures[f"active/area_{metric}"] = area_under(labels, heights)
+        figures |= {f"active/{metric}@{number}": height for number, height in zip(labels, heights, strict=True)}
     return figures
 
 

@@ -1,4 +1,4 @@
-"""Counts of the built-in data sets as small files, for SharpReCL's Table 1 and for estimates of time.
+"""Counts of the built-in data sets as small files, for the papers' tables of data sets and for estimates of time.
 
     python -m tasks.dataset_facts FOLDER [NAME …] [paths.data=… paths.source_mirror=…]
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from reporting.run_store import write_text
 
-NAMES = ("r52", "ohsumed", "trec", "dblp", "biomedical", "cr")
+NAMES = ("r52", "ohsumed", "trec", "dblp", "biomedical", "cr", "agnews")
 VAL_FRACTION = 0.1  # of protocol=clean
 
 

@@ -62,3 +62,14 @@ def test_a_resumed_run_counts_all_its_starts(runs):
 def test_another_encoder_says_nothing(runs):
     watch = Stopwatch([runs("a", 100)])
     assert watch.estimate(config(encoder__train="frozen")).seconds is None
+
+
+def test_curves_are_estimated_from_curves_alone_and_their_rounds_count_for_nothing(runs):
+    entropy, random = {"name": "entropy"}, {"name": "random"}
+    listed = {"_target_": "datamodules.imbalance.Listed", "rows": [1, 2]}
+    measured = [runs("round", 9, rows=4, imbalance=listed), runs("plain", 50), runs("curve", 700, active=entropy)]
+    watch = Stopwatch(measured)
+    assert watch.estimate(config(active=entropy, seed=3)).seconds == 700
+    assert watch.estimate(config(active=random)).source == "1 curves on the same data"
+    assert watch.estimate(config(seed=3)).seconds == 50
+    assert Stopwatch([runs("plain", 50)]).estimate(config(active=random)).seconds is None

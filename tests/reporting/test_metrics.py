@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from reporting.metrics import class_scores, classification_metrics, thirds
+from reporting.metrics import class_scores, classification_metrics, non_uniformity, thirds
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -51,3 +51,10 @@ def test_bad_input_is_refused():
         classification_metrics([0, 1], [0], 3)
     with pytest.raises(ValueError, match="at least one row"):
         classification_metrics([], [], 3)
+
+
+def test_non_uniformity_is_the_l1_distance_from_equal_shares():
+    assert non_uniformity([5, 5, 5, 5]) == 0
+    assert non_uniformity([3, 1]) == pytest.approx(0.5)
+    assert non_uniformity([7, 0, 0, 0]) == pytest.approx(1.5)  # 2 (1 - 1/C)
+    assert 100 * non_uniformity([60, 20, 20]) == pytest.approx(53.333333)

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import yaml
 
@@ -15,7 +16,7 @@ from reporting.page import claim_row
 from reporting.paper_report import write_report
 from reporting.render import escape_latex, latex, markdown
 from reporting.run_store import ReportError, RunFolder
-from reporting.table_report import table_report
+from reporting.table_report import TableReport, table_report
 
 CE = (0.60, 0.62, 0.61, 0.59, 0.60)
 SHARP = (0.65, 0.68, 0.66, 0.63, 0.66)
@@ -109,10 +110,21 @@ def claim(**changes):
         ({"test": "equal", "margin": 5.2}, "not shown"),
         ({"test": "positive", "b": ()}, "holds"),
         ({"a": "simcse"}, "not enough runs"),
+        ({"test": "steadier"}, "not shown"),
     ],
 )
 def test_verdicts(report, changes, verdict):
     assert judge(claim(**changes), report).verdict == verdict
+
+
+@pytest.mark.parametrize(("a", "b", "verdict"), [("ce", "dice", "holds"), ("dice", "ce", "contradicted")])
+def test_the_steadier_of_two_rows(report, monkeypatch, a, b, verdict):
+    values = {"ce": (0.60, 0.61, 0.60, 0.61, 0.60), "dice": (0.50, 0.71, 0.52, 0.70, 0.53)}
+    monkeypatch.setattr(TableReport, "values", lambda self, row, *_: dict(enumerate(values[row])))
+    found = judge(claim(test="steadier", a=a, b=(b,)), report)
+    assert found.verdict == verdict
+    spreads = [100 * np.std(values[row], ddof=1) for row in (a, b)]
+    assert found.checks[0].result.difference == pytest.approx(spreads[0] - spreads[1])
 
 
 def test_a_claim_without_runs_says_which_comparisons_lack_them(report):
@@ -133,7 +145,8 @@ def test_every_claim_names_rows_and_metrics_of_its_table(one):
     grid = load_grid(one.table)
     rows = {row.key for row in grid.rows}
     assert {one.a, *one.b} - {"others"} <= rows and set(one.metrics) <= {metric.key for metric in grid.metrics}
-    assert one.test in ("greater", "less", "equal", "positive") and (one.margin > 0) == (one.test == "equal")
+    assert one.test in ("greater", "less", "equal", "positive", "steadier")
+    assert (one.margin > 0) == (one.test == "equal")
 
 
 class Reader(html.parser.HTMLParser):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reporting.statistics import paired_comparison
+from reporting.statistics import paired_comparison, spread_comparison
 
 A = {0: 0.70, 1: 0.72, 2: 0.69, 3: 0.71, 4: 0.74, 5: 0.70}
 B = {0: 0.68, 1: 0.69, 2: 0.68, 3: 0.66, 4: 0.70, 5: 0.67}
@@ -36,3 +36,30 @@ def test_equal_differences_and_bad_values():
         paired_comparison({0: 1.0}, {1: 1.0})
     with pytest.raises(ValueError, match="finite"):
         paired_comparison({0: float("nan")}, {0: 1.0})
+
+
+def test_spreads_of_pairs_are_compared_by_pitman_and_morgan():
+    rng = np.random.default_rng(0)
+    shared = rng.normal(0.6, 0.02, 30)
+    a, b = shared + rng.normal(0, 0.005, 30), shared + rng.normal(0, 0.04, 30)
+    found = spread_comparison(dict(enumerate(a)), dict(enumerate(b)))
+    assert found.difference == pytest.approx(a.std(ddof=1) - b.std(ddof=1)) and found.difference < 0
+    # by hand, from both variances and the covariance (Morgan 1939)
+    (va, c), (_, vb) = np.cov(a, b)
+    t = (va - vb) * np.sqrt(28) / np.sqrt(4 * (va * vb - c**2))
+    assert found.t_test_p == pytest.approx(2 * stats.t.sf(abs(t), 28))
+    assert spread_comparison({0: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0}).t_test_p is None
+    assert spread_comparison({0: 1.0, 1: 2.0, 2: 4.0}, {0: 2.0, 1: 3.0, 2: 5.0}).t_test_p is None
+    with pytest.raises(ValueError, match="a spread needs 2 seeds in common"):
+        spread_comparison({0: 1.0}, {0: 1.0, 1: 2.0})
+
+
+def test_the_level_of_the_test_of_spreads():
+    rng = np.random.default_rng(1)
+    trials = 400
+    false = 0
+    for _ in range(trials):
+        shared = rng.normal(0, 1, 5)
+        pair = [dict(enumerate(shared + rng.normal(0, 1, 5))) for _ in range(2)]
+        false += spread_comparison(*pair).t_test_p < 0.05
+    assert 0.001 < stats.binomtest(false, trials, 0.05).pvalue

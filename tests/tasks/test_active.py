@@ -172,7 +172,8 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
     ("options", "message"),
     [
         (["active=entropy", "protocol=clean"], "protocol: found clean, allowed with active: few_shot, published"),
-        (["active=entropy", "active.query_size=200"], "active.query_size: found 200; allowed: up to active.budget"),
+        (["active=entropy", "active.query_size=200"], "active.query_size: found 200; allowed: a number or a list"),
+        (["active=entropy", "active.query_size=[8,0]"], "active.query_size: found [8, 0]; allowed: a number or a list"),
         (["active=entropy", "active.oracle=friend"], "active.oracle: found 'friend'; allowed: labels, file, prompt"),
         (["active=entropy", "active.query_size=2", "active.budget=2"], "active.budget: found 2; allowed: at least 3"),
         (["active=guess"], "guess"),
@@ -186,7 +187,7 @@ def test_what_cannot_be_is_one_line(learn, options, message):
 
 def test_a_round_may_go_on_from_the_last_weights(learn, fit):
     still = ["active=random", "active.budget=16", "trainer.max_epochs=1", "optimizer.lr=1e-9", "method.head_lr=1e-9"]
-    options = ["active.reset_weights=false", "active.validation_size=3"]
+    options = ["active.reset_weights=false", "active.validation_size=3", "active.keep_weights=all"]
     curve = rows(learn(*still, *options).folder / "curve.csv")
     first, second = (learn(*still, *options).folder.parent / row["run"] for row in curve)
     kept = [json.loads((run / "kept_indices.json").read_text()) for run in (first, second)]
@@ -204,6 +205,28 @@ def test_a_start_that_does_not_fit_is_one_line(fit):
     run = fit("method=scl_hnm", "trainer.max_epochs=1").folder.name
     assert f"start_from={run}: found method=scl_hnm; allowed: method=ce" in fit("method=ce", f"start_from={run}").error
     assert "start_from=nobody: no such run" in fit("method=ce", "start_from=nobody").error
+
+
+def test_query_sizes_in_turn_and_the_figures_of_each_point(learn):
+    result = learn("active=entropy", "active.query_size=[4,8]", "active.budget=16", "callbacks=geometry")
+    curve, metrics = rows(result.folder / "curve.csv"), result.metrics
+    assert [row["labels"] for row in curve] == ["4", "12", "16"]
+    for row in curve:
+        assert metrics[f"active/accuracy@{row['labels']}"] == float(row["test/accuracy"])
+        assert metrics[f"active/macro_f1@{row['labels']}"] == float(row["test/macro_f1"])
+    last = json.loads((result.folder.parent / curve[-1]["run"] / "metrics.json").read_text())
+    assert metrics["test/alignment"] == last["test/alignment"] and metrics["test/accuracy"] == last["test/accuracy"]
+    assert metrics["active/non_uniformity"] == float(curve[-1]["non-uniformity"]) and metrics["seconds/total"] > 0
+
+
+def test_weights_of_earlier_rounds_are_dropped_and_made_again_where_another_curve_needs_them(learn, tmp_path):
+    one, first_random = "active.budget=16", ["active.seed_rounds=1"]
+    curve = rows(learn("active=entropy", one, *first_random).folder / "curve.csv")
+    weights = [tmp_path / "runs" / row["run"] / "checkpoints" / "best.ckpt" for row in curve]
+    assert [file.is_file() for file in weights] == [False, True]
+    shared = rows(learn("active=margin", one, *first_random).folder / "curve.csv")
+    alone = rows(learn("active=margin", one, *first_random, f"paths.runs={tmp_path / 'alone'}").folder / "curve.csv")
+    assert shared[0]["run"] == curve[0]["run"] and shared == alone
 
 
 def test_the_published_protocol_chooses_by_test_and_says_so(learn):

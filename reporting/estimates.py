@@ -85,9 +85,8 @@ class Stopwatch:
         if near:
             return Estimate(mean(near), f"{len(near)} of the same method")
         if wanted.active is not None:
-            alike = ("data", "encoder", "epochs")
             active = [(traits, seconds) for traits, seconds in self.measured if traits.active is not None]
-            curves = [s for t, s in active if all(getattr(t, name) == getattr(wanted, name) for name in alike)]
+            curves = [s for t, s in active if _same_data(t, wanted)]
             return Estimate(mean(curves) if curves else None, f"{len(curves)} curves on the same data")
         rates = [
             max(0.0, seconds - START_SECONDS) / self._texts(traits)
@@ -101,6 +100,10 @@ class Stopwatch:
 
     def _texts(self, traits: _Traits) -> int:
         return self.rows.get(traits.data, 0) * traits.epochs * traits.views
+
+
+def _same_data(one: _Traits, other: _Traits) -> bool:
+    return (one.data, one.encoder, one.epochs) == (other.data, other.encoder, other.epochs)
 
 
 def _seconds(metrics: Mapping[str, Any]) -> float | None:

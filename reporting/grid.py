@@ -25,18 +25,25 @@ REPORTED = HERE / "reported"
 class Metric:
     """A figure of a run (key of its metrics.json), the name that the reported CSV gives it, and with which setting.
 
-    `marked`: whether the highest of a column is called best."""
+    Shown times `scale`, which makes fractions %. `marked`: whether the highest of a column, with `lower` the lowest, is
+    called best.
+    """
 
     title: str
     key: str
     reported: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     marked: bool = True
+    scale: float = 100
+    lower: bool = False
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row or a column: what it adds to the command line, and what it is called in the reported CSV."""
+    """A row or a column: what it adds to the command line, and what it is called in the reported CSV.
+
+    `reads` of a row: metric key -> the key that it takes in its place, where one run has the figures of several rows.
+    """
 
     key: str
     title: str
@@ -45,6 +52,7 @@ class Line:
     priority: int = 1
     not_in: Mapping[str, str] = field(default_factory=dict)
     x: float | None = None
+    reads: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

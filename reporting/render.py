@@ -36,10 +36,10 @@ def blocks(columns: Sequence[Line]) -> Iterator[tuple[Line, ...]]:
 
 
 def figure_text(cell: CellReport) -> str:
-    """Measured mean ± standard deviation in %, the share of seeds where some are missing."""
+    """Measured mean ± standard deviation, scaled, and the share of seeds where some are missing."""
     if cell.mean is None:
         return MISSING
-    text = f"{100 * cell.mean:.2f}" + (f" ± {100 * cell.std:.2f}" if cell.std is not None else "")
+    text = f"{cell.scale * cell.mean:.2f}" + (f" ± {cell.scale * cell.std:.2f}" if cell.std is not None else "")
     return text + (f" [{len(cell.values)}/{cell.wanted}]" if len(cell.values) < cell.wanted else "")
 
 
@@ -92,17 +92,17 @@ def _markdown_tests(title: str, tests: Sequence[Comparison], report: TableReport
 
 
 def test_row(test: Comparison, report: TableReport) -> tuple[str, ...]:
-    """A test as text, in the columns of `TESTS_HEADER`; differences in points of %."""
+    """A test as text, in the columns of `TESTS_HEADER`; differences as the metric is shown."""
     titles = {line.key: line.title for line in (*report.rows, *report.columns)}
-    metric = next(metric.title for metric in report.grid.metrics if metric.key == test.metric)
+    metric = next(metric for metric in report.grid.metrics if metric.key == test.metric)
     result, effect = test.result, test.effect
     return (
         titles[test.row],
         titles[test.against],
         titles[test.column],
-        metric,
-        f"{100 * result.difference:+.2f}",
-        MISSING if result.interval is None else interval_text(result.interval, 100),
+        metric.title,
+        f"{metric.scale * result.difference:+.2f}",
+        MISSING if result.interval is None else interval_text(result.interval, metric.scale),
         MISSING if effect is None else f"{effect.value:+.2f}",
         MISSING if effect is None else interval_text(effect.interval, 1),
         p_text(result.t_test_p),

@@ -27,6 +27,7 @@ class CellReport:
     problem: str | None = None
     command: str = ""
     mark: str = ""  # best, second or nothing
+    scale: float = 100  # shown times this: fractions as %
 
     @property
     def mean(self) -> float | None:
@@ -168,8 +169,9 @@ def _cell(
     if entry is None:
         return CellReport(figure)
     seeds = metrics[row.key, column.key]
-    values = {seed: float(found[metric.key]) for seed, found in seeds.items() if found.get(metric.key) is not None}
-    return CellReport(figure, values, len(entry["runs"]), entry["problem"], entry["command"])
+    key = row.reads.get(metric.key, metric.key)
+    values = {seed: float(found[key]) for seed, found in seeds.items() if found.get(key) is not None}
+    return CellReport(figure, values, len(entry["runs"]), entry["problem"], entry["command"], scale=metric.scale)
 
 
 def _marked(
@@ -181,10 +183,11 @@ def _marked(
     for column in columns:
         for metric in metrics:
             keys = [(row.key, column.key, metric.key) for row in rows]
-            means = {key: round(100 * (cells[key].mean or 0.0), 2) for key in keys if cells[key].counts}
+            means = {key: round(metric.scale * (cells[key].mean or 0.0), 2) for key in keys if cells[key].counts}
             if not metric.marked or metric.key.startswith("conflict/") or len(means) < 2:
                 continue
-            for place, value in zip(("best", "second"), sorted(set(means.values()), reverse=True), strict=False):
+            ranked = sorted(set(means.values()), reverse=not metric.lower)
+            for place, value in zip(("best", "second"), ranked, strict=False):
                 for key in [key for key, mean in means.items() if mean == value]:
                     marked[key] = replace(cells[key], mark=place)
     return marked
@@ -217,7 +220,7 @@ def _against_best(
             found_here = {key: cells[key, column.key, metric.key] for key in baselines}
             means = {key: cell.mean or 0.0 for key, cell in found_here.items() if cell.counts}
             if means:
-                best = max(means, key=lambda key: means[key])
+                best = (min if metric.lower else max)(means, key=lambda key: means[key])
                 found += [_compare(cells, row, best, column.key, metric.key) for row in grid.proposed]
     return _corrected(found)
 

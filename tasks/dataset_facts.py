@@ -13,13 +13,14 @@ from typing import Any
 
 from reporting.run_store import write_text
 
-NAMES = ("r52", "ohsumed", "trec", "dblp", "biomedical", "cr", "agnews")
+NAMES = ("r52", "ohsumed", "trec", "dblp", "biomedical", "cr", "agnews", "reuters21578", "goemotions")
 VAL_FRACTION = 0.1  # of protocol=clean
 
 
 def dataset_facts(corpus: Any) -> dict[str, Any]:
     """``train``, ``test`` rows; ``word``: different lower-case words of both; ``avg_len``: words a text over both;
-    ``class``; ``ir``: largest to smallest class of train; ``class_counts`` of train."""
+    ``class``; ``ir``: largest to smallest class of train; ``class_counts`` of train; where texts have several labels
+    ``instances``, the rows of all splits, and their ``cardinality``, labels a text."""
     words: set[str] = set()
     length = rows = 0
     for split in ("train", "test"):
@@ -27,8 +28,14 @@ def dataset_facts(corpus: Any) -> dict[str, Any]:
             parts = text.lower().split()
             words.update(parts)
             length, rows = length + len(parts), rows + 1
-    train = corpus.card["splits"]["train"]
-    return {
+    splits = corpus.card["splits"]
+    train = splits["train"]
+    several = {}
+    if corpus.multilabel:
+        instances = sum(split["rows"] for split in splits.values())
+        labels = sum(sum(split["class_counts"].values()) for split in splits.values())
+        several = {"instances": instances, "cardinality": round(labels / instances, 2)}
+    return several | {
         "train": train["rows"],
         "test": corpus.card["splits"]["test"]["rows"],
         "word": len(words),

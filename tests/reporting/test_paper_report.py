@@ -14,7 +14,7 @@ from reporting.claims import Claim, judge, load_claims
 from reporting.grid import load_grid
 from reporting.page import claim_row
 from reporting.paper_report import write_report
-from reporting.render import escape_latex, latex, markdown
+from reporting.render import escape_latex, figure_text, latex, markdown
 from reporting.run_store import ReportError, RunFolder
 from reporting.table_report import TableReport, table_report
 
@@ -72,6 +72,21 @@ def test_tests_are_paired_and_corrected(report):
     assert main.holm_p > main.result.t_test_p and main.effect.interval[0] > 0
     assert len(tests["dice", "test/accuracy"].result.seeds) == 2
     assert {one.against for one in report.against_best} == {"ce"}, "best of the rows not proposed with three seeds"
+
+
+def test_one_run_fills_two_rows_and_the_lowest_may_be_best(tmp_path):
+    figures = {"test/micro_f1": 0.8, "test/retrieval_micro_f1": 0.82, "test/hamming_loss": 0.02}
+    figures |= {"test/retrieval_hamming_loss": 0.01, "retrieval/mib": 12.5}
+    runs = {f"bce-{seed}": make_run(tmp_path, f"bce-{seed}", seed, 0.5, **figures) for seed in range(3)}
+    entries = [entry(row, "reuters_minilm", list(runs)) for row in ("plain", "knn")]
+    report = table_report(load_grid("knn_mltc_4"), entries, runs)
+    found = {(row, key): report.cells[row, "reuters_minilm", f"test/{key}"] for row in ("plain", "knn")
+             for key in ("micro_f1", "hamming_loss")}  # fmt: skip
+    assert [found["knn", key].mean for key in ("micro_f1", "hamming_loss")] == pytest.approx([0.82, 0.01])
+    assert [found["plain", key].mean for key in ("micro_f1", "hamming_loss")] == pytest.approx([0.8, 0.02])
+    assert all(found["knn", key].mark == "best" for key in ("micro_f1", "hamming_loss"))
+    size = table_report(load_grid("knn_mltc_7"), [entry("cl_knn", "reuters_minilm", list(runs))], runs)
+    assert figure_text(size.cells["cl_knn", "reuters_minilm", "retrieval/mib"]) == "12.50 ± 0.00"
 
 
 def test_caption_and_notes_say_what_stands_there(report):

@@ -17,7 +17,8 @@ ROWS = {
 }
 
 
-FROM_THE_USER = {"csv", "jsonl", "hub", "aapd", "rcv1", "mpqa_type"}
+FROM_THE_USER = {"csv", "jsonl", "hub", "aapd", "rcv1", "amazon_reviews"}
+FROM_THE_USER |= {"mpqa_type", "mpqa_polarity", "mpqa_intensity"}
 
 
 def test_every_built_in_set_has_a_row():

@@ -27,7 +27,7 @@ FOLDERS = {  # data set -> folder of its expected rows
     "reuters21578": "reuters21578_modapte",
     "goemotions": "goemotions",
 }
-USER_SETS = ("aapd", "rcv1", "mpqa_type")  # see test_user_sets.py
+USER_SETS = ("aapd", "rcv1", "mpqa_type", "mpqa_polarity", "mpqa_intensity", "amazon_reviews")  # see test_user_sets.py
 SHORT_TEXTS = (
     *("agnews8000", "searchsnippets", "stackoverflow", "tweet", "tweet_gsdmm"),
     *("googlenews_ts", "googlenews_t", "googlenews_s"),

@@ -81,3 +81,61 @@ def test_mpqa_type_is_the_table_of_its_recipe(tmp_path):
         ["agreement", "intention"],
     ]
     assert corpus.card["paper"]["train"] == 4248
+
+
+def recipe_table(path, rows):
+    path.write_text("input,output\n" + "".join(f"{text},{output}\n" for text, output in rows))
+    return str(path)
+
+
+def test_mpqa_intensity_takes_the_first_label_of_a_field(tmp_path):
+    outputs = ["low", "low medium", "medium high", "high low", "medium  low", "low medium high"]
+    table = recipe_table(tmp_path / "mpqa_intensity_train.csv", [(f"a | text {n}", o) for n, o in enumerate(outputs)])
+    corpus = prepare(dataset("mpqa_intensity", train=table, test=table), tmp_path / "data", None)
+    assert corpus.label_names == ("low", "low medium", "medium", "medium high", "high")
+    labels = [row["label"] for row in rows_of(corpus, "train")]
+    assert labels == ["low", "low medium", "medium high", "high", "medium", "low medium"]
+
+
+def test_mpqa_polarity_refuses_or_drops_what_is_no_class(tmp_path):
+    rows = [("hate | We hate it", "negative"), ("said | He", "neutral positive"), ("love | So", "positive negative")]
+    table = recipe_table(tmp_path / "mpqa_polarity_train.csv", rows)
+    with pytest.raises(InputError, match=r"train.csv:3: label 'neutral positive' is not among .*: negative, positive"):
+        prepare(dataset("mpqa_polarity", train=table, test=table), tmp_path / "data", None)
+    corpus = prepare(dataset("mpqa_polarity", train=table, test=table, others="drop"), tmp_path / "data", None)
+    assert [(row["text"], row["label"]) for row in rows_of(corpus, "train")] == [
+        ("hate | We hate it", "negative"),
+        ("love | So", "positive"),
+    ]
+
+
+AMAZON = ",review_id,product_id,reviewer_id,stars,review_body,review_title,language,product_category"
+
+
+def reviews(path, languages, stars=(1, 2, 3, 4, 5)):
+    lines = [AMAZON]
+    for language in languages:
+        lines += [f'{n},en_{n},p,r,{n},"It was, well, ""{n}""",Title {n},{language},toy' for n in stars]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_amazon_reviews_of_one_language_cut_and_drawn(tmp_path):
+    languages = {"train": ["de", "en", "en"], "val": ["en"] * 4 + ["fr"], "test": ["en"]}
+    files = {split: reviews(tmp_path / f"{split}.csv", found) for split, found in languages.items()}
+    corpus = prepare(dataset("amazon_reviews", **files, val_rows=10), tmp_path / "data", None)
+    assert corpus.label_names == ("1", "2", "3", "4", "5")
+    assert rows_of(corpus, "test")[2] == {"text": 'Title 3 | It was, well, "3"', "label": "3"}
+    assert [corpus.card["splits"][split]["rows"] for split in ("train", "val", "test")] == [10, 10, 5]
+    assert set(corpus.card["splits"]["val"]["class_counts"].values()) == {2}
+    short = prepare(dataset("amazon_reviews", **files, max_characters=12, val_rows=None), tmp_path / "data", None)
+    assert rows_of(short, "train")[0]["text"] == "Title 1 | It" and short.card["splits"]["val"]["rows"] == 20
+
+
+def test_amazon_reviews_in_another_language_are_named(tmp_path):
+    train = reviews(tmp_path / "train.csv", ["de", "fr"])
+    with pytest.raises(InputError, match=r"train.csv: no row in 'en' \(dataset.language\), there are: de, fr"):
+        prepare(dataset("amazon_reviews", train=train), tmp_path / "data", None)
+    (tmp_path / "train.csv").write_text("stars,review_body,language\n1,It broke,en\n")
+    with pytest.raises(InputError, match=r"train.csv:1: no column 'review_title'"):
+        prepare(dataset("amazon_reviews", train=train), tmp_path / "data", None)

@@ -14,7 +14,7 @@ import sys
 import lightning.pytorch as pl
 import torch
 from torch.utils.data import DataLoader
-from callbacks.predictions import Predictions
+from callbacks.predictions import LabelSetPredictions, Predictions
 from reporting.run_store import RunFolder
 
 ROWS = torch.eye(7)
@@ -29,13 +29,20 @@ class Same(pl.LightningModule):
     def test_step(self, batch, batch_idx):
         return {"logits": 3 * ROWS[batch], "labels": batch, "indices": batch}
 
+class Several(Same):
+    def test_step(self, batch, batch_idx):
+        return {**super().test_step(batch, batch_idx), "labels": ROWS[batch] + ROWS.roll(1, 1)[batch]}
+
 class Data(pl.LightningDataModule):
     def test_dataloader(self):
         return DataLoader(range(7), batch_size=2, sampler=Strided())
 
-trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_progress_bar=False,
-                     callbacks=[Predictions(RunFolder(sys.argv[1]))], use_distributed_sampler=False)
-trainer.test(Same(), Data(), verbose=False)
+for kind, module in ((Predictions, Same()), (LabelSetPredictions, Several())):
+    collector = kind(RunFolder(f"{sys.argv[1]}/{kind.__name__}"))
+    collector.threshold = 0.9
+    trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_progress_bar=False,
+                         callbacks=[collector], use_distributed_sampler=False)
+    trainer.test(module, Data(), verbose=False)
 """
 
 
@@ -47,5 +54,10 @@ def test_two_processes_write_each_row_once(tmp_path):
     line = [sys.executable, str(script), str(tmp_path / "run")]
     outcome = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert outcome.returncode == 0, outcome.stderr
-    rows = list(csv.DictReader((tmp_path / "run/predictions.csv").open()))
-    assert [(row["index"], row["label"], row["prediction"]) for row in rows] == [(str(i),) * 3 for i in range(7)]
+    one, several = (
+        [(row["index"], row["label"], row["prediction"]) for row in csv.DictReader(file.open())]
+        for kind in ("Predictions", "LabelSetPredictions")
+        for file in [tmp_path / "run" / kind / "predictions.csv"]
+    )
+    assert one == [(str(i),) * 3 for i in range(7)]
+    assert several == [(str(i), str(sorted({i, (i + 1) % 7})), f"[{i}]") for i in range(7)]

@@ -4,6 +4,7 @@ import csv
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import lightning.pytorch as pl
 import pytest
@@ -13,6 +14,7 @@ from omegaconf import OmegaConf
 
 from callbacks.checkpoint import BestCheckpoint, LastCheckpoint
 from callbacks.early_stopping import PersistentEarlyStopping
+from callbacks.embeddings import EmbeddingPicture
 from callbacks.history import History
 from callbacks.nan_guard import NanGuard
 from callbacks.predictions import Predictions, _sorted_without_repeats
@@ -44,6 +46,17 @@ def test_predictions_cover_each_row_of_each_split(setting):
     assert [row["prediction"] for row in rows[12:]] == ["abc"[i] for i in predictions]
     assert [float(row["probability"]) for row in rows[12:]] == pytest.approx(probabilities.tolist(), abs=2e-6)
     assert collector.of("test") == ([0, 1, 2] * 4, predictions.tolist())
+
+
+def test_the_picture_of_texts_of_several_labels_shows_those_with_one(setting, tmp_path):
+    picture = EmbeddingPicture(setting.run, ["a", "b"])
+    picture.on_test_epoch_start()
+    labels = torch.tensor([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0]], dtype=torch.float32)
+    outputs = {"indices": torch.arange(5), "labels": labels, "embeddings": torch.randn(5, 4)}
+    picture.on_test_batch_end(None, None, outputs)
+    assert picture.batches[0][:, :2].tolist() == [[0, 0], [3, 1], [4, 0]]
+    picture.on_test_epoch_end(SimpleNamespace(world_size=1, is_global_zero=True), None)
+    assert (setting.run.path / "embeddings.png").exists()
 
 
 def test_rows_that_two_ranks_saw_count_once():

@@ -28,6 +28,7 @@ class AECLModule(PseudoLabelModule):
         stage1_epochs: E1. `by_size`: 20, 10 or 2 for a large, medium or small set, as the paper's figures vary it;
             `by_size_as_printed`: 2, 10 or 20, as its text has it.
         stage2_epochs: E2. `by_clusters`: 1 for few clusters, 6 for many.
+        unit_length: whether k-means sees the embeddings at unit length (published code: as they are).
         attention: `encoder_layer` (published code, and the paper's number of parameters), `bare` (eq. 1 to 3), or
             `none`: h = z, and a text attends to itself alone.
         projection_size: D2, of z and h.
@@ -46,6 +47,7 @@ class AECLModule(PseudoLabelModule):
         *args,
         stage1_epochs: Annotated[int, ">= 0"] | Literal["by_size", "by_size_as_printed"] = "by_size",
         stage2_epochs: Annotated[int, ">= 0"] | Literal["by_clusters"] = "by_clusters",
+        unit_length: bool = True,
         attention: Literal["encoder_layer", "bare", "none"] = "encoder_layer",
         projection_size: Annotated[int, ">= 1"] = 128,
         head_dropout: Annotated[float, ">= 0", "< 1"] = 0.5,
@@ -62,7 +64,7 @@ class AECLModule(PseudoLabelModule):
         self.attention = attentions[attention](projection_size) if attention != "none" else None
         self.head = ClusterHead(projection_size, hidden, self.num_clusters, head_dropout)
         self.depends_on_companions = self.attention is not None
-        self.stage1_epochs, self.stage2_epochs = stage1_epochs, stage2_epochs
+        self.stage1_epochs, self.stage2_epochs, self.unit_length = stage1_epochs, stage2_epochs, unit_length
 
     def setup(self, stage: str | None = None) -> None:
         super().setup(stage)
@@ -92,7 +94,7 @@ class AECLModule(PseudoLabelModule):
 
     def start_epoch(self) -> None:
         if self.current_epoch == self.second_stage < self.third_stage:
-            self.pseudo_labels, _ = self.kmeans_of(self.whole_set())
+            self.pseudo_labels, _ = self.kmeans_of(self.whole_set(), self.unit_length)
 
     def consistent(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """h (B, D2) and the attention S (B, B) of one view's z (B, D2)."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from clustering.kmeans import kmeans
 from lightning_modules.base import Batch, derived_seed
@@ -22,10 +23,11 @@ class PseudoLabelModule(ClusteringModule):
 
     pseudo_labels: Tensor | None = None
 
-    def kmeans_of(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    def kmeans_of(self, vectors: Tensor, unit_length: bool = False) -> tuple[Tensor, Tensor]:
         """Labels (N,) and centres (K, D) by the house's k-means, seeded by the run and the epoch."""
         rng = np.random.default_rng(derived_seed(self.seed, "kmeans", self.current_epoch))
-        found = kmeans(vectors.numpy(), self.num_clusters, rng)
+        rows = functional.normalize(vectors, dim=1) if unit_length else vectors
+        found = kmeans(rows.numpy(), self.num_clusters, rng)
         return torch.from_numpy(found.assignments), torch.from_numpy(found.centres)
 
     def labels_of(self, batch: Batch) -> Tensor:

@@ -22,6 +22,7 @@ class RSTCModule(PseudoLabelModule):
 
     Args:
         kmeans_epochs: epochs under the labels of k-means, at least 1.
+        unit_length: whether k-means sees the embeddings at unit length.
         refreshes: how often transport gives new labels, spaced quadratically over the other epochs.
         entropy_weight, size_weight: e1 and e2 of the transport (published: 0.1, and 0.1 for imbalanced sets or 1).
         sizes: of the clusters: `adaptive`, or `uniform`.
@@ -35,6 +36,7 @@ class RSTCModule(PseudoLabelModule):
         self,
         *args,
         kmeans_epochs: Annotated[int, ">= 1"] = 10,
+        unit_length: bool = True,
         refreshes: Annotated[int, ">= 1"] = 50,
         entropy_weight: Annotated[float, "> 0"] = 0.1,
         size_weight: Annotated[float, "> 0"] = 0.1,
@@ -50,7 +52,7 @@ class RSTCModule(PseudoLabelModule):
         hidden = self.encoder.hidden_size
         self.projector = ProjectionHead(hidden, projection_size)
         self.head = ClusterHead(hidden, hidden, self.num_clusters, head_dropout)
-        self.kmeans_epochs, self.refreshes = kmeans_epochs, refreshes
+        self.kmeans_epochs, self.unit_length, self.refreshes = kmeans_epochs, unit_length, refreshes
         self.transport = {"entropy_weight": entropy_weight, "size_weight": size_weight, "sizes": sizes}
 
     def refresh_epochs(self) -> set[int]:
@@ -60,7 +62,7 @@ class RSTCModule(PseudoLabelModule):
 
     def start_epoch(self) -> None:
         if self.current_epoch == 0:
-            self.pseudo_labels, _ = self.kmeans_of(self.whole_set())
+            self.pseudo_labels, _ = self.kmeans_of(self.whole_set(), self.unit_length)
         elif self.current_epoch in self.refresh_epochs():
             logits = self.whole_set(lambda batch: self(batch)["logits"])
             plan = self_adaptive_transport(logits.log_softmax(1), **self.transport).plan

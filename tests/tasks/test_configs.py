@@ -41,8 +41,8 @@ def plain(*overrides: str) -> dict:
 def choice(path: Path) -> list[str]:
     group, name = str(path.parent), path.name
     if group == "method_dataset":
-        method, _, dataset = name.rpartition("_")
-        return [f"method={method}", f"dataset={dataset}"]
+        method = max((m.stem for m in CONF.glob("method/*.yaml") if name.startswith(f"{m.stem}_")), key=len)
+        return [f"method={method}", f"dataset={name.removeprefix(f'{method}_')}"]
     return [f"{group}={name}", *REQUIRED.get(f"{group}/{name}", [])]
 
 

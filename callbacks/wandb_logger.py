@@ -120,7 +120,7 @@ def is_logged_in() -> bool:
 def log_outcome(run: RunFolder, figures: Mapping[str, Any]) -> None:
     """Give the W&B run of this process, if there is one, the outcome: figures, confusion, per-class F1, embeddings.
 
-    Reads ``confusion.csv`` and ``embeddings.png`` of the run folder.
+    Reads ``confusion.csv``, or ``labels.csv`` where texts have several, and ``embeddings.png`` of the run folder.
 
     Args:
         figures: for the summary, beside them ``class_counts`` and ``label_names``; other lists are left out.
@@ -148,6 +148,12 @@ def _media(run: RunFolder, figures: Mapping[str, Any]) -> dict[str, Any]:
         per_class = wandb.Table(columns=list(PER_CLASS), data=_per_class(names, counts, figures.get("class_counts")))
         media["per_class"] = per_class
         media["per_class_f1"] = wandb.plot.bar(per_class, "class", "f1", title="F1 by class, test")
+    if (run.path / "labels.csv").exists():
+        rows = run.read_csv("labels.csv")
+        figures_of = [[row["label"], *(float(value) for key, value in row.items() if key != "label")] for row in rows]
+        per_label = wandb.Table(columns=list(rows[0]), data=figures_of)
+        media["per_label"] = per_label
+        media["per_label_f1"] = wandb.plot.bar(per_label, "label", "f1", title="F1 by label, test")
     if (run.path / "embeddings.png").exists():
         media["embeddings"] = wandb.Image(str(run.path / "embeddings.png"))
     return media

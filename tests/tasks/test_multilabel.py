@@ -112,6 +112,15 @@ def test_one_threshold_for_all_is_chosen_on_validation_rows(fit):
     assert half.metrics["threshold"] == 0.5
 
 
+def test_wandb_gets_a_table_of_the_labels_and_the_picture(fit):
+    result = fit("method=bce", "trainer.max_epochs=1", "logger=wandb", "logger.mode=offline")
+    (file,) = result.folder.glob("wandb/*run-*/files/media/table/per_label_*.json")
+    table = json.loads(file.read_text())
+    shown = {line[0]: line[table["columns"].index("f1")] for line in table["data"]}
+    assert shown == {row["label"]: float(row["f1"]) for row in rows(result.folder / "labels.csv")}
+    assert (result.folder / "embeddings.png").exists()
+
+
 def test_what_takes_one_label_is_refused_in_one_line(fit, toy_csv):
     data = "dataset=csv has any number of labels a text"
     assert fit("method=ce").error == (f"method: found ce, which takes one label a text; {data}; allowed: bce, knn_mltc")

@@ -1,9 +1,10 @@
 """From a prepared corpus to the batches of a run."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,17 @@ SAME_TEXT = ("none", "dropout")  # augmentations whose views are the text itself
 _SPLIT, _THIN, _VIEW, _ORDER = 2, 3, 4, 5  # streams of random numbers of one seed; the sampler has stream 1
 
 
+@dataclass(frozen=True)
+class LearnedTokenizer:
+    """A tokenizer that is made from the train rows of a run, after split and thinning.
+
+    Attributes:
+        make: called with the texts in pieces, the labels, ``(N,)`` or ``(N, C)``, and C; gives the tokenizer.
+    """
+
+    make: Callable[[Iterator[list[str]], np.ndarray, int], Any]
+
+
 class TextDataModule(LightningDataModule):
     """Splits, thins, augments and tokenises a corpus, and batches it.
 
@@ -40,7 +52,7 @@ class TextDataModule(LightningDataModule):
 
     Args:
         corpus: a prepared ``datamodules.corpus.Corpus``.
-        tokenizer: the encoder's fast tokenizer.
+        tokenizer: the encoder's fast tokenizer, or `LearnedTokenizer` for one that the train rows decide.
         augment: makes views 1, 2, … of the train texts, already prepared; None gives copies of the text.
         imbalance: thins the train split.
         sampler: makes the batch order.
@@ -85,7 +97,9 @@ class TextDataModule(LightningDataModule):
         super().__init__()
         if num_views < 1:
             raise InputError(f"num_views: found {num_views}, allowed: >= 1")
-        _check_tokenizer(tokenizer, max_length)
+        self._learned = tokenizer if isinstance(tokenizer, LearnedTokenizer) else None
+        if self._learned is None:
+            _check_tokenizer(tokenizer, max_length)
         self.corpus, self.tokenizer, self.max_length = corpus, tokenizer, max_length
         self.augment, self.imbalance, self.sampler = augment, imbalance, sampler
         self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
@@ -106,6 +120,11 @@ class TextDataModule(LightningDataModule):
         if self._ready:
             return
         self._choose_rows()
+        if self._learned is not None:
+            table, rows = self.corpus.table(self._table_of["train"]), self.indices["train"]
+            texts = (part.column("text").to_pylist() for part in _parts(table, rows))
+            self.tokenizer = self._learned.make(texts, self.labels["train"], self.num_classes)
+            _check_tokenizer(self.tokenizer, self.max_length)
         self._open_tokens()
         self._ready = True
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from lightning_modules.adapters import base_model
 from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.encoders import TextEncoder
 from losses import CrossEntropy, DualContrastiveLoss, gather
 
 
@@ -50,6 +51,8 @@ class DualCLModule(ClassifierModule):
         super().__init__(*args, **kwargs)
         if not isinstance(self.loss, DualContrastiveLoss):
             raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: dualcl")
+        if not isinstance(self.encoder, TextEncoder):
+            raise ValueError(f"encoder: found one of words, allowed with method={self.name}: transformers")
         if self.encoder.frozen:
             raise ValueError(f"encoder.train: found frozen, allowed with method={self.name}: full, top_layers")
         self.shared_positions = label_positions == "shared"

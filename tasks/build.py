@@ -15,11 +15,12 @@ from torch import Tensor
 
 from datamodules.builders.base import Dataset
 from datamodules.corpus import Corpus, prepare
-from datamodules.datamodule import TextDataModule
+from datamodules.datamodule import LearnedTokenizer, TextDataModule
 from datamodules.sources import SourceFile, fetch
 from lightning_modules.base import MONITORED, ClassifierModule, TextModule
 from lightning_modules.clustering import ClusteringModule
 from lightning_modules.encoders import PretrainedEncoder, TextEncoder
+from lightning_modules.words import WordEncoder
 from tasks.features import cached_features
 from tasks.label_kind import check_label_kind, choices
 from tasks.trainer import trainer_findings
@@ -35,7 +36,7 @@ class Plan:
     config: DictConfig
     plain: Mapping[str, Any]
     dataset: Dataset
-    encoder: PretrainedEncoder  # None for a method that needs none
+    encoder: PretrainedEncoder | WordEncoder  # None for a method that needs none
 
     @classmethod
     def make(cls, config: DictConfig) -> Plan:
@@ -86,7 +87,7 @@ class Plan:
             ConfigError: a method, sampler or callback for the other kind of labels.
         """
         check_label_kind(self.plain, corpus.multilabel)
-        config, tokenizer = self.config, self.encoder.tokenizer()
+        config = self.config
         num_views = num_views or config.method.num_views
         imbalance = instantiate(config.imbalance) if config.get("imbalance") else None
         if self.dataset.max_length > (limit := self.encoder.max_length()):
@@ -95,13 +96,16 @@ class Plan:
                 f"the positions of encoder={self.encoder.name}"
             )
         augment = instantiate(config.augment) if num_views > 1 else None
-        if augment is not None:
-            augment.prepare(
-                tokenizer,
-                lambda: self.encoder.load().token_embeddings().numpy(),
-                self.fetch,
-                self._path("cache"),
-            )
+
+        def ready(tokenizer: Any) -> Any:
+            if augment is not None:
+                augment.prepare(tokenizer, self._token_embeddings, self.fetch, self._path("cache"))
+            return tokenizer
+
+        if isinstance(self.encoder, WordEncoder):
+            tokenizer = LearnedTokenizer(lambda *train: ready(self.encoder.learn(*train)))
+        else:
+            tokenizer = ready(self.encoder.tokenizer())
         datamodule = TextDataModule(
             corpus,
             tokenizer,
@@ -118,6 +122,9 @@ class Plan:
         datamodule.prepare_data()
         datamodule.setup()
         return datamodule
+
+    def _token_embeddings(self) -> np.ndarray:
+        return self.encoder.load().token_embeddings().numpy()
 
     def sampler(self) -> Any:
         return instantiate(self.config.sampler)
@@ -204,6 +211,21 @@ def _serves(target: str) -> str:
     return getattr(get_object(target), "serves", "classification")
 
 
+def _word_findings(plain: Mapping[str, Any], augment: str) -> Iterator[str]:
+    """What an encoder whose vocabulary comes from the train rows of a run cannot serve."""
+    encoder = f"encoder={plain['encoder']['name']}"
+    if augment == "embedding" and not plain["encoder"].get("path"):
+        yield (
+            f"augment=embedding: {encoder} starts from random word vectors, whose neighbours say nothing; "
+            f"allowed: source, wordnet, eda, dropout, none, or encoder.path=FILE with word vectors"
+        )
+    if _serves(plain["method"]["_target_"]) == "clustering":
+        yield f"encoder: found {plain['encoder']['name']}, allowed with task=cluster: a pretrained encoder"
+    for key in ("active", "start_from"):
+        if plain.get(key):
+            yield f"{key}: {encoder} has a vocabulary of its own in every run; allowed: null, or a pretrained encoder"
+
+
 def _retrieval_findings(node: Mapping[str, Any]) -> Iterator[str]:
     try:
         instantiate(node)
@@ -224,6 +246,8 @@ def _validate_together(plain: Mapping[str, Any]) -> None:
             f"augment={augment}: the views of a frozen encoder would be identical; "
             f"allowed with encoder.train=frozen: source, wordnet, eda, embedding"
         )
+    if plain.get("encoder") and issubclass(get_object(plain["encoder"]["_target_"]), WordEncoder):
+        findings.extend(_word_findings(plain, augment if views > 1 else "none"))
     split = "test" if plain["protocol"]["name"] == "published" else "val"
     monitored = [f"{split}/{name}" for name in MONITORED]
     if plain["protocol"]["name"] != "transductive" and plain["protocol"]["monitor"] not in monitored:

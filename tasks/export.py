@@ -8,6 +8,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from lightning_modules.adapters import plain_model
+from lightning_modules.words import WordEncoder
 from tasks.finished import load_module, open_run
 
 README = """# {run}
@@ -62,6 +63,8 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     from safetensors.torch import save_file
 
     run, plan = open_run(config)
+    if isinstance(plan.encoder, WordEncoder):
+        raise ValueError(f"task=export: found encoder={plan.encoder.name}; allowed: transformers")
     folder = Path(config.output) if config.output else run.path / "export"
     if folder.exists() and any(folder.iterdir()) and not (folder / "kontrast.json").exists():
         raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")

@@ -8,8 +8,11 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from lightning_modules.base import ClassifierModule, TextModule
+from lightning_modules.words import WordEncoder
 from reporting.run_store import RunFolder, find_run
 from tasks.build import Plan
+
+WORDS = "words"  # the folder of a run with the vocabulary of an encoder that learned one
 
 
 def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder, Plan]:
@@ -33,6 +36,8 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     plan = Plan.make(own)
     if plan.serves == "clustering" and not clusters_too:
         raise ValueError(f"run={run.id}: a clustering; allowed with task={config.task}: a run of a classifier")
+    if isinstance(plan.encoder, WordEncoder):
+        plan.encoder.restore(run.path / WORDS)
     return run, plan
 
 

@@ -18,10 +18,11 @@ from callbacks.rows import Rows
 from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
+from lightning_modules.words import WordEncoder
 from reporting.run_store import RunFolder, find_run, run_id
 from tasks.build import Plan, partial_of
 from tasks.environment import environment
-from tasks.finished import load_weights
+from tasks.finished import WORDS, load_weights
 from tasks.outcomes import outcome_of, report
 from tasks.processes import World, is_first_process, run_processes
 from tasks.retrieval import retrieval_figures
@@ -120,6 +121,8 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     corpus = plan.corpus()
     datamodule = plan.datamodule(corpus)
     run.write_json("kept_indices.json", datamodule.indices)
+    if isinstance(plan.encoder, WordEncoder) and run.writes:
+        plan.encoder.save(run.path / WORDS)
     module = plan.module(datamodule)
     module.run_id = run.id
     trainer = watched_trainer(plan, run, datamodule)

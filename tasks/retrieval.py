@@ -17,6 +17,7 @@ from callbacks.predictions import HEADER
 from callbacks.rows import Rows
 from datamodules.datamodule import TextDataModule
 from datamodules.sources import file_sha256
+from datamodules.tokens import tokenizer_fingerprint
 from lightning_modules.base import ClassifierModule
 from reporting.run_store import RunFolder
 from retrieval import Datastore, Index, NearestNeighbours, Vote, recall, shared_label_share
@@ -39,6 +40,7 @@ def model_hash(run: RunFolder, plan: Plan) -> str:
     parts = (
         file_sha256(run.checkpoints / "best.ckpt"),
         plan.encoder.weights_hash(),
+        tokenizer_fingerprint(plan.encoder.tokenizer()),
         plan.encoder.pooling,
         plan.dataset.max_length,
     )

@@ -117,12 +117,14 @@ def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: s
     parameters, open_ended = signature(target)
     for name, value in node.items():
         where = f"{key}.{name}" if key else name
-        if name in HYDRA_KEYS or (isinstance(value, Mapping) and "_target_" in value):
+        if name in HYDRA_KEYS:
             continue
         if name not in parameters:
             if not open_ended:
                 allowed = ", ".join(sorted(set(parameters) - {"self"}))
                 yield f"{where}: unknown key of {target_name}; allowed: {allowed}"
+        elif isinstance(value, Mapping) and "_target_" in value:
+            continue  # a node of its own
         elif problem := mismatch(value, parameters[name]):
             yield f"{where}: found {value!r}; allowed: {problem}"
 

@@ -4,9 +4,10 @@
     python -m benchmarks.retrieval --rows 1000000 --kinds ivf
     python -m benchmarks.retrieval --rows 55000 --kinds flat ivf --tokens 32 128 256
 
-Vectors are drawn, not embedded: around one centre for every 100, centres and rows with variances that fall along the
-principal components as j^-1.1, as those of MiniLM's embeddings of Ohsumed's titles do. What a data set's own give may
-differ. They lie in a file that is memory-mapped, as a datastore's do. One thread.
+Vectors are drawn, not embedded: around one centre for every 100, at half the distance of centres from the middle,
+both with variances that fall along the principal components as j^-1.1, as those of MiniLM's embeddings of Ohsumed's
+titles do. What a data set's own give may differ: the nearer the rows of different centres (`--noise 1`), the more lists
+hold the neighbours of one row. They lie in a file that is memory-mapped, as a datastore's do. One thread.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from retrieval.search import BLOCK, Kind
 DIMENSION, QUERIES, NEIGHBOURS, REPEATS, TEXTS = 384, 256, 10, 5, 64
 
 
-def drawn(rows: int, file: Path) -> tuple[np.ndarray, np.ndarray]:
+def drawn(rows: int, file: Path, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Vectors (rows, 384) float32, memory-mapped, and 256 more as queries."""
     rng = np.random.default_rng(0)
     rotation = np.linalg.qr(rng.standard_normal((DIMENSION, DIMENSION)))[0]
@@ -40,7 +41,7 @@ def drawn(rows: int, file: Path) -> tuple[np.ndarray, np.ndarray]:
 
     def some(number: int) -> np.ndarray:
         vectors = rng.standard_normal((number, DIMENSION), dtype=np.float32)
-        return (vectors + centres[rng.integers(len(centres), size=number)]) @ axes
+        return (noise * vectors + centres[rng.integers(len(centres), size=number)]) @ axes
 
     vectors = np.lib.format.open_memmap(file, "w+", np.float32, (rows, DIMENSION))
     for start in range(0, rows, BLOCK):
@@ -49,7 +50,7 @@ def drawn(rows: int, file: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.load(file, mmap_mode="r"), some(QUERIES)
 
 
-def measure(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int) -> str:
+def measure(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int | None) -> str:
     """One line of the table."""
     made: list[Index] = []
     start = time.perf_counter()
@@ -68,7 +69,7 @@ def measure(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int) -
     together = f"{statistics.median(times):.3f} ({min(times):.3f} to {max(times):.3f})"
     alone = f"{statistics.median(single):.3f}"
     built = f"{len(vectors):,} | {seconds:.1f} | {memory:.0f} | {size:.0f}"
-    return f"| {kind} | {built} | {together} | {alone} | {found:.3f} |"
+    return f"| {kind} | {made[0].probes or ''} | {built} | {together} | {alone} | {found:.3f} |"
 
 
 def saved_mib(index: Index) -> float:
@@ -91,7 +92,7 @@ def encoder(tokens: int) -> Callable[[], object]:
     return run
 
 
-def share(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int, tokens: int) -> str:
+def share(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int | None, tokens: int) -> str:
     """One line: search for 64 texts beside their encoding, in turn."""
     index = Index(vectors, kind, probes)
     cases = {"encode": encoder(tokens), "search": lambda: index.search(queries[:TEXTS], NEIGHBOURS)}
@@ -105,12 +106,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=55_000)
     parser.add_argument("--kinds", nargs="+", choices=get_args(Kind), default=list(get_args(Kind)))
-    parser.add_argument("--probes", type=int, default=32)
+    parser.add_argument("--probes", type=int)
+    parser.add_argument("--noise", type=float, default=0.5)
     parser.add_argument("--tokens", nargs="+", type=int, help="measure the share of the encoder's time instead")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        vectors, queries = drawn(options.rows, Path(folder) / "vectors.npy")
+        vectors, queries = drawn(options.rows, Path(folder) / "vectors.npy", options.noise)
         if options.tokens:
             print("| index | tokens | MiniLM, ms a text | search, ms a text | search / MiniLM, % |")
             print("|---|---:|---:|---:|---:|")
@@ -118,8 +120,8 @@ def main() -> None:
                 for tokens in options.tokens:
                     print(share(kind, vectors, queries, options.probes, tokens), flush=True)
             return
-        print("| index | rows | build s | peak MiB | file MiB | ms a text, 256 at once | one at a time | recall@10 |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|")
+        print("| index | probes | rows | build s | peak MiB | file MiB | ms, 256 at once | one alone | recall@10 |")
+        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
         for kind in options.kinds:
             print(measure(kind, vectors, queries, options.probes), flush=True)
 

@@ -24,7 +24,7 @@ class NearestNeighbours:
     Args:
         name: in tables.
         index: `flat`, `ivf`, `hnsw`, `pq`, see `Index`; `auto` is flat up to 20,000 rows and ivf beyond.
-        probes: lists that ivf and pq look into.
+        probes: lists that ivf and pq look into, see `Index`; null lets ivf choose.
         num_neighbours: k to try, each >= 1.
         temperature: tau to try, each > 0, in units of distance.
         lam: shares of the neighbours in the final scores to try, each in [0, 1].
@@ -39,7 +39,7 @@ class NearestNeighbours:
         self,
         name: str = "knn",
         index: Kind | Literal["auto"] = "auto",
-        probes: Annotated[int, ">= 1"] = 32,
+        probes: Annotated[int, ">= 1"] | None = None,
         num_neighbours: Sequence[int] = (1, 5, 10, 20, 50),
         temperature: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
         lam: Sequence[float] = tuple(tenth / 10 for tenth in range(11)),

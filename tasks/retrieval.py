@@ -154,6 +154,7 @@ def _facts(
     truth = _label_rows(datamodule, "train")[own]
     return {
         "retrieval/index": index.kind,
+        "retrieval/probes": index.probes,
         "retrieval/rows": len(store),
         "retrieval/mib": size / 2**20,
         f"retrieval/recall_at_{NEIGHBOURS}": found,

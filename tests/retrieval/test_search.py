@@ -58,6 +58,17 @@ def test_recall_of_approximate_kinds(vectors, kind):
         assert recall(Index(vectors, kind, probes=1), [vectors], vectors[:100]) < found
 
 
+def test_probes_are_chosen_for_the_recall(vectors, monkeypatch):
+    few = Index(vectors, "ivf")
+    monkeypatch.setattr(module, "RECALL", 1.0)
+    all_of_them = Index(vectors, "ivf")
+    assert few.probes <= all_of_them.probes
+    assert recall(all_of_them, [vectors], vectors[:256]) > 0.99 and recall(few, [vectors], vectors[:256]) > 0.9
+    assert Index(vectors, "ivf", probes=7).probes == 7 and Index(vectors).probes is None
+    shuffled = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)  # no clusters: more are needed
+    assert Index(shuffled, "ivf").probes > few.probes
+
+
 @pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw", "pq"])
 def test_a_saved_index_takes_the_rows_that_came_later(vectors, kind, tmp_path, monkeypatch):
     Index(vectors[:1500], kind).save(tmp_path / "index")

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
-from losses import CrossEntropy, HardNegativeContrastiveLoss, SupervisedContrastiveLoss, gather
+from lightning_modules.multilabel import MultiLabelModule
+from losses import BinaryCrossEntropy, CrossEntropy, HardNegativeContrastiveLoss, SupervisedContrastiveLoss, gather
 
 
 class SCLHNMModule(ClassifierModule):
@@ -35,12 +36,30 @@ class SCLHNMModule(ClassifierModule):
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         views = batch["num_views"]
-        output, labels = self(batch), batch["labels"].repeat(views)
+        output, labels = self(batch), batch["labels"].repeat(views, *[1] * (batch["labels"].dim() - 1))
         classification = self.classification_loss(output["logits"], labels)
         if self.alpha == 0:
             return {"loss": classification}
         z, labels = gather(functional.normalize(output["embeddings"], dim=1), views), gather(labels, views)
         contrastive = self.loss(z, labels)
-        self.watch_pairs(lambda rows, extend: self.loss(rows, labels), z, labels)
+        if labels.dim() == 1:  # what watches pairs tells those of one class from the others
+            self.watch_pairs(lambda rows, extend: self.loss(rows, labels), z, labels)
         loss = classification + self.alpha * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}
+
+
+class SCLHNMMultiLabelModule(SCLHNMModule, MultiLabelModule):
+    """The same for texts of several labels: L = L_BCE + alpha L_SCL-HNM, `method=scl_hnm_bce`.
+
+    Rows that share a label attract each other (`loss.positives`); the paper, whose data set MPQA Type has several
+    labels, leaves the positives open.
+
+    Arguments as of `SCLHNMModule` and `MultiLabelModule`.
+
+    Raises:
+        ValueError: another loss than scl_hnm or scl.
+    """
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.classification_loss = BinaryCrossEntropy()

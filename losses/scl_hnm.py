@@ -7,8 +7,9 @@ from typing import Annotated, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from losses.arguments import check_choice, check_rows, check_tau, full_precision
+from losses.arguments import check_choice, check_tau, full_precision
 from losses.log_sum_exp import masked_log_sum_exp
+from losses.shared_labels import Positives, check_labelled_rows, check_positives, same_label
 
 Anchors = Literal["with_positives", "all"]
 
@@ -23,6 +24,7 @@ class HardNegativeContrastiveLoss(nn.Module):
     Args:
         tau: temperature, > 0 (paper: 0.05).
         num_hard_negatives: the paper's k, >= 1 (paper: 5).
+        positives: of texts with several labels, see `losses.shared_labels.same_label`; None: `any_label`.
         anchors: the mean is over those `with_positives`, or over `all`, the others counting 0, as in published code.
 
     Raises:
@@ -34,12 +36,14 @@ class HardNegativeContrastiveLoss(nn.Module):
         tau: Annotated[float, "> 0"] = 0.05,
         num_hard_negatives: Annotated[int, ">= 1"] = 5,
         anchors: Anchors = "with_positives",
+        positives: Positives | None = None,
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)
         if num_hard_negatives < 1:
             raise ValueError(f"num_hard_negatives must be >= 1, got {num_hard_negatives}")
         self.num_hard_negatives = num_hard_negatives
+        self.positives = check_positives(positives)
         self.anchors = check_choice("anchors", anchors, get_args(Anchors))
 
     @full_precision
@@ -48,7 +52,7 @@ class HardNegativeContrastiveLoss(nn.Module):
 
         Args:
             embeddings: (B, D) L2-normalised.
-            labels: (B,) integers of any value.
+            labels: (B,) integers of any value, or (B, C) of 0 and 1 where texts have several labels.
 
         Returns:
             Scalar >= 0; 0 with zero gradient where no anchor has a positive.
@@ -56,13 +60,15 @@ class HardNegativeContrastiveLoss(nn.Module):
         Raises:
             ValueError: shapes that do not fit.
         """
-        check_rows("embeddings", embeddings, labels)
+        check_labelled_rows(embeddings, labels)
         logits = embeddings @ embeddings.T / self.tau
-        same_class = labels[:, None] == labels
-        positive = same_class & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+        same_class = same_label(labels, self.positives)
+        itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+        positive = same_class & ~itself
         number = positive.sum(1)
         is_anchor = number > 0
-        log_total = masked_log_sum_exp(logits, positive | self._hardest(logits.detach(), ~same_class))
+        negative = ~same_class & ~itself
+        log_total = masked_log_sum_exp(logits, positive | self._hardest(logits.detach(), negative))
         mean_positive = logits.masked_fill(~positive, 0.0).sum(1) / number.clamp_min(1)
         rows = (log_total - mean_positive).masked_fill(~is_anchor, 0.0)
         counted = is_anchor if self.anchors == "with_positives" else torch.ones_like(is_anchor)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from losses.arguments import check_rows, check_tau, full_precision
+from losses.arguments import check_tau, full_precision
+from losses.shared_labels import Positives, check_labelled_rows, check_positives, same_label
 
 # Tiles and row blocks that stay within a processor's cache; below SYMMETRIC_FROM rows whole rows are as fast.
 TILE = 512
@@ -18,7 +19,9 @@ SAFE_LOGIT = 40.0
 
 
 @full_precision
-def supervised_contrastive(embeddings: Tensor, labels: Tensor, tau: float = 0.5) -> Tensor:
+def supervised_contrastive(
+    embeddings: Tensor, labels: Tensor, tau: float = 0.5, positives: Positives | None = None
+) -> Tensor:
     """Supervised contrastive loss L_out, averaged over the anchors that have a positive.
 
     L_i = -1/|P_i| sum_{p in P_i} log( exp(z_i.z_p / tau) / sum_{k != i} exp(z_i.z_k / tau) ), P_i = same label, not i.
@@ -26,12 +29,13 @@ def supervised_contrastive(embeddings: Tensor, labels: Tensor, tau: float = 0.5)
     formula is undefined, is left out of the mean but stays in the denominators of the others.
 
     Time O(B^2 D), memory O(B D): blocks of the similarity matrix are made, used for loss and gradient, and
-    overwritten. First derivatives only. Computed in float32 under autocast.
+    overwritten. First derivatives only. Computed in float32 under autocast. Several labels take a mask of B x B beside.
 
     Args:
         embeddings: (B, D), normally L2-normalised; used as they are.
-        labels: (B,) integers of any value.
+        labels: (B,) integers of any value, or (B, C) of 0 and 1 where texts have several labels.
         tau: temperature, > 0.
+        positives: of several labels, see `losses.shared_labels.same_label`; None: `any_label`.
 
     Returns:
         Scalar >= 0 up to rounding; 0 with zero gradient where no anchor has a positive.
@@ -40,9 +44,12 @@ def supervised_contrastive(embeddings: Tensor, labels: Tensor, tau: float = 0.5)
         ValueError: tau <= 0 or shapes that do not fit.
     """
     check_tau(tau)
-    check_rows("embeddings", embeddings, labels)
+    check_labelled_rows(embeddings, labels)
+    positives = check_positives(positives)
     if len(embeddings) < 2:
         return embeddings.sum() * 0.0
+    if labels.dim() == 2:
+        return _over_pairs(embeddings, same_label(labels, positives).fill_diagonal_(False), tau)
     _, group, size = labels.unique(return_inverse=True, return_counts=True)
     size = size.to(embeddings.dtype)
     has_positive = (size > 1).to(embeddings.dtype)
@@ -52,22 +59,31 @@ def supervised_contrastive(embeddings: Tensor, labels: Tensor, tau: float = 0.5)
     class_sum = embeddings.new_zeros(len(size), embeddings.shape[1]).index_add(0, group, embeddings)
     square_sum = embeddings.new_zeros(len(size)).index_add(0, group, embeddings.square().sum(1))
     pairs = class_sum.square().sum(1) - square_sum
-    positives = (pairs * has_positive / (size - 1).clamp_min(1)).sum() / (num_anchors * tau)
+    mean_positive = (pairs * has_positive / (size - 1).clamp_min(1)).sum() / (num_anchors * tau)
 
     weights = (has_positive / num_anchors)[group]
-    return off_diagonal_log_sum_exp(embeddings, weights, tau) - positives
+    return off_diagonal_log_sum_exp(embeddings, weights, tau) - mean_positive
+
+
+def _over_pairs(embeddings: Tensor, positive: Tensor, tau: float) -> Tensor:
+    """The loss where pairs attract as a mask (B, B) says."""
+    number = positive.sum(1)
+    weights = (number > 0).to(embeddings.dtype) / (number > 0).sum().clamp_min(1)
+    shares = positive * (weights / number.clamp_min(1))[:, None]
+    return off_diagonal_log_sum_exp(embeddings, weights, tau) - (shares @ embeddings * embeddings).sum() / tau
 
 
 class SupervisedContrastiveLoss(nn.Module):
     """Module form of :func:`supervised_contrastive`."""
 
-    def __init__(self, tau: Annotated[float, "> 0"] = 0.5) -> None:
+    def __init__(self, tau: Annotated[float, "> 0"] = 0.5, positives: Positives | None = None) -> None:
         super().__init__()
         self.tau = check_tau(tau)
+        self.positives = check_positives(positives)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Embeddings (B, D), labels (B,) -> scalar loss."""
-        return supervised_contrastive(embeddings, labels, self.tau)
+        """Embeddings (B, D), labels (B,) or (B, C) -> scalar loss."""
+        return supervised_contrastive(embeddings, labels, self.tau, self.positives)
 
 
 def off_diagonal_log_sum_exp(embeddings: Tensor, weights: Tensor, tau: float) -> Tensor:

@@ -10,7 +10,13 @@ import torch
 from lightning_modules.bce import BinaryCrossEntropyModule
 from lightning_modules.knn_mltc import KNNMultiLabelModule
 from lightning_modules.multilabel import LabelScores
-from losses import BinaryCrossEntropy, MultiLabelContrastiveLoss
+from lightning_modules.scl_hnm import SCLHNMMultiLabelModule
+from losses import (
+    BinaryCrossEntropy,
+    HardNegativeContrastiveLoss,
+    MultiLabelContrastiveLoss,
+    SupervisedContrastiveLoss,
+)
 from reporting.multilabel_metrics import multilabel_metrics
 from tests.lightning_modules.test_classification import Features
 
@@ -116,3 +122,15 @@ def test_losses_of_the_other_kind_and_shapes_are_refused():
         build(KNNMultiLabelModule, BinaryCrossEntropy())
     with pytest.raises(ValueError, match=r"must both be \(B, C\)"):
         BinaryCrossEntropy()(torch.zeros(2, 3), torch.zeros(2))
+
+
+@pytest.mark.parametrize("loss", [HardNegativeContrastiveLoss(0.3, 2), SupervisedContrastiveLoss(0.3)])
+def test_scl_hnm_beside_bce_is_the_sum_of_its_parts_over_all_views(loss):
+    module, batch = build(SCLHNMMultiLabelModule, loss, alpha=0.4), batch_of(LABELS)
+    output, labels = module(batch), torch.cat([batch["labels"]] * 2)
+    losses = module.training_losses(batch)
+    contrast = loss(torch.nn.functional.normalize(output["embeddings"], dim=1), labels)
+    assert losses["contrastive"].item() == pytest.approx(contrast.item(), abs=1e-6) and contrast > 0
+    expected = slow_bce(output["logits"], labels) + 0.4 * contrast.item()
+    assert losses["loss"].item() == pytest.approx(expected, abs=1e-6)
+    assert build(SCLHNMMultiLabelModule, loss, alpha=0.0).training_losses(batch).keys() == {"loss"}

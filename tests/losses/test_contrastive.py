@@ -184,7 +184,7 @@ def test_tau_is_refused_by_name(loss, tau):
 
 
 def test_shapes_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"labels \(B,\), got \(4, 2\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"labels \(B,\) or \(B, C\), got \(4, 2\) and \(3,\)"):
         supervised_contrastive(torch.zeros(4, 2), torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match=r"both views must be \(N, D\), got \(4, 2\) and \(3, 2\)"):
         info_nce(torch.zeros(4, 2), torch.zeros(3, 2))

@@ -121,9 +121,17 @@ def test_wandb_gets_a_table_of_the_labels_and_the_picture(fit):
     assert (result.folder / "embeddings.png").exists()
 
 
+def test_scl_hnm_takes_several_labels(fit):
+    result = fit("method=scl_hnm_bce", "trainer.max_epochs=2")
+    first = fit("method=scl_hnm_bce", "loss.positives=first_label", "trainer.max_epochs=2")
+    assert result.metrics["method"] == "scl_hnm_bce" and 0 <= result.metrics["test/micro_f1"] <= 1
+    assert scored(first.folder, "test") != scored(result.folder, "test")
+
+
 def test_what_takes_one_label_is_refused_in_one_line(fit, toy_csv):
     data = "dataset=csv has any number of labels a text"
-    assert fit("method=ce").error == (f"method: found ce, which takes one label a text; {data}; allowed: bce, knn_mltc")
+    several = "bce, knn_mltc, scl_hnm_bce"
+    assert fit("method=ce").error == f"method: found ce, which takes one label a text; {data}; allowed: {several}"
     assert fit("method=bce", "sampler=m_per_class").error == (
         f"sampler: found m_per_class, which takes one label a text; {data}; allowed: length_grouped, shuffle"
     )

@@ -1,0 +1,43 @@
+"""Which rows of a batch are of one class, also where a text has several labels."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from losses.arguments import check_choice
+
+Positives = Literal["any_label", "first_label"]
+
+
+def check_positives(positives: Positives | None) -> Positives:
+    """The choice as it is, `any_label` for None, or ``ValueError``."""
+    return check_choice("positives", positives or "any_label", get_args(Positives))
+
+
+def check_labelled_rows(rows: Tensor, labels: Tensor) -> None:
+    """``ValueError`` unless ``rows`` is (B, D) and ``labels`` is (B,) or (B, C)."""
+    if rows.dim() != 2 or labels.dim() not in (1, 2) or len(labels) != len(rows):
+        found = f"{tuple(rows.shape)} and {tuple(labels.shape)}"
+        raise ValueError(f"embeddings must be (B, D) and labels (B,) or (B, C), got {found}")
+
+
+def same_label(labels: Tensor, positives: Positives = "any_label") -> Tensor:
+    """Mask (B, B) of the pairs that attract each other; its diagonal means nothing.
+
+    Args:
+        labels: (B,) one class each, of any value, or (B, C) of 0 and 1.
+        positives: of several labels, whether two rows must share any of them, or the first in the order of the C
+            columns. SCL-HNM (LREC 2026) leaves it open; its code compares the first one listed. A row without labels
+            attracts none.
+    """
+    if labels.dim() == 1:
+        return labels[:, None] == labels
+    held = labels > 0
+    if positives == "any_label":
+        wide = held.to(torch.float32)
+        return wide @ wide.T > 0
+    first, some = held.to(torch.uint8).argmax(1), held.any(1)
+    return (first[:, None] == first) & some[:, None] & some

@@ -7,11 +7,12 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from reporting.multilabel_metrics import multilabel_metrics
 from tests.conftest import FILLERS, TOPICS
-from tests.tasks.command_lines import outcome, rows
+from tests.tasks.command_lines import command, outcome, rows
 
 HEADER = ("text", "label")
 
@@ -175,3 +176,17 @@ def test_neighbours_vote_for_several_labels(fit, use, tmp_path, threshold):
     assert use("predict", result, f"input={tmp_path}/one.csv", f"output={output}", "explain=true").code == 0
     nearest = json.loads(output.read_text())["neighbours"][0]
     assert (nearest["text"], nearest["labels"]) == ("quartz in a cave", ["animal", "metal"])
+
+
+def test_the_label_graph_is_that_of_the_train_rows(files, store, small, tmp_path):
+    ours = [word for word in small if not word.startswith("encoder.")]
+    words = ["method=knn_mltc", "encoder=ldgn", "encoder.dimension=16", "encoder.hidden=8", "optimizer.lr=3e-2"]
+    result = command([*files, *store, *ours, *words, "encoder.dropout=0", "retrieval=knn"])
+    kept = json.loads((result.folder / "kept_indices.json").read_text())["train"]
+    sets = [set(row["label"].split("|")) for row in rows(tmp_path / "train.csv")]
+    names = result.metrics["label_names"]
+    true = np.array([[name in sets[row] for name in names] for row in kept], float)
+    shares = true.T @ true / true.sum(axis=0)[:, None]
+    graph = np.load(result.folder / "words" / "label_graph.npy")
+    assert graph == pytest.approx(shares) and graph[names.index("weather"), names.index("metal")] == 1
+    assert result.metrics["test/micro_f1"] > 0.6 and result.metrics["test/retrieval_micro_f1"] > 0.6

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tasks.identify import named
 from tests.tasks.command_lines import rows
 
 TEXT = "thunder over a new lemon"
@@ -104,3 +105,11 @@ def test_bad_options_are_named_before_anything_is_built(fit):
     error = fit("method=ce", "retrieval=knn", "retrieval.lam=[2]").error
     assert error == "retrieval.lam: found [2]; allowed: a list of numbers from 0 to 1"
     assert "retrieval.index: found 'tree'" in fit("method=ce", "retrieval=knn", "retrieval.index=tree").error
+
+
+def test_a_run_without_retrieval_keeps_its_name():
+    words = ("method=ce", "dataset=ohsumed")
+    plain = named(words).id(0)
+    assert named((*words, "retrieval=none")).id(0) == named((*words, "retrieval=null")).id(0) == plain
+    assert named((*words, "retrieval=knn")).id(0) != plain
+    assert named((*words, "explain=true", "add=x.csv")).id(0) == plain

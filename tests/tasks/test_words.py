@@ -25,8 +25,9 @@ def test_a_run_learns_predicts_and_votes(fit, use, toy_csv, tmp_path, encoder):
     run = fit(*words, "retrieval=knn", "retrieval.num_neighbours=[3]")
     assert run.metrics["encoder"] == encoder and run.metrics["test/accuracy"] > 0.5
     vocabulary = json.loads((run.folder / "words" / "tokenizer.json").read_text())["model"]["vocab"]
-    train = " ".join(row["text"] for row in rows(toy_csv["train"])).split()
-    assert set(vocabulary) - {"[PAD]", "[UNK]"} <= set(train)
+    kept = json.loads((run.folder / "kept_indices.json").read_text())["train"]
+    texts = [row["text"] for row in rows(toy_csv["train"])]
+    assert set(vocabulary) - {"[PAD]", "[UNK]"} == set(" ".join(texts[row] for row in kept).split())
     output = tmp_path / "pred.csv"
     assert use("predict", run, f"input={toy_csv['test']}", f"output={output}", "explain=true").code == 0
     stored = [row["prediction"] for row in rows(run.folder / "predictions_retrieval.csv") if row["split"] == "test"]

@@ -73,6 +73,8 @@ def measure(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int | 
 
 
 def saved_mib(index: Index) -> float:
+    if index.kind == "flat":
+        return 4 * index.size * index.dimension / 2**20
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "index")
         return (Path(folder) / "index").stat().st_size / 2**20

@@ -1,9 +1,9 @@
-"""Nearest neighbours by Euclidean distance: faiss where it is installed, torch where not."""
+"""Nearest neighbours by Euclidean distance: all of them through torch, approximate and on a GPU through faiss."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,7 +20,7 @@ SAMPLE, NEIGHBOURS, RECALL = 256, 10, 0.95  # what the number of probes is chose
 class Index:
     """An index over vectors; new ones are added without building it again.
 
-    faiss works with as many threads as torch, and on a GPU where it was built with one and sees one.
+    faiss works with as many threads as torch, and on a GPU where it was built for one and sees one.
 
     Args:
         vectors: (N, D) float32, N >= 1; may be memory-mapped.
@@ -50,8 +50,9 @@ class Index:
             raise ValueError(f"vectors must be (N, D) with N >= 1, got {vectors.shape}")
         self.kind, self.dimension, self.size = kind, vectors.shape[1], 0
         self._faiss: Any = None
-        self._parts: list[NDArray[np.float32]] = []
-        if importlib.util.find_spec("faiss") is not None:
+        self._blocks: list[tuple[Any, Any]] = []  # without faiss
+        has_faiss = importlib.util.find_spec("faiss") is not None
+        if has_faiss and (kind != "flat" or _gpus()):
             _share_threads()
             self._faiss = _on_gpu(_read(file) if file else _empty_index(vectors, kind, probes or 32, seed), kind)
             self.size = self._faiss.ntotal
@@ -81,7 +82,7 @@ class Index:
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise ValueError(f"vectors must be (M, {self.dimension}), got {vectors.shape}")
         if self._faiss is None:
-            self._parts.append(vectors)
+            self._blocks += _prepared([vectors])
         else:
             for block in _blocks([vectors]):
                 self._faiss.add(np.ascontiguousarray(block, np.float32))
@@ -102,7 +103,7 @@ class Index:
         wanted = k if itself is None else k + 1
         queries = np.ascontiguousarray(queries, np.float32)
         if self._faiss is None:
-            squared, positions = exact_search(self._parts, queries, wanted)
+            squared, positions = _exact(lambda: self._blocks, queries, wanted)
         else:
             squared, positions = self._faiss.search(queries, wanted)
         distances = np.sqrt(np.maximum(squared, 0))  # both measure squares
@@ -110,12 +111,12 @@ class Index:
         return (distances, positions) if itself is None else _without(itself, distances, positions)
 
     def save(self, file: Path) -> None:
-        """Write what was built. Raises ValueError where there is nothing to write: without faiss."""
-        if self._faiss is None:
-            raise ValueError("index: faiss is not installed, nothing was built; allowed: search alone")
+        """Write what was built. Raises ValueError for `flat`, which builds nothing."""
+        if self.kind == "flat":
+            raise ValueError("index: flat builds nothing to write; allowed: ivf, hnsw, pq")
         import faiss
 
-        on_cpu = faiss.index_gpu_to_cpu(self._faiss) if _gpus(faiss) and self.kind in ON_GPU else self._faiss
+        on_cpu = faiss.index_gpu_to_cpu(self._faiss) if _gpus() and self.kind in ON_GPU else self._faiss
         faiss.write_index(on_cpu, str(file))
 
 
@@ -126,26 +127,38 @@ def exact_search(
 
     Vectors are read block by block, so that memory-mapped ones need not fit into memory.
     """
-    pieces = [_exact_piece(parts, queries[start : start + PIECE], k) for start in range(0, len(queries), PIECE)]
+    return _exact(lambda: _prepared(parts), queries, k)
+
+
+def _exact(blocks: Callable[[], Iterable[tuple[Any, Any]]], queries: NDArray, k: int) -> tuple[NDArray, NDArray]:
+    pieces = [_exact_piece(blocks(), queries[start : start + PIECE], k) for start in range(0, len(queries), PIECE)]
     squared, positions = zip(*pieces, strict=True)
     return np.concatenate(squared), np.concatenate(positions)
 
 
-def _exact_piece(parts: Sequence[NDArray], queries: NDArray, k: int) -> tuple[NDArray, NDArray]:
+def _exact_piece(blocks: Iterable[tuple[Any, Any]], queries: NDArray, k: int) -> tuple[NDArray, NDArray]:
     import torch
 
     wanted = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
     best = torch.full((len(wanted), k), torch.inf)
     places, first = torch.full((len(wanted), k), -1), 0
-    for block in _blocks(parts):
-        rows = torch.from_numpy(np.array(block))
-        rough = rows.square().sum(1) - 2 * wanted @ rows.T  # a dot product rounds: more than k, to be measured exactly
+    for rows, lengths in blocks:
+        rough = lengths - 2 * wanted @ rows.T  # a dot product rounds: more than k, to be measured exactly
         near = rough.topk(min(2 * k + 8, len(rows)), largest=False).indices
         squared = (wanted[:, None] - rows[near]).square().sum(2)
         best, chosen = torch.cat([best, squared], 1).topk(k, largest=False)
         places = torch.cat([places, first + near], 1).gather(1, chosen)
         first += len(rows)
     return best.numpy(), places.numpy()
+
+
+def _prepared(parts: Sequence[NDArray[np.float32]]) -> Iterator[tuple[Any, Any]]:
+    """Blocks of the vectors as tensors, and the squared lengths of their rows."""
+    import torch
+
+    for block in _blocks(parts):
+        rows = torch.from_numpy(np.array(block, np.float32))
+        yield rows, rows.square().sum(1)
 
 
 def recall(index: Index, vectors: Sequence[NDArray[np.float32]], queries: NDArray[np.float32], k: int = 10) -> float:
@@ -182,15 +195,18 @@ def _share_threads() -> None:
     faiss.omp_set_num_threads(torch.get_num_threads())
 
 
-def _gpus(faiss: Any) -> int:
+def _gpus() -> int:
+    """GPUs that faiss was built for and sees."""
+    import faiss
+
     return faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
 
 
 def _on_gpu(index: Any, kind: Kind) -> Any:
+    if kind not in ON_GPU or not _gpus():
+        return index
     import faiss
 
-    if kind not in ON_GPU or not _gpus(faiss):
-        return index
     return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
 
 

@@ -31,14 +31,14 @@ def test_flat_is_exact(vectors, library):
     distances, positions = Index(vectors).search(vectors[:20], 5)
     every = np.linalg.norm(vectors[:20, None].astype(float) - vectors[None], axis=2)
     assert (positions == np.argsort(every, axis=1)[:, :5]).all()
-    assert distances == pytest.approx(np.sort(every, axis=1)[:, :5], abs=2e-2)  # faiss: squares by dot products
+    assert distances == pytest.approx(np.sort(every, axis=1)[:, :5], abs=1e-4)
 
 
 def test_the_row_itself_is_left_out(vectors, library):
     twice = np.concatenate([vectors[:50], vectors[:50]])
     distances, positions = Index(twice).search(twice[:50], 3, itself=np.arange(50))
     assert (positions != np.arange(50)[:, None]).all()
-    assert (positions[:, 0] == np.arange(50, 100)).all() and distances[:, 0].max() < 2e-2
+    assert (positions[:, 0] == np.arange(50, 100)).all() and distances[:, 0].max() < 1e-4
 
 
 def test_new_rows_are_found_at_once(vectors, library, monkeypatch):
@@ -69,13 +69,18 @@ def test_probes_are_chosen_for_the_recall(vectors, monkeypatch):
     assert Index(shuffled, "ivf").probes > few.probes
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw", "pq"])
+@pytest.mark.parametrize("kind", ["ivf", "hnsw", "pq"])
 def test_a_saved_index_takes_the_rows_that_came_later(vectors, kind, tmp_path, monkeypatch):
     Index(vectors[:1500], kind).save(tmp_path / "index")
     monkeypatch.setattr(module, "_empty_index", None)  # nothing is trained again
     read = Index(vectors, kind, file=tmp_path / "index")
     assert read.size == 2000
     assert recall(read, [vectors], vectors[1500:]) > (0.5 if kind == "pq" else 0.95)
+
+
+def test_flat_has_nothing_to_save(vectors, tmp_path):
+    with pytest.raises(ValueError, match="flat builds nothing to write"):
+        Index(vectors).save(tmp_path / "index")
 
 
 def test_without_faiss_only_flat(vectors, monkeypatch):

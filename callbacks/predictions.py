@@ -22,7 +22,8 @@ class Predictions(Callback):
     """Collects evaluation outputs over batches and ranks, and writes them sorted by split and row.
 
     Works on the dicts that ``validation_step`` and ``test_step`` return: ``logits`` (B, C), ``labels`` (B,) and
-    ``indices`` (B,), the row within the split. A row that several ranks saw counts once.
+    ``indices`` (B,), the row within the split; ``predictions`` (B,) where the highest logit does not decide, -1 for no
+    class, which is an empty cell in the file. A row that several ranks saw counts once.
 
     Args:
         run: folder to write into.
@@ -45,12 +46,17 @@ class Predictions(Callback):
         self.batches = []
 
     def _collect(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        outputs = {key: outputs[key].detach().cpu().double() for key in ("indices", "labels", "logits")}
+        keys = ("indices", "labels", "logits", "predictions")
+        outputs = {key: outputs[key].detach().cpu().double() for key in keys if key in outputs}
         self.batches.append(torch.column_stack([outputs["indices"], *self._columns(outputs)]))
 
     def _columns(self, outputs: dict[str, Tensor]) -> Iterable[Tensor]:
         """What is kept of a batch besides its indices, each (B,) or (B, columns)."""
         probabilities, predictions = outputs["logits"].softmax(dim=-1).max(dim=-1)
+        if "predictions" in outputs:
+            predictions = outputs["predictions"]
+            probabilities = outputs["logits"].softmax(dim=-1).gather(1, predictions.long().clamp_min(0)[:, None])[:, 0]
+            probabilities = probabilities.masked_fill(predictions < 0, 0.0)
         return outputs["labels"], predictions, probabilities
 
     def _finish(self, trainer: pl.Trainer, pl_module: pl.LightningModule, split: str) -> None:
@@ -66,6 +72,8 @@ class Predictions(Callback):
 
     def _rows(self) -> Iterable[tuple[Any, ...]]:
         def name(label: float) -> Any:
+            if label < 0:
+                return ""
             return int(label) if self.label_names is None else self.label_names[int(label)]
 
         return [

@@ -15,6 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from lightning_modules.encoders import TextEncoder
 from lightning_modules.gradient_cache import embed_in_chunks
+from lightning_modules.text_to_text import TextToTextHead
 from losses import pair_gradients
 
 Batch = dict[str, Any]
@@ -44,6 +45,7 @@ class TextModule(pl.LightningModule):
     """
 
     serves = "classification"  # or "clustering": which tasks take the method
+    pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 
     def __init__(
         self,
@@ -148,7 +150,7 @@ class TextModule(pl.LightningModule):
         groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
         for name, parameter in self.named_parameters():
             if parameter.requires_grad:
-                key = (name.startswith("encoder."), parameter.ndim > 1)
+                key = (name.startswith(self.pretrained), parameter.ndim > 1)
                 groups.setdefault(key, []).append(parameter)
         return [
             {"params": parameters}
@@ -201,11 +203,13 @@ class ClassifierModule(TextModule):
         dropout: on the embeddings, before the classifier.
         classifier_bias: whether the linear classifier has a bias.
 
-    Evaluation steps return `logits` (B, C), `embeddings` (B, D), `labels` (B,), `indices` (B,).
+    Evaluation steps return `logits` (B, C), `embeddings` (B, D), `labels` (B,), `indices` (B,); under a head that
+    generates `predictions` (B,) too.
     """
 
     multilabel = False  # whether texts have any number of labels: batches then carry them as (B, C) of 0 and 1
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
+    generates = False  # whether `head=text_to_text` stands for the linear classifier
 
     def __init__(
         self,
@@ -239,6 +243,26 @@ class ClassifierModule(TextModule):
         }
         return MetricCollection(metrics, prefix=f"{split}/", compute_groups=False)
 
+    def use_head(self, head: TextToTextHead) -> None:
+        """Let a decoder that answers in words stand for the linear classifier; it learns at the optimizer's rate."""
+        self.classifier, self.generates = head, True
+        self.pretrained = ("encoder.", "classifier.")
+
+    def classified(self, batch: Batch, loss: Callable[[Tensor], Tensor], labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings (V*B, D) of all views and their classification loss.
+
+        Args:
+            loss: of the linear classifier's logits; under a head that generates, cross-entropy of the tokens of the
+                label words stands in its place.
+            labels: of all views, (V*B,).
+        """
+        if not self.generates:
+            output = self(batch)
+            return output["embeddings"], loss(output["logits"])
+        states = self.encoder.states(batch["input_ids"], batch["attention_mask"])
+        embeddings = self.encoder.pooled(states, batch["attention_mask"])
+        return embeddings, self.classifier.loss(states, batch["attention_mask"], labels)
+
     def logits(self, embeddings: Tensor) -> Tensor:
         """Class scores (B, C) in float32; inference takes their argmax."""
         return self.classifier(self.dropout(embeddings)).float()
@@ -257,15 +281,26 @@ class ClassifierModule(TextModule):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """`embeddings` (V*B, D) and `logits` (V*B, C) of a batch."""
+        if self.generates:
+            return self._generated(batch, answers=False)
         embeddings = self.embed(batch)
         return {"embeddings": embeddings, "logits": self.logits(embeddings)}
 
+    def _generated(self, batch: Batch, answers: bool) -> dict[str, Tensor]:
+        """The same from a head that generates, and its answers as `predictions` (B,), -1 where one is no class."""
+        states, mask = self.encoder.states(batch["input_ids"], batch["attention_mask"]), batch["attention_mask"]
+        output = {"embeddings": self.encoder.pooled(states, mask), "logits": self.classifier(states, mask)}
+        return output | ({"predictions": self.classifier.answers(states, mask)} if answers else {})
+
     def _evaluation_step(self, batch: Batch, split: str) -> dict[str, Tensor]:
-        output = self(batch)
+        output = self._generated(batch, answers=True) if self.generates else self(batch)
         labels = batch["labels"]
         self._log_mean(f"{split}/loss", self.evaluation_loss(output["logits"], labels), len(labels))
         metrics = self.metrics[split]
-        metrics.update(output["logits"], labels)
+        decided = output["logits"]
+        if self.generates:  # an answer that is no class is some wrong class for the figures of an epoch
+            decided = torch.where(output["predictions"] < 0, (labels + 1) % self.num_classes, output["predictions"])
+        metrics.update(decided, labels)
         return {**output, "labels": labels, "indices": batch["indices"]}
 
     def validation_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:

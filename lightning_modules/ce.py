@@ -5,13 +5,22 @@ from __future__ import annotations
 from torch import Tensor
 
 from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.text_to_text import TextToTextHead
+from losses import CrossEntropy
 
 
 class CrossEntropyModule(ClassifierModule):
     """Encoder and linear classifier under one classification loss: `method=ce`, `method=logit_adjusted`."""
 
+    def use_head(self, head: TextToTextHead) -> None:
+        """See `ClassifierModule`. Raises ValueError: a loss that the tokens of the words would not see."""
+        if not isinstance(self.loss, CrossEntropy):
+            found = type(self.loss).__name__
+            raise ValueError(f"loss: found {found}, allowed with head=text_to_text: cross_entropy")
+        super().use_head(head)
+
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         """The loss of all views, each with the label of its text."""
-        logits = self(batch)["logits"]
         labels = batch["labels"].repeat(batch["num_views"])
-        return {"loss": self.loss(logits, labels, self.class_counts)}
+        _, loss = self.classified(batch, lambda logits: self.loss(logits, labels, self.class_counts), labels)
+        return {"loss": loss}

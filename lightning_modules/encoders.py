@@ -65,7 +65,15 @@ class TextEncoder(nn.Module):
         output = self.model(input_ids=input_ids, attention_mask=attention_mask)
         if self.pooling == "cls":
             return output.pooler_output.float()
-        hidden = output.last_hidden_state
+        return self.pooled(output.last_hidden_state, attention_mask)
+
+    def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Token ids (B, L) and mask (B, L) -> the last hidden state of each token (B, L, hidden_size)."""
+        return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+    def pooled(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+        """Hidden states (B, L, hidden_size) and mask (B, L) -> embeddings (B, hidden_size) in float32; not for `cls`,
+        which asks the model's pooler."""
         if self.pooling == "first_token":
             return hidden[:, 0].float()
         if self.pooling == "last_token":

@@ -16,7 +16,7 @@ class SCLHNMModule(ClassifierModule):
     """L = L_CE + alpha L_SCL-HNM (eq. 3) over z = h / |h|, no projection: `method=scl_hnm`.
 
     `loss=scl` has all negatives in the denominator (eq. 1), the paper's SCL rows. A linear classifier on the pooled
-    embedding stands for the text-to-text head of the published code; figures of the two do not compare.
+    embedding, or `head=text_to_text`, as in the published code; figures of the two do not compare.
 
     Args:
         alpha: weight of the contrastive term (paper: 0.1).
@@ -36,11 +36,13 @@ class SCLHNMModule(ClassifierModule):
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         views = batch["num_views"]
-        output, labels = self(batch), batch["labels"].repeat(views, *[1] * (batch["labels"].dim() - 1))
-        classification = self.classification_loss(output["logits"], labels)
+        labels = batch["labels"].repeat(views, *[1] * (batch["labels"].dim() - 1))
+        embeddings, classification = self.classified(
+            batch, lambda logits: self.classification_loss(logits, labels), labels
+        )
         if self.alpha == 0:
             return {"loss": classification}
-        z, labels = gather(functional.normalize(output["embeddings"], dim=1), views), gather(labels, views)
+        z, labels = gather(functional.normalize(embeddings, dim=1), views), gather(labels, views)
         contrastive = self.loss(z, labels)
         if labels.dim() == 1:  # what watches pairs tells those of one class from the others
             self.watch_pairs(lambda rows, extend: self.loss(rows, labels), z, labels)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+NO_CLASS = -1  # a prediction that is none of the classes, and an error
 THIRDS = ("head", "middle", "tail")
 
 
@@ -32,7 +33,7 @@ def non_uniformity(class_counts: ArrayLike) -> float:
 
 
 def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> NDArray[np.int64]:
-    """Counts (C, C): row the reference class, column the predicted one.
+    """Counts (C, C): row the reference class, column the predicted one. A prediction of -1 is no class and not counted.
 
     Raises:
         ValueError: lengths differ, or a class lies outside [0, num_classes).
@@ -40,17 +41,19 @@ def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, num_classes: int
     labels, predictions = np.asarray(labels, dtype=np.int64), np.asarray(predictions, dtype=np.int64)
     if labels.shape != predictions.shape or labels.ndim != 1:
         raise ValueError(f"labels {labels.shape} and predictions {predictions.shape} must be two equally long rows")
-    for name, values in (("labels", labels), ("predictions", predictions)):
+    some = predictions != NO_CLASS
+    for name, values in (("labels", labels), ("predictions", predictions[some])):
         if values.size and (values.min() < 0 or values.max() >= num_classes):
             raise ValueError(f"{name}: found class {values.min()} to {values.max()}, allowed 0 to {num_classes - 1}")
-    flat = np.bincount(labels * num_classes + predictions, minlength=num_classes * num_classes)
+    flat = np.bincount((labels * num_classes + predictions)[some], minlength=num_classes * num_classes)
     return flat.reshape(num_classes, num_classes)
 
 
 def class_scores(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> ClassScores:
     """Precision, recall and F1 of each class. Raises ValueError as `confusion_matrix` does."""
     matrix = confusion_matrix(labels, predictions, num_classes)
-    hits, references, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    hits, predicted = np.diag(matrix), matrix.sum(axis=0)
+    references = np.bincount(np.asarray(labels, dtype=np.int64), minlength=num_classes)
     return ClassScores(
         precision=_ratio(hits, predicted),
         recall=_ratio(hits, references),

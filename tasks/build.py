@@ -26,6 +26,7 @@ from tasks.label_kind import check_label_kind, choices
 from tasks.trainer import trainer_findings
 from tasks.validation import ConfigError, signature, validate
 
+GENERATING = ("ce", "scl_hnm")  # methods that head=text_to_text fits
 SERVES = {"fit": "classification", "cluster": "clustering"}  # the kind of method that a task takes
 
 
@@ -151,11 +152,16 @@ class Plan:
         method = partial_of(self.config.method)
         if "label_pieces" in signature(method.func)[0]:
             method = partial(method, label_pieces=self.label_pieces(label_names))
-        return self._configured(method, class_counts=class_counts)
+        if not self.config.get("head"):
+            return self._configured(method, class_counts=class_counts)
+        encoder, head = instantiate(self.config.head).build(self.encoder, label_names)
+        module = self._configured(method, encoder, class_counts=class_counts)
+        module.use_head(head)
+        return module
 
-    def _configured(self, method: Callable[..., TextModule], **more: Any) -> Any:
+    def _configured(self, method: Callable[..., TextModule], encoder: TextEncoder | None = None, **more: Any) -> Any:
         module = method(
-            encoder=self.encoder.load(self.config.seed),
+            encoder=self.encoder.load(self.config.seed) if encoder is None else encoder,
             loss=instantiate(self.config.get("loss")),
             optimizer=instantiate(self.config.optimizer),
             scheduler=instantiate(self.config.scheduler),
@@ -226,6 +232,22 @@ def _word_findings(plain: Mapping[str, Any], augment: str) -> Iterator[str]:
             yield f"{key}: {encoder} has a vocabulary of its own in every run; allowed: null, or a pretrained encoder"
 
 
+def _head_findings(plain: Mapping[str, Any]) -> Iterator[str]:
+    """What a head that generates does not go with."""
+    head, encoder = f"head={plain['head']['name']}", plain["encoder"]
+    if plain["method"]["name"] not in GENERATING:
+        yield f"{head}: found method={plain['method']['name']}; allowed: {', '.join(GENERATING)}"
+    for key in ("lora", "quantization"):
+        if encoder.get(key) is not None:
+            yield f"encoder.{key}: has no effect with {head}; allowed: null"
+    if encoder["train"] == "frozen":
+        yield f"encoder.train: found frozen, whose features hold no tokens; allowed with {head}: full, top_layers"
+    if encoder.get("pooling") == "cls":
+        yield f"encoder.pooling: found cls; allowed with {head}: mean, first_token, last_token"
+    if plain["trainer"].get("gradient_cache_chunk") is not None:
+        yield f"trainer.gradient_cache_chunk: allowed with {head}: null"
+
+
 def _retrieval_findings(node: Mapping[str, Any]) -> Iterator[str]:
     try:
         instantiate(node)
@@ -252,6 +274,8 @@ def _validate_together(plain: Mapping[str, Any]) -> None:
     monitored = [f"{split}/{name}" for name in MONITORED]
     if plain["protocol"]["name"] != "transductive" and plain["protocol"]["monitor"] not in monitored:
         findings.append(f"protocol.monitor: found {plain['protocol']['monitor']!r}; allowed: {', '.join(monitored)}")
+    if plain.get("head"):
+        findings.extend(_head_findings(plain))
     findings.extend(trainer_findings(plain))
     if plain.get("retrieval"):
         findings.extend(_retrieval_findings(plain["retrieval"]))

@@ -65,6 +65,8 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     run, plan = open_run(config)
     if isinstance(plan.encoder, WordEncoder):
         raise ValueError(f"task=export: found encoder={plan.encoder.name}; allowed: transformers")
+    if plan.plain.get("head"):
+        raise ValueError(f"task=export: found head={plan.plain['head']['name']}; allowed: null, a linear classifier")
     folder = Path(config.output) if config.output else run.path / "export"
     if folder.exists() and any(folder.iterdir()) and not (folder / "kontrast.json").exists():
         raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")

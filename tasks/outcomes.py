@@ -12,7 +12,7 @@ from callbacks.predictions import LabelSetPredictions, Predictions, dumped, labe
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.multilabel import MultiLabelModule
-from reporting.metrics import classification_metrics, confusion_matrix
+from reporting.metrics import NO_CLASS, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import best_threshold, label_scores, multilabel_metrics
 from reporting.run_store import RunFolder
 from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, worst_confusions, worst_labels
@@ -27,15 +27,18 @@ class OneLabel:
         collector: the callback that sees the outputs.
     """
 
-    def __init__(self, run: RunFolder, datamodule: TextDataModule) -> None:
-        self.run, self.names = run, datamodule.label_names
+    def __init__(self, run: RunFolder, datamodule: TextDataModule, generates: bool = False) -> None:
+        self.run, self.names, self.generates = run, datamodule.label_names, generates
         self.class_counts = datamodule.class_counts.tolist()
         self.collector = Predictions(run, label_names=self.names)
 
     def figures(self, split: str) -> dict[str, Any]:
         """Metrics of a split that was evaluated."""
         self.last = self.collector.of(split)
-        return classification_metrics(*self.last, len(self.names), self.class_counts)
+        figures = classification_metrics(*self.last, len(self.names), self.class_counts)
+        if self.generates:
+            figures["unparsable"] = float(np.mean(np.array(self.last[1]) == NO_CLASS))
+        return figures
 
     def threshold_for(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike | None:
         """The threshold for scores (N, C); None, for the best score is taken."""
@@ -108,12 +111,14 @@ def outcome_of(run: RunFolder, module: ClassifierModule, datamodule: TextDataMod
     """The outcome for the labels of a data set; `module` fits them, as `tasks.label_kind` has checked."""
     if isinstance(module, MultiLabelModule):
         return LabelSets(run, datamodule, module)
-    return OneLabel(run, datamodule)
+    return OneLabel(run, datamodule, module.generates)
 
 
 def show_figures(metrics: Mapping[str, Any], split: str) -> None:
     """Print the figures of a split; with and without the neighbours, where there are any."""
     summary_table(metrics, split).show()
+    if f"{split}/unparsable" in metrics:
+        print(f"{100 * metrics[f'{split}/unparsable']:.2f} % of the answers are no class, and count as errors")
     if "retrieval/lam" in metrics:
         print()
         retrieval_table(metrics, split).show()
@@ -129,6 +134,6 @@ def report(run: RunFolder) -> None:
         worst_labels(run.read_csv("labels.csv")).show()
         return
     rows = [row for row in run.read_csv("predictions.csv") if row["split"] == split]
-    index = {name: number for number, name in enumerate(metrics["label_names"])}
+    index = {name: number for number, name in enumerate(metrics["label_names"])} | {"": NO_CLASS}
     labels, predictions = ([index[row[column]] for row in rows] for column in ("label", "prediction"))
     worst_confusions(labels, predictions, metrics["label_names"], metrics["class_counts"]).show()

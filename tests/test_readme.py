@@ -62,6 +62,7 @@ def test_a_setting_is_accepted(setting):
     base += ["dataset=csv"] if setting.startswith("dataset.") and len(base) == 1 else []
     base += ["imbalance.counts=[5,3]"] if setting == "imbalance=counts" else []
     base += ["method=sbert_kmeans"] if setting.startswith("method.num_clusters") else []
+    base += ["head=text_to_text"] if setting.startswith("head") else []
     base += ["active=random"] if setting.startswith("active.") else []
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", overrides=[*(b for b in base if b.split("=")[0] != setting.split("=")[0]), setting])
@@ -82,7 +83,7 @@ def test_links_lead_somewhere():
 
 def test_the_readme_names_all_choices():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for group in ("method", "dataset", "encoder", "augment", "imbalance", "retrieval", "sweep", "experiment"):
+    for group in ("method", "dataset", "encoder", "head", "augment", "imbalance", "retrieval", "sweep", "experiment"):
         row = re.search(rf"^\| `{group}` \|(.*)$", readme, re.MULTILINE).group(1)
         assert {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")} <= set(re.findall(r"`(\w+)`", row)), group
 

@@ -42,6 +42,13 @@ def batch_of(labels, views=2):
 LABELS = [[1, 0, 1], [0, 0, 0], [1, 1, 0], [0, 0, 1]]
 
 
+@pytest.mark.parametrize("initial", [0.01, 0.2])
+def test_every_label_starts_with_its_probability(initial):
+    module = build(BinaryCrossEntropyModule, BinaryCrossEntropy(), initial_probability=initial)
+    torch.testing.assert_close(module.probabilities(module.logits(torch.zeros(2, 8))), torch.full((2, 3), initial))
+    assert build(BinaryCrossEntropyModule, BinaryCrossEntropy(), classifier_bias=False).classifier.bias is None
+
+
 def slow_bce(logits, labels):
     total = 0.0
     for row, targets in zip(logits.tolist(), labels.tolist(), strict=True):

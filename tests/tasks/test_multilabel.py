@@ -113,6 +113,26 @@ def test_one_threshold_for_all_is_chosen_on_validation_rows(fit):
     assert half.metrics["threshold"] == 0.5
 
 
+def test_under_the_published_protocol_test_chooses_the_threshold_too(fit):
+    result = fit("method=bce", "protocol=published", "method.threshold=global", "trainer.max_epochs=1")
+    assert result.metrics["protocol"] == "published" and not any(key.startswith("val/") for key in result.metrics)
+    true, scores = ([row[k] for row in scored(result.folder, "test")] for k in (0, 2))
+    assert len(true) == len(scores) == 21 and 0 < result.metrics["threshold"] < 1
+
+
+def test_the_same_labels_everywhere_and_a_label_of_test_alone(fit, tmp_path):
+    rng, given = random.Random(1), []
+    for split, topics in (("train", ("fruit", "metal")), ("test", ("fruit", "animal"))):
+        lines = [f"{text_of(topics, rng)},{'|'.join(topics)}" for _ in range(24)]
+        (tmp_path / f"same_{split}.csv").write_text("\n".join(["text,label", *lines]))
+        given.append(f"dataset.{split}={tmp_path}/same_{split}.csv")
+    result = fit("method=knn_mltc", *given, "method.initial_probability=0.5")
+    assert result.metrics["label_names"] == ["animal", "fruit", "metal"]
+    assert result.metrics["class_counts"][0] == 0 and result.metrics["class_counts"][1] > 0
+    assert all(row["train/loss"] != "nan" for row in rows(result.folder / "history.csv"))
+    assert result.metrics["val/subset_accuracy"] == 1 and result.metrics["test/subset_accuracy"] == 0
+
+
 def test_wandb_gets_a_table_of_the_labels_and_the_picture(fit):
     result = fit("method=bce", "trainer.max_epochs=1", "logger=wandb", "logger.mode=offline")
     (file,) = result.folder.glob("wandb/*run-*/files/media/table/per_label_*.json")
@@ -181,7 +201,8 @@ def test_neighbours_vote_for_several_labels(fit, use, tmp_path, threshold):
 def test_the_label_graph_is_that_of_the_train_rows(files, store, small, tmp_path):
     ours = [word for word in small if not word.startswith("encoder.")]
     words = ["method=knn_mltc", "encoder=ldgn", "encoder.dimension=16", "encoder.hidden=8", "optimizer.lr=3e-2"]
-    result = command([*files, *store, *ours, *words, "encoder.dropout=0", "retrieval=knn"])
+    words += ["encoder.dropout=0", "method.initial_probability=0.5", "retrieval=knn"]
+    result = command([*files, *store, *ours, *words])
     kept = json.loads((result.folder / "kept_indices.json").read_text())["train"]
     sets = [set(row["label"].split("|")) for row in rows(tmp_path / "train.csv")]
     names = result.metrics["label_names"]

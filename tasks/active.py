@@ -83,6 +83,8 @@ class Pool:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        may_use_gpu = plan.plain["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
+        self.device = torch.device("cuda" if may_use_gpu else "cpu")
         corpus = plan.corpus()
         refuse_several_labels("active", corpus)
         self.rows = _pool_rows(plan, corpus)
@@ -96,11 +98,13 @@ class Pool:
     @cached_property
     def pretrained_embeddings(self) -> np.ndarray:
         """Of the encoder before any training, (N, D)."""
-        encoder = self.plan.encoder.load().eval()
+        encoder = self.plan.encoder.load().eval().to(self.device)
         return self._through(lambda batch: {"e": encoder(batch["input_ids"], batch["attention_mask"])})["e"]
 
     def seen_by(self, module: ClassifierModule, needed: frozenset[str], passes: int, seed: int) -> dict[str, Any]:
         """Probabilities, embeddings and, where needed, probabilities with dropout on, of the whole pool."""
+
+        module.to(self.device)
 
         def outputs(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
             found = module(batch)
@@ -119,10 +123,13 @@ class Pool:
         plan, parts = self.plan, {}
         loader = predict_loader(self.texts, plan.encoder.tokenizer(), plan.dataset.max_length, plan.sampler())
         for batch in loader:
-            for name, rows in outputs(batch).items():
+            places = batch["indices"].numpy()
+            moved = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
+            for name, found in outputs(moved).items():
+                rows = found.cpu().numpy()
                 if name not in parts:
-                    parts[name] = np.empty((len(self.texts), rows.shape[1]), dtype=rows.numpy().dtype)
-                parts[name][batch["indices"].numpy()] = rows.numpy()
+                    parts[name] = np.empty((len(self.texts), rows.shape[1]), dtype=rows.dtype)
+                parts[name][places] = rows
         return parts
 
 
@@ -319,7 +326,8 @@ def _figures(rounds: list[Round], run: RunFolder) -> dict[str, Any]:
     points, last = [made.figures for made in trained], _run_of(run, trained[-1]).read_metrics()
     labels, split = [point["labels"] for point in points], _split_of(points[0])
     figures: dict[str, Any] = {key: value for key, value in last.items() if key.startswith(f"{split}/")}
-    figures |= {"rounds": len(rounds), "labels": labels[-1], "seconds/total": sum(made.seconds for made in rounds)}
+    figures |= {"last_run": trained[-1].run, "rounds": len(rounds), "labels": labels[-1]}
+    figures |= {"seconds/total": sum(made.seconds for made in rounds)}
     figures["active/non_uniformity"] = points[-1]["non-uniformity"]
     for metric in METRICS:
         heights = [point[f"{split}/{metric}"] for point in points]

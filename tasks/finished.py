@@ -18,10 +18,14 @@ WORDS = "words"  # the folder of a run with the vocabulary of an encoder that le
 def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder, Plan]:
     """The run named by `config.run`, and the plan made from its own config with the paths of `config`.
 
+    A curve of active learning stands for its last round.
+
     Raises:
         ValueError: no such run, it is not finished, or it is a clustering and those are not allowed.
     """
     run = find_run(config.paths.runs, config.run)
+    if last := run.read_metrics().get("last_run"):  # a curve of active learning: its last round holds the weights
+        run = find_run(run.path.parent, last)
     if run.status != "finished":
         raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
     own = OmegaConf.create(run.read_config())

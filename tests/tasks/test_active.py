@@ -207,7 +207,7 @@ def test_a_start_that_does_not_fit_is_one_line(fit):
     assert "start_from=nobody: no such run" in fit("method=ce", "start_from=nobody").error
 
 
-def test_query_sizes_in_turn_and_the_figures_of_each_point(learn):
+def test_query_sizes_in_turn_and_the_figures_of_each_point(learn, use, toy_csv, tmp_path):
     result = learn("active=entropy", "active.query_size=[4,8]", "active.budget=16", "callbacks=geometry")
     curve, metrics = rows(result.folder / "curve.csv"), result.metrics
     assert [row["labels"] for row in curve] == ["4", "12", "16"]
@@ -216,6 +216,8 @@ def test_query_sizes_in_turn_and_the_figures_of_each_point(learn):
         assert metrics[f"active/macro_f1@{row['labels']}"] == float(row["test/macro_f1"])
     last = json.loads((result.folder.parent / curve[-1]["run"] / "metrics.json").read_text())
     assert metrics["test/alignment"] == last["test/alignment"] and metrics["test/accuracy"] == last["test/accuracy"]
+    found = use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'predicted.csv'}")
+    assert found.code == 0 and len(rows(tmp_path / "predicted.csv")) == 24  # by the last round
     assert metrics["active/non_uniformity"] == float(curve[-1]["non-uniformity"]) and metrics["seconds/total"] > 0
 
 

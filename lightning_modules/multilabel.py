@@ -8,8 +8,12 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
+from torchmetrics.functional.classification import binary_precision_recall_curve
+from torchmetrics.utilities import dim_zero_cat
 
 from lightning_modules.base import ClassifierModule
+
+Threshold = Annotated[float, "> 0", "< 1"] | Literal["global", "per_label"]
 
 
 class MultiLabelModule(ClassifierModule):
@@ -21,7 +25,7 @@ class MultiLabelModule(ClassifierModule):
     Args:
         threshold: above which probability a label is predicted: one number; or chosen among all that make a difference
             on the rows that choose the epoch, `global` for the best micro-F1, `per_label` for the best F1 of each
-            label. The epoch itself is chosen at 0.5, or at the number.
+            label. Every epoch is judged at the threshold that it would get.
         initial_probability: of every label before training, set by the classifier's bias where it has one, so that the
             first epochs need not learn that most labels are absent. Source: Lin et al. (ICCV 2017), sec. 4.1; 0.5 is a
             bias of 0.
@@ -34,7 +38,7 @@ class MultiLabelModule(ClassifierModule):
     def __init__(
         self,
         *args,
-        threshold: Annotated[float, "> 0", "< 1"] | Literal["global", "per_label"] = 0.5,
+        threshold: Threshold = 0.5,
         initial_probability: Annotated[float, "> 0", "< 1"] = 0.01,
         **kwargs,
     ) -> None:
@@ -44,7 +48,7 @@ class MultiLabelModule(ClassifierModule):
             nn.init.constant_(self.classifier.bias, math.log(initial_probability / (1 - initial_probability)))
 
     def _make_metrics(self, split: str) -> Metric:
-        return LabelScores(self.num_classes, 0.5 if isinstance(self.threshold, str) else self.threshold, f"{split}/")
+        return LabelScores(self.threshold, f"{split}/")
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Of each label by itself (B, C)."""
@@ -59,34 +63,43 @@ class LabelScores(Metric):
     """Accuracy of whole label sets, macro-F1 over the labels that occur in references or predictions, and micro-F1.
 
     Args:
-        num_labels: C.
-        threshold: a label is predicted where the sigmoid of its logit is above.
+        threshold: above which sigmoid of its logit a label is predicted; `global` and `per_label` choose by the rows.
         prefix: of the names.
     """
 
-    hits: Tensor
-    total: Tensor
-    exact: Tensor
-    rows: Tensor
+    scores: list[Tensor]
+    labels: list[Tensor]
 
-    def __init__(self, num_labels: int, threshold: float, prefix: str) -> None:
-        super().__init__()
+    def __init__(self, threshold: Threshold, prefix: str) -> None:
+        super().__init__(compute_on_cpu=True)
         self.threshold, self.prefix = threshold, prefix
-        for name, size in (("hits", num_labels), ("total", num_labels), ("exact", 1), ("rows", 1)):
-            self.add_state(name, torch.zeros(size, dtype=torch.long), dist_reduce_fx="sum")
+        self.add_state("scores", [], dist_reduce_fx="cat")
+        self.add_state("labels", [], dist_reduce_fx="cat")
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
-        predicted, true = logits.sigmoid() > self.threshold, labels > 0
-        self.hits += (predicted & true).sum(0)
-        self.total += predicted.sum(0) + true.sum(0)
-        self.exact += (predicted == true).all(1).sum()
-        self.rows += len(labels)
+        self.scores.append(logits.sigmoid())
+        self.labels.append(labels > 0)
 
     def compute(self) -> dict[str, Tensor]:
-        occurs = self.total > 0
+        scores, true = dim_zero_cat(self.scores), dim_zero_cat(self.labels)
+        predicted = scores > self.threshold if isinstance(self.threshold, float) else scores >= self._cuts(scores, true)
+        hits, total = (predicted & true).sum(0), predicted.sum(0) + true.sum(0)
         figures = {
-            "accuracy": self.exact / self.rows,
-            "macro_f1": (2 * self.hits[occurs] / self.total[occurs]).sum() / occurs.sum().clamp_min(1),
-            "micro_f1": 2 * self.hits.sum() / self.total.sum().clamp_min(1),
+            "accuracy": (predicted == true).all(1).float().mean(),
+            "macro_f1": (2 * hits / total)[total > 0].sum() / (total > 0).sum().clamp_min(1),
+            "micro_f1": 2 * hits.sum() / total.sum().clamp_min(1),
         }
-        return {self.prefix + name: value.float().squeeze() for name, value in figures.items()}
+        return {self.prefix + name: value for name, value in figures.items()}
+
+    def _cuts(self, scores: Tensor, true: Tensor) -> Tensor:
+        """The lowest score that is predicted: (1,), or (C,), of best F1."""
+        pairs = [(scores.ravel(), true.ravel())] if self.threshold == "global" else zip(scores.T, true.T, strict=True)
+        return torch.stack([_best_cut(*pair) for pair in pairs])
+
+
+def _best_cut(scores: Tensor, true: Tensor) -> Tensor:
+    if not true.any():
+        return torch.tensor(0.5)
+    precision, recall, cuts = binary_precision_recall_curve(scores, true.long())
+    f1 = 2 * precision * recall / (precision + recall)
+    return cuts[f1[:-1].nan_to_num().argmax()]

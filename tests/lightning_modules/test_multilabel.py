@@ -17,7 +17,7 @@ from losses import (
     MultiLabelContrastiveLoss,
     SupervisedContrastiveLoss,
 )
-from reporting.multilabel_metrics import multilabel_metrics
+from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 from tests.lightning_modules.test_classification import Features
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "knn_mltc.json").read_text())["cases"]
@@ -97,15 +97,16 @@ def test_no_labels_the_same_labels_and_no_shared_ones_give_finite_gradients(labe
         assert parts["contrastive"] == 0
 
 
-@pytest.mark.parametrize("threshold", [0.5, 0.8])
+@pytest.mark.parametrize("threshold", [0.5, 0.8, "global", "per_label"])
 def test_figures_while_training_are_those_of_the_report(threshold):
     generator = torch.Generator().manual_seed(2)
     logits, labels = torch.randn(40, 5, generator=generator), (torch.rand(40, 5, generator=generator) < 0.3).float()
     labels[:, 4], logits[:, 4] = 0, -9.0  # a label that occurs nowhere
-    scores = LabelScores(5, threshold, "val/")
+    scores = LabelScores(threshold, "val/")
     for part in range(0, 40, 16):
         scores.update(logits[part : part + 16], labels[part : part + 16])
-    found, expected = scores.compute(), multilabel_metrics(labels, logits.sigmoid(), threshold)
+    chosen = best_threshold(labels, logits.sigmoid(), threshold) if isinstance(threshold, str) else threshold
+    found, expected = scores.compute(), multilabel_metrics(labels, logits.sigmoid(), chosen)
     assert found.keys() == {"val/accuracy", "val/macro_f1", "val/micro_f1"}
     assert found["val/accuracy"].item() == pytest.approx(expected["subset_accuracy"])
     for name in ("macro_f1", "micro_f1"):
@@ -113,7 +114,7 @@ def test_figures_while_training_are_those_of_the_report(threshold):
 
 
 def test_figures_where_nothing_occurs_and_nothing_is_predicted():
-    scores = LabelScores(2, 0.5, "")
+    scores = LabelScores(0.5, "")
     scores.update(torch.full((3, 2), -5.0), torch.zeros(3, 2))
     assert {name: value.item() for name, value in scores.compute().items()} == {
         "accuracy": 1.0,

@@ -85,6 +85,6 @@ def test_separated_groups_are_counted(sizes):
 
 
 def test_few_texts_are_refused():
-    with pytest.raises(ValueError, match="found auto with 3 texts"):
-        estimate_num_clusters(np.eye(3, dtype=np.float32), np.random.default_rng(0))
-    assert candidates(4) == [2] and candidates(20000)[-1] == 424
+    with pytest.raises(ValueError, match="found auto with 7 texts"):
+        estimate_num_clusters(np.eye(7, dtype=np.float32), np.random.default_rng(0))
+    assert candidates(8) == [2] and candidates(20000)[-1] == 424

@@ -246,13 +246,9 @@ def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts
         multilabel = row["multilabel"] if multilabel is None else multilabel
         if row["multilabel"] != multilabel:
             kinds = "one label", "a list of labels"
-            raise InputError(
-                f"{where}: found {kinds[not multilabel]}, allowed: {kinds[multilabel]}, as in the rows before"
-            )
-        given = row["label"] if multilabel else [row["label"]]
-        if not multilabel and labels_optional and _is_blank(row["label"]):
-            given = []
-        row["label"] = tuple(dict.fromkeys(_label_name(label, where) for label in given))
+            found = f"found {kinds[not multilabel]}, allowed: {kinds[multilabel]}"
+            raise InputError(f"{where}: {found}, as in the rows before")
+        row["label"] = _names(row["label"], where, labels_optional)
         chunk.append(row)
         characters += len(row["text"])
         if len(chunk) == CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
@@ -264,6 +260,14 @@ def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts
 
 def _is_blank(label: Any) -> bool:
     return label is None or (isinstance(label, str) and not label.strip())
+
+
+def _names(label: Any, where: str, optional: bool) -> tuple[str, ...]:
+    """The labels of a row, each once: of a list all, else one, or where that is optional perhaps none."""
+    if optional and _is_blank(label):
+        return ()
+    given = label if isinstance(label, list | tuple) else [label]
+    return tuple(dict.fromkeys(_label_name(one, where) for one in given))
 
 
 def _label_name(label: Any, where: str) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lightning_modules.base import Batch
 from lightning_modules.heads import ClusterHead
@@ -25,13 +26,15 @@ class AECLModule(PseudoLabelModule):
     encoder's embeddings of all texts; its labels stay.
 
     Args:
-        stage1_epochs: E1. `by_size`: 20, 10 or 2 for a large, medium or small set, as the paper's figures vary it;
-            `by_size_as_printed`: 2, 10 or 20, as its text has it.
+        stage1_epochs: E1. `by_size`: 2, 10 or 20 for a large, medium or small set, as the paper's text has it;
+            `by_size_reversed`: 20, 10 or 2, nearer to what its figures vary.
         stage2_epochs: E2. `by_clusters`: 1 for few clusters, 6 for many.
         unit_length: whether k-means sees the embeddings at unit length (published code: as they are).
         attention: `encoder_layer` (published code, and the paper's number of parameters), `bare` (eq. 1 to 3), or
             `none`: h = z, and a text attends to itself alone.
         projection_size: D2, of z and h.
+        embedding_rms: root mean square that an embedding's coordinates are scaled to before the projector; null leaves
+            them as they are. The smaller it is, the more evenly the attention begins.
         head_dropout: before the hidden layers of the clustering network.
 
     The remaining arguments are those of `ClusteringModule`; `num_views` is 2.
@@ -45,11 +48,12 @@ class AECLModule(PseudoLabelModule):
     def __init__(
         self,
         *args,
-        stage1_epochs: Annotated[int, ">= 0"] | Literal["by_size", "by_size_as_printed"] = "by_size",
+        stage1_epochs: Annotated[int, ">= 0"] | Literal["by_size", "by_size_reversed"] = "by_size",
         stage2_epochs: Annotated[int, ">= 0"] | Literal["by_clusters"] = "by_clusters",
         unit_length: bool = True,
         attention: Literal["encoder_layer", "bare", "none"] = "encoder_layer",
         projection_size: Annotated[int, ">= 1"] = 128,
+        embedding_rms: Annotated[float, "> 0"] | None = 1.0,
         head_dropout: Annotated[float, ">= 0", "< 1"] = 0.5,
         num_views: Literal[2] = 2,
         **kwargs,
@@ -58,7 +62,7 @@ class AECLModule(PseudoLabelModule):
         if not isinstance(self.loss, AECLLoss):
             found = type(self.loss).__name__
             raise ValueError(f"loss: found {found}, allowed with method={self.name}: aecl, class_aware")
-        hidden = self.encoder.hidden_size
+        hidden, self.embedding_rms = self.encoder.hidden_size, embedding_rms
         self.projector = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, projection_size))
         attentions = {"encoder_layer": EncoderLayerAttention, "bare": BareAttention}
         self.attention = attentions[attention](projection_size) if attention != "none" else None
@@ -82,7 +86,7 @@ class AECLModule(PseudoLabelModule):
         """E1 and E2 for this many texts."""
         first, second = self.stage1_epochs, self.stage2_epochs
         if isinstance(first, str):
-            lengths = (20, 10, 2) if first == "by_size" else (2, 10, 20)
+            lengths = (2, 10, 20) if first == "by_size" else (20, 10, 2)
             first = lengths[(number < LARGE) + (number < SMALL)]
         return first, (6 if self.num_clusters > MANY else 1) if isinstance(second, str) else second
 
@@ -96,6 +100,13 @@ class AECLModule(PseudoLabelModule):
         if self.current_epoch == self.second_stage < self.third_stage:
             self.pseudo_labels, _ = self.kmeans_of(self.whole_set(), self.unit_length)
 
+    def project(self, embeddings: Tensor) -> Tensor:
+        """z (B, D2) of embeddings (B, D)."""
+        if self.embedding_rms is not None:
+            length = self.embedding_rms * embeddings.shape[1] ** 0.5
+            embeddings = length * functional.normalize(embeddings, dim=1)
+        return self.projector(embeddings)
+
     def consistent(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """h (B, D2) and the attention S (B, B) of one view's z (B, D2)."""
         if self.attention is None:
@@ -104,13 +115,13 @@ class AECLModule(PseudoLabelModule):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         embeddings = self.embed(batch)
-        h, similarity = self.consistent(self.projector(embeddings))
+        h, similarity = self.consistent(self.project(embeddings))
         output = {"embeddings": embeddings, "logits": self.head(h).float()}
         return output if self.attention is None else output | {"similarity": similarity.float()}
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         stage = self.stage_of(self.current_epoch)
-        z = self.projector(self.embed(batch)).unflatten(0, (2, -1))
+        z = self.project(self.embed(batch)).unflatten(0, (2, -1))
         h, similarity = (torch.stack(views) for views in zip(*map(self.consistent, z), strict=True))
         logits = torch.stack([self.head(rows) for rows in h])
         pseudo_labels = self.labels_of(batch) if stage == 2 else None

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from lightning_modules.base import Batch, TextModule
 from lightning_modules.encoders import TextEncoder
 
+LIKE_LENGTH = 100  # texts encoded at a time, of one length or nearly so
+
 
 class ClusteringModule(TextModule):
     """Base of all methods that learn clusters from unlabelled texts. `task=cluster` trains it by one `fit`.
@@ -47,6 +49,21 @@ class ClusteringModule(TextModule):
         if not isinstance(num_clusters, int):
             raise ValueError(f"method.num_clusters: found {num_clusters!r}, allowed here: a whole number")
         self.num_clusters = num_clusters
+
+    def embed(self, batch: Batch) -> Tensor:
+        """As in `TextModule`; on the processor, texts of like length are encoded together, so that few pads are.
+
+        Batches of clustering are drawn without regard to length, for the texts of a batch count for each other.
+        """
+        if "features" in batch or batch["attention_mask"].device.type != "cpu":
+            return super().embed(batch)
+        tokens, mask = batch["input_ids"], batch["attention_mask"]
+        order = mask.sum(1).argsort(descending=True, stable=True)
+        parts = []
+        for rows in order.split(LIKE_LENGTH):
+            longest = int(mask[rows[0]].sum())
+            parts.append(self.encode(self.encoder, tokens[rows, :longest], mask[rows, :longest]))
+        return torch.cat(parts)[order.argsort()]
 
     def start_epoch(self) -> None:
         """Called before the first batch of each epoch (`self.current_epoch`), also of the one that a run resumes at."""

@@ -167,9 +167,9 @@ def test_stage_lengths():
     def lengths(number, **options):
         return build(AECLModule, AECLLoss(), **options).stage_lengths(number)
 
-    assert [lengths(number)[0] for number in (20000, 11109, 8000, 2472)] == [20, 10, 10, 2]
-    printed = [lengths(number, stage1_epochs="by_size_as_printed")[0] for number in (20000, 8000, 2472)]
-    assert printed == [2, 10, 20]
+    assert [lengths(number)[0] for number in (20000, 11109, 8000, 2472)] == [2, 10, 10, 20]
+    reversed_ = [lengths(number, stage1_epochs="by_size_reversed")[0] for number in (20000, 8000, 2472)]
+    assert reversed_ == [20, 10, 2]
     assert [lengths(100, num_clusters=number)[1] for number in (4, 20, 89, 152)] == [1, 1, 6, 6]
     assert lengths(100, stage1_epochs=3, stage2_epochs=4) == (3, 4)
 
@@ -305,6 +305,33 @@ def test_word_vectors_need_tokens(monkeypatch):
     monkeypatch.setattr(Bag, "frozen", True)
     with pytest.raises(ValueError, match="encoder.train: found frozen, allowed with method.vectors=sif"):
         build(SelfTrainModule, StudentTClusteringLoss(), num_views=1)
+
+
+@pytest.mark.parametrize(("rms", "scale"), [(1.0, 1.0), (2.5, 2.5), (None, 3.0)])
+def test_the_projector_sees_embeddings_of_one_length(rms, scale):
+    module = build(AECLModule, AECLLoss(), embedding_rms=rms)
+    embeddings = F.normalize(torch.randn(5, SIZE, generator=torch.Generator().manual_seed(0)), dim=1)
+    expected = module.projector(embeddings * scale * (1 if rms is None else SIZE**0.5))
+    assert torch.allclose(module.project(3.0 * embeddings), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [1, 7, 230])
+def test_texts_of_like_length_are_encoded_together(number):
+    """Order and values are those of one pass; no row sees more pads than its group needs."""
+    module = build(SCCLModule, SCCLLoss())
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(1, 30, (number,), generator=generator)
+    ids = torch.randint(30, (number, 30), generator=generator)
+    mask = (torch.arange(30) < lengths[:, None]).long()
+    batch = {"input_ids": ids, "attention_mask": mask}
+    widths = []
+    hook = module.encoder.register_forward_pre_hook(lambda _, inputs: widths.append(inputs[0].shape))
+    found = module.embed(batch)
+    hook.remove()
+    assert torch.allclose(found, module.encoder(ids, mask), atol=1e-6)
+    assert sum(rows for rows, _ in widths) == number and widths[0][1] == lengths.max()
+    longest = [width for _, width in widths]
+    assert len(widths) == -(-number // 100) and longest == sorted(longest, reverse=True)
 
 
 def test_same_seed_same_bits():

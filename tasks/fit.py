@@ -197,9 +197,13 @@ def measure(
             scores |= more.split_figures(split)
         figures |= {f"{split}/{name}": value for name, value in scores.items()}
     if rows:
+        started = time.perf_counter()
         trainer.predict(module, datamodule.text_loader("train"), return_predictions=False)
+        model = (time.perf_counter() - started) / len(datamodule.indices["train"])
         if run.writes:
             figures |= retrieval_figures(plan, run, module, datamodule, outcome, rows, keep_store)
+            search = figures["seconds/retrieval_search_per_text"]
+            figures |= {"seconds/model_per_text": model, "seconds/retrieval_per_text": model + search}
     return figures | outcome.finish()
 
 

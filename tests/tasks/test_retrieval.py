@@ -29,6 +29,7 @@ def test_figures_with_and_without(run, fit):
             names} <= set(metrics)  # fmt: skip
     assert metrics["val/retrieval_macro_f1"] >= metrics["val/macro_f1"]  # lam=0 was among what was tried
     assert metrics["retrieval/num_neighbours"] in (1, 5) and 0 <= metrics["retrieval/lam"] <= 1
+    assert metrics["seconds/retrieval_per_text"] > metrics["seconds/model_per_text"] > 0
     assert metrics["retrieval/recall_at_10"] == 1 and metrics["retrieval/rows"] == sum(metrics["class_counts"])
     shared = [metrics[f"{split}/neighbours_shared_labels"] for split in ("train", "val", "test")]
     assert all(0 < share <= 1 for share in shared)

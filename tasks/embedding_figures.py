@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import yaml
@@ -19,8 +20,29 @@ from reporting.curves import embedding_figure
 from reporting.grid import HERE, load_grid
 from reporting.run_store import RunFolder, csv_text, write_text
 
+if TYPE_CHECKING:
+    from tasks.build import Plan
+
 SHOWN_CLASSES = 10  # of more, the five largest and the five smallest, as ACL's figure has it
 SEED = 0
+
+
+def opened(run: str | Path, overrides: Sequence[str] = ()) -> tuple[RunFolder, Plan]:
+    """A finished run and its plan, as `open_run`.
+
+    Args:
+        overrides: where runs, data, cache and source files lie, as `paths.data=…`.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    from tasks.finished import open_run
+    from tasks.identify import CONF
+
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", overrides=[*overrides, f"run={run}"])
+    return open_run(config)
 
 
 def embeddings_of_test(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -30,16 +52,10 @@ def embeddings_of_test(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[n
         overrides: where data, cache and source files lie, as `paths.data=…`.
     """
     import torch
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
 
-    from tasks.finished import load_weights, open_run
-    from tasks.identify import CONF
+    from tasks.finished import load_weights
 
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", overrides=[*overrides, f"run={run.path}"])
-    run, plan = open_run(config)
+    run, plan = opened(run.path, overrides)
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
@@ -57,12 +73,12 @@ def shown_classes(counts: Sequence[int]) -> list[int]:
     return order if len(order) <= SHOWN_CLASSES else order[:half] + order[-half:]
 
 
-def coordinates(embeddings: np.ndarray) -> np.ndarray:
-    """t-SNE of embeddings (N, D) under the cosine distance: (N, 2); the same rows give the same points."""
+def coordinates(embeddings: np.ndarray, metric: str = "cosine") -> np.ndarray:
+    """t-SNE of embeddings (N, D): (N, 2); the same rows give the same points."""
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, max(2.0, (len(embeddings) - 1) / 3))
-    return TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=SEED).fit_transform(embeddings)
+    return TSNE(perplexity=perplexity, metric=metric, init="random", random_state=SEED).fit_transform(embeddings)
 
 
 def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:

@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from active_learning.experiment import ActiveLearning
 from active_learning.selection import needed_by
 from active_learning.strategies import random as at_random
+from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.corpus import Corpus
 from datamodules.datamodule import predict_loader
 from lightning_modules.base import ClassifierModule, derived_seed
@@ -26,7 +27,7 @@ from reporting.curves import lines_figure
 from reporting.metrics import non_uniformity
 from reporting.run_store import RunFolder, run_id
 from reporting.tables import Table
-from tasks.build import Plan
+from tasks.build import Plan, partial_of
 from tasks.finished import load_module
 from tasks.fit import names_of, trained_run
 from tasks.label_kind import refuse_several_labels
@@ -157,13 +158,28 @@ def _do(plan: Plan, run: RunFolder) -> None:
         pool = Pool(plan)
         rounds = _rounds(plan, pool, run)
         _write_curve(run, rounds, pool)  # a stop may have come between a state and its curve
-        run.write_metrics(_figures(rounds, run), status="finished")
+        figures = _figures(rounds, run)
+        _log(plan, run, rounds, figures)
+        run.write_metrics(figures, status="finished")
     except Exception as error:
         run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
         raise
     except BaseException:
         run.write_metrics(status="interrupted")
         raise KeyboardInterrupt from None
+
+
+def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: Mapping[str, Any]) -> None:
+    """The whole curve into one W&B run, over the labels, once it is there; its rounds log nothing."""
+    if not plan.config.logger:
+        return
+    try:
+        logger = partial_of(plan.config.logger)(run=run, config=plan.plain)
+        for made in _trained(rounds):
+            logger.log_metrics(made.figures, step=made.figures["labels"])
+        log_outcome(run, names_of(plan) | {"active": plan.plain["active"]["name"], **figures})
+    finally:
+        finish_wandb()
 
 
 def _rounds(plan: Plan, pool: Pool, run: RunFolder) -> list[Round]:

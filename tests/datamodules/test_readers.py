@@ -262,6 +262,15 @@ def test_train_rows_may_lack_labels_where_the_classes_are_given(tmp_path):
     assert "| without a label | 2 | 0 |" in (tmp_path / "card" / "card.md").read_text()
 
 
+def test_lines_of_jsonl_may_lack_labels_too(tmp_path):
+    train = write(tmp_path / "train.jsonl", '{"text": "a"}\n{"text": "b", "label": 2}\n{"text": "c", "label": null}\n')
+    corpus = prepare(Jsonl(train, label_names=["1", "2"]), tmp_path / "data", None)
+    assert corpus.table("train")["label"].to_pylist() == [-1, 1, -1] and corpus.splits == ("train",)
+    test = write(tmp_path / "test.jsonl", '{"text": "d"}\n')
+    with pytest.raises(InputError, match="test.jsonl:1: no key 'label'"):
+        prepare(Jsonl(train, test=test, label_names=["1", "2"]), tmp_path / "data", None)
+
+
 @pytest.mark.parametrize(
     ("names", "test_label", "message"),
     [

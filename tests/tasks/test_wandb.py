@@ -53,6 +53,17 @@ def read_history(folder):
         return list(csv.DictReader(stream))
 
 
+def test_a_curve_of_active_learning_is_one_wandb_run(logged):
+    rounds = ["active=random", "active.query_size=4", "active.budget=8", "trainer.max_epochs=1"]
+    result = logged(*rounds)
+    (run,) = left(result.folder)
+    assert [row["labels"] for row in run.history if "labels" in row] == [4, 8]
+    heights = [row["test/accuracy"] for row in run.history if "test/accuracy" in row]
+    assert heights == [result.metrics["active/accuracy@4"], result.metrics["active/accuracy@8"]]
+    assert run.summary["active/area_accuracy"] == result.metrics["active/area_accuracy"]
+    assert not list(result.folder.parent.glob(f"{result.metrics['last_run']}/wandb"))
+
+
 def test_the_per_class_table_is_that_of_scikit_learn(logged):
     import csv
     import json

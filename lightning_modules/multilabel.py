@@ -71,7 +71,7 @@ class LabelScores(Metric):
     labels: list[Tensor]
 
     def __init__(self, threshold: Threshold, prefix: str) -> None:
-        super().__init__(compute_on_cpu=True)
+        super().__init__()
         self.threshold, self.prefix = threshold, prefix
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("labels", [], dist_reduce_fx="cat")
@@ -99,7 +99,7 @@ class LabelScores(Metric):
 
 def _best_cut(scores: Tensor, true: Tensor) -> Tensor:
     if not true.any():
-        return torch.tensor(0.5)
+        return scores.new_tensor(0.5)
     precision, recall, cuts = binary_precision_recall_curve(scores, true.long())
     f1 = 2 * precision * recall / (precision + recall)
     return cuts[f1[:-1].nan_to_num().argmax()]

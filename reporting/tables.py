@@ -108,7 +108,7 @@ def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
 
     Under the published protocol the title names it, since the epoch was then chosen on the test split itself.
     """
-    names = [str(metrics[key]) for key in ("method", "dataset", "encoder") if metrics.get(key)]
+    names = [str(metrics[key]) for key in ("method", "dataset", "encoder", "head") if metrics.get(key)]
     title = " · ".join([*names, *([f"seed {metrics['seed']}"] if "seed" in metrics else []), f"{split} split, %"])
     if metrics.get("protocol") == "published":
         title += " · protocol published (epoch chosen on the test split)"

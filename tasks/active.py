@@ -374,7 +374,8 @@ def _line(rounds: list[Round]) -> str:
 def _report(run: RunFolder) -> None:
     metrics, rows = run.read_metrics(), run.read_csv("curve.csv")
     split = _split_of(rows[0])
-    title = " · ".join(str(metrics[key]) for key in ("method", "active", "dataset", "encoder"))
+    keys = ("method", "active", "dataset", "encoder", "head")
+    title = " · ".join(str(metrics[key]) for key in keys if key in metrics)
     title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · {split} split, %"
     columns = (*(f"{split}/{metric}" for metric in METRICS), "non-uniformity")
     cells = tuple((row["labels"], *(f"{100 * float(row[key]):.2f}" for key in columns)) for row in rows)

@@ -111,6 +111,7 @@ def names_of(plan: Plan) -> dict[str, Any]:
     """What identifies a run in tables."""
     plain = plan.plain
     names = {group: (plain.get(group) or {}).get("name") for group in ("method", "dataset", "encoder", "protocol")}
+    names |= {"head": plain["head"]["name"]} if plain.get("head") else {}
     return names | {"seed": plain["seed"], "imbalance/ir": (plain.get("imbalance") or {}).get("ir")}
 
 
@@ -155,9 +156,9 @@ def _start_from(plan: Plan, module: ClassifierModule) -> None:
     if run.status != "finished":
         raise ValueError(f"start_from={run.id}: its status is {run.status}; allowed: a finished run")
     found, names = run.read_metrics(), names_of(plan)
-    for key in ("method", "encoder"):
-        if found[key] != names[key]:
-            raise ValueError(f"start_from={run.id}: found {key}={found[key]}; allowed: {key}={names[key]}")
+    for key in ("method", "encoder", "head"):
+        if (there := found.get(key)) != (here := names.get(key)):
+            raise ValueError(f"start_from={run.id}: found {key}={there}; allowed: {key}={here}")
     if len(found["label_names"]) != module.num_classes:
         raise ValueError(
             f"start_from={run.id}: found {len(found['label_names'])} classes; allowed: {module.num_classes}"

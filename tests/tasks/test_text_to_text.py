@@ -15,7 +15,7 @@ def answer(fit, tmp_path):
     return lambda *words: fit(*options, *words)
 
 
-def test_answers_that_are_no_class_are_errors_and_are_reported(answer, use):
+def test_answers_that_are_no_class_are_errors_and_are_reported(answer, fit, use, tmp_path):
     result = answer("method=scl_hnm")
     test = [row for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]
     unparsable = np.mean([row["prediction"] == "" for row in test])
@@ -24,6 +24,9 @@ def test_answers_that_are_no_class_are_errors_and_are_reported(answer, use):
     assert result.metrics["test/unparsable"] == pytest.approx(unparsable)
     assert result.metrics["test/accuracy"] == pytest.approx(right)
     assert f"{100 * unparsable:.2f} % of the answers are no class" in result.out
+    assert " · text_to_text · seed 0" in result.out  # its figures do not compare with those of another head
+    linear = ["encoder=flan_t5_base", f"encoder.path={tmp_path / 't5'}", "encoder.sha256=null", "method=scl_hnm"]
+    assert "found head=text_to_text; allowed: head=None" in fit(*linear, f"start_from={result.folder.name}").error
     assert use("evaluate", result).code == 0
     assert "task=export: found head=text_to_text" in use("export", result).error
     as_first = answer("method=scl_hnm", "head.unparsable=first_class")

@@ -34,12 +34,12 @@ class _Traits:
 
 
 def _traits(config: Mapping[str, Any]) -> _Traits:
-    encoder = config["encoder"]
+    encoder = config.get("encoder") or {}
     return _Traits(
         run_id({**config, "seed": 0}),
         config["method"]["name"],
         (config["dataset"]["name"], str((config.get("imbalance") or {}).get("ir"))),
-        (encoder["name"], str(encoder.get("train")), config["trainer"]["accelerator"]),
+        (str(encoder.get("name")), str(encoder.get("train")), config["trainer"]["accelerator"]),
         config["trainer"]["max_epochs"],
         config["method"].get("num_views", 1),
         (config.get("active") or {}).get("name"),

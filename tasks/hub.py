@@ -17,7 +17,7 @@ def unreachable(config: Mapping[str, Any]) -> str | None:
 
 def _repos(config: Mapping[str, Any]) -> Iterator[str]:
     """Repositories that a run reads: of the encoder without weights of its own, of an augmentation by a model."""
-    encoder, augment = config["encoder"], config.get("augment") or {}
+    encoder, augment = config.get("encoder") or {}, config.get("augment") or {}
     if encoder.get("repo") and not encoder.get("path") and not encoder.get("package"):
         yield encoder["repo"]
     if config["method"].get("num_views", 1) > 1:

@@ -1,0 +1,92 @@
+"""Clusterings side by side: a row a data set, a column a method, means over seeds.
+
+    python -m reporting.cluster_table RUNS [keys=cluster/acc,cluster/nmi] [where=key:value,…]
+
+RUNS is a run store, or a folder of run records. Scores are in percent; whole numbers, as cluster/num_clusters, are
+listed seed by seed. `where` takes any config key, and "null" for one that is not set.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reporting.compare import lookup
+from reporting.run_store import ReportError, RunFolder, list_runs
+from reporting.tables import MISSING, Table
+
+KEYS = ("cluster/acc", "cluster/nmi")
+Found = dict[tuple[str, str], dict[int, Mapping[str, Any]]]  # (data set, method) -> seed -> metrics
+
+
+def clusterings(runs: Sequence[RunFolder], where: Mapping[str, str]) -> Found:
+    """Finished clusterings that fit `where`.
+
+    Raises:
+        ReportError: two runs of one method, data set and seed: `where` must tell them apart.
+    """
+    found: Found = defaultdict(dict)
+    for run in runs:
+        metrics = run.read_metrics()
+        if metrics.get("status") != "finished" or "cluster/num_clusters" not in metrics:
+            continue
+        config = run.read_config()
+        if any(str(lookup(config, key)) != {"null": "None"}.get(value, value) for key, value in where.items()):
+            continue
+        key, seed = (metrics["dataset"], metrics["method"]), metrics["seed"]
+        if seed in found[key]:
+            two = f"two runs of {key[1]} on {key[0]}, seed {seed}"
+            raise ReportError(f"{two}; allowed: one, narrow with where=key:value")
+        found[key][seed] = metrics
+    return found
+
+
+def cluster_table(found: Found, keys: Sequence[str] = KEYS) -> Table:
+    """Cells hold the keys in their order: mean ± standard deviation (n - 1) in percent, or numbers seed by seed."""
+    sets, methods = (sorted({key[part] for key in found}) for part in (0, 1))
+    rows = []
+    for name in sets:
+        cells = []
+        for method in methods:
+            seeds = found.get((name, method), {})
+            parts = [_cell([seeds[seed].get(key) for seed in sorted(seeds)]) for key in keys]
+            cells.append(" / ".join(parts) if seeds else MISSING)
+        rows.append((name, *cells))
+    counts = sorted({len(seeds) for seeds in found.values()})
+    title = f"{' / '.join(keys)}, {' or '.join(map(str, counts))} seeds"
+    return Table(title, ("data set", *methods), tuple(rows))
+
+
+def _cell(values: Sequence[float | int | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return MISSING
+    if all(isinstance(value, int) for value in known):
+        return ", ".join(map(str, known))
+    spread = f" ± {100 * np.std(known, ddof=1):.2f}" if len(known) > 1 else ""
+    return f"{100 * np.mean(known):.2f}{spread}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    folder, *pairs = arguments
+    options = dict(pair.split("=", 1) for pair in pairs)
+    where = dict(pair.split(":", 1) for pair in options.get("where", "").split(",") if pair)
+    keys = options["keys"].split(",") if "keys" in options else KEYS
+    found = clusterings(list_runs(Path(folder)), where)
+    if not found:
+        raise ReportError(f"{folder}: no finished clusterings that fit")
+    print(cluster_table(found, keys).markdown())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    try:
+        main(sys.argv[1:])
+    except ReportError as error:
+        sys.exit(f"error: {error}")

@@ -16,6 +16,7 @@ from torch import Tensor
 from datamodules.builders.base import Dataset
 from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import LearnedTokenizer, TextDataModule
+from datamodules.samplers import ByClass
 from datamodules.sources import SourceFile, fetch
 from lightning_modules.base import MONITORED, ClassifierModule, TextModule
 from lightning_modules.clustering import ClusteringModule
@@ -202,7 +203,11 @@ def _task_findings(plain: Mapping[str, Any]) -> Iterator[str]:
         return
     if plain["protocol"]["name"] != "transductive":
         yield f"protocol: found {plain['protocol']['name']}, allowed with task=cluster: transductive"
-    idle = ["imbalance", "active", "retrieval"]
+    if plain.get("start_from"):
+        yield "start_from: has no effect with task=cluster; allowed: null"
+    if plain.get("sampler") and issubclass(get_object(plain["sampler"]["_target_"]), ByClass):
+        yield "sampler: draws by labels, which clustering does not see; allowed: length_grouped, shuffle"
+    idle = ["imbalance", "active", "retrieval", "head"]
     if not _is_module(method):
         idle += ["loss", "augment", "optimizer", "scheduler", "callbacks"]
         idle += ["encoder"] if method["vectors"] != "encoder" else []

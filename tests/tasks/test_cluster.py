@@ -84,6 +84,8 @@ def test_embeddings_without_labels_and_an_estimated_number(texts, store, tiny_en
         ("task=fit method=sbert_kmeans", "method: found sbert_kmeans, for clustering; allowed with task=fit: "),
         ("task=cluster method=bow_kmeans augment=eda", "augment: has no effect with method=bow_kmeans"),
         ("task=cluster method=bow_kmeans encoder=minilm", "encoder: has no effect with method=bow_kmeans"),
+        ("task=cluster method=sbert_kmeans start_from=ID", "start_from: has no effect with task=cluster"),
+        ("task=cluster method=sbert_kmeans sampler=class_balanced", "sampler: draws by labels, which clustering"),
         ("task=cluster method=bow_kmeans trainer.max_epochs=3", "trainer.max_epochs: method=bow_kmeans trains nothing"),
         ("task=cluster method=bow_kmeans protocol=clean", "protocol: found clean, allowed with task=cluster"),
         ("task=cluster method=sbert_kmeans encoder.train=full", "encoder.train: found full, allowed with method="),

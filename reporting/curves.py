@@ -164,6 +164,6 @@ def embedding_figure(
             panel.set_xticks([])
             panel.set_yticks([])
         handles, labels = axes[0].get_legend_handles_labels()
-        columns = min(5, max(1, len(names)))
+        columns = min(5, 2 * len(panels), max(1, len(names)))  # as wide as the panels
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, markerscale=2)
         return save(figure, file)

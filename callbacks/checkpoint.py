@@ -84,13 +84,22 @@ class _FixedCheckpoint(ModelCheckpoint):
 
 
 class BestCheckpoint(_FixedCheckpoint):
-    """``checkpoints/best.ckpt``: the epoch at which the protocol's monitored figure was best, the earliest on a tie.
+    """``checkpoints/best.ckpt``: the epoch at which the protocol's monitored figure was best, on a tie as it says.
 
     Epochs after which the module is not ``is_selectable`` are passed over.
     """
 
     def __init__(self, run: RunFolder, protocol: Any) -> None:
         super().__init__(run, "best", monitor=protocol.monitor, mode=protocol.mode, save_weights_only=True)
+        self.latest = getattr(protocol, "ties", "earliest") == "latest"
+
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: torch.Tensor | None = None) -> bool:
+        """Whether `current` takes the place of the best figure so far."""
+        if self.latest and current is not None and self.best_k_models:
+            equal = bool(current == self.best_k_models[self.kth_best_model_path])
+            if trainer.strategy.reduce_boolean_decision(equal):
+                return True
+        return super().check_monitor_top_k(trainer, current)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if getattr(pl_module, "is_selectable", True):

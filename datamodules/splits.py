@@ -19,12 +19,16 @@ class Protocol:
     ``imbalance`` keeps are all that is labelled, and a random share ``val_fraction`` of them chooses.
     ``transductive``: clustering; what trains is what is evaluated, no label is seen and nothing chooses: the last epoch
     counts.
+
+    Of epochs whose figure is equal the ``earliest`` is chosen, or the ``latest`` (``ties``): accuracy over a handful of
+    rows is equal often, and the later epoch has learned more.
     """
 
     name: Literal["clean", "published", "few_shot", "transductive"]
     val_fraction: Annotated[float, ">= 0", "< 1"]
     monitor: str
     mode: Literal["min", "max"] = "max"
+    ties: Literal["earliest", "latest"] = "earliest"
 
     def __post_init__(self) -> None:
         if self.name not in ("clean", "published", "few_shot", "transductive"):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -34,6 +35,17 @@ def test_best_and_last_hold_plain_tensors(setting):
     best, last = (torch.load(setting.run.checkpoints / f"{n}.ckpt", weights_only=True) for n in ("best", "last"))
     assert (best["epoch"], last["epoch"]) == (1, 3)
     assert plain(best) and plain(last)
+
+
+@pytest.mark.parametrize(("mode", "sign"), [("max", 1), ("min", -1)])
+def test_the_latest_of_equal_epochs_where_the_protocol_says_so(setting, mode, sign):
+    setting.protocol = SimpleNamespace(monitor=setting.protocol.monitor, mode=mode, ties="latest")
+    scores = [sign * score for score in (0.1, 0.7, 0.2, 0.7, 0.7, 0.3, 0.2, 0.1)]
+    stop = setting.build(PersistentEarlyStopping, patience=2)
+    others = [setting.build(kind) for kind in (BestCheckpoint, LastCheckpoint)]
+    setting.fit([History(setting.run, setting.protocol), stop, *others], setting.Tiny(scores=scores), max_epochs=8)
+    best, last = (torch.load(setting.run.checkpoints / f"{n}.ckpt", weights_only=True) for n in ("best", "last"))
+    assert (best["epoch"], last["epoch"]) == (4, 6)  # equal epochs reset the patience, two worse ones end it
 
 
 @pytest.mark.parametrize("epochs", [(2,), (0,), (1, 3)])

@@ -1,4 +1,4 @@
-"""Cost of a training step of every method, relative to cross-entropy.
+"""Cost of a training step of every method for one label, relative to cross-entropy.
 
     python -m benchmarks.method_cost [--steps 8] [--rounds 3] [--methods ce sharprecl ...]
 
@@ -13,11 +13,14 @@ import time
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
+from hydra.utils import get_object
 from lightning.pytorch import Callback
 from tabulate import tabulate
 
 from benchmarks._measure import ROOT, spread
+from lightning_modules.base import ClassifierModule
 from tasks.build import Plan, partial_of
+from tasks.label_kind import choices
 
 WARM_UP = 2
 OF_STAGE_ONE = {"tsc": ["method.representation_share=1"]}  # so few steps would soon be in the second one
@@ -38,7 +41,9 @@ class StepTimes(Callback):
 
 
 def methods() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "conf" / "method").glob("*.yaml"))
+    """Methods for texts of one label."""
+    classes = {name: get_object(target) for name, target in choices("method")}
+    return [name for name, one in classes.items() if issubclass(one, ClassifierModule) and not one.multilabel]
 
 
 def turn(method: str, steps: int, folder: Path) -> tuple[list[float], int]:

@@ -29,7 +29,7 @@ from reporting.run_store import RunFolder, run_id
 from reporting.tables import Table
 from tasks.build import Plan, partial_of
 from tasks.finished import load_module
-from tasks.fit import names_of, trained_run
+from tasks.fit import names_of, record_once, trained_run
 from tasks.label_kind import refuse_several_labels
 from tasks.oracle import NO_LABEL, FileOracle
 from tasks.prompt import PromptOracle
@@ -55,12 +55,7 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError("active.validation_size: protocol=published validates on test; allowed there: null")
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
-        if config.force:
-            run.clear()
-        if run.status != "finished":
-            _do(plan, run)
-        else:
-            print(f"{run.id} is finished already; force=true repeats it")
+        record_once(plan, run, lambda: _do(plan, run))
     _report(run)
     return run.path
 
@@ -151,22 +146,13 @@ def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
     return np.sort(np.concatenate([datamodule.indices[part] for part in parts]))
 
 
-def _do(plan: Plan, run: RunFolder) -> None:
-    try:
-        run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
-        run.write_metrics(status="running", error=None, active=plan.plain["active"]["name"], **names_of(plan))
-        pool = Pool(plan)
-        rounds = _rounds(plan, pool, run)
-        _write_curve(run, rounds, pool)  # a stop may have come between a state and its curve
-        figures = _figures(rounds, run)
-        _log(plan, run, rounds, figures)
-        run.write_metrics(figures, status="finished")
-    except Exception as error:
-        run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
-        raise
-    except BaseException:
-        run.write_metrics(status="interrupted")
-        raise KeyboardInterrupt from None
+def _do(plan: Plan, run: RunFolder) -> dict[str, Any]:
+    pool = Pool(plan)
+    rounds = _rounds(plan, pool, run)
+    _write_curve(run, rounds, pool)  # a stop may have come between a state and its curve
+    figures = _figures(rounds, run)
+    _log(plan, run, rounds, figures)
+    return figures
 
 
 def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: Mapping[str, Any]) -> None:
@@ -177,7 +163,7 @@ def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: Mapping[str, 
         logger = partial_of(plan.config.logger)(run=run, config=plan.plain)
         for made in _trained(rounds):
             logger.log_metrics(made.figures, step=made.figures["labels"])
-        log_outcome(run, names_of(plan) | {"active": plan.plain["active"]["name"], **figures})
+        log_outcome(run, names_of(plan) | figures)
     finally:
         finish_wandb()
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from clustering.kmeans import Vectors, distances_to_own, means
+from clustering.kmeans import Vectors, distances_to_own, means, unit_rows
 from clustering.methods import KMeansClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores, negative_similarity
@@ -164,8 +164,6 @@ def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clust
 
 def _pretrained(plan: Plan, corpus: Any) -> NDArray[np.float32]:
     """Embeddings of unit length of the encoder before it is trained."""
-    from clustering.kmeans import unit_rows
-
     datamodule = plan.datamodule(corpus, num_views=1)
     return unit_rows(np.array(plan.features(datamodule)["train"][0]))
 

@@ -111,7 +111,7 @@ def names_of(plan: Plan) -> dict[str, Any]:
     """What identifies a run in tables."""
     plain = plan.plain
     names = {group: (plain.get(group) or {}).get("name") for group in ("method", "dataset", "encoder", "protocol")}
-    names |= {"head": plain["head"]["name"]} if plain.get("head") else {}
+    names |= {group: plain[group]["name"] for group in ("head", "active") if plain.get(group)}
     return names | {"seed": plain["seed"], "imbalance/ir": (plain.get("imbalance") or {}).get("ir")}
 
 

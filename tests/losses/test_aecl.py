@@ -188,7 +188,10 @@ def test_gradcheck_similarity_guided(options):
 def test_gradcheck_of_the_stages(stage, options):
     z, h, attention, labels = make(4, 3)
     loss = AECLLoss(threshold=0.6, **options)
-    total = lambda z, h, s, logits: loss(stage, z, h, s, logits, labels)["loss"]  # noqa: E731
+
+    def total(z, h, s, logits):
+        return loss(stage, z, h, s, logits, labels)["loss"]
+
     assert torch.autograd.gradcheck(total, (z, h, attention, make_logits(4)))
 
 

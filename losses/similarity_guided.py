@@ -14,7 +14,7 @@ from losses.log_sum_exp import weighted_log_sum_exp
 Directions = Literal["one_log", "log_each"]
 GuidedPairs = Literal["across", "all"]
 Rows = Literal["own", "every"]
-Positives = Literal["same_cluster", "all"]
+Positives = Literal["same_cluster", "others_of_cluster", "all"]
 
 
 class SimilarityGuidedLoss(nn.Module):
@@ -38,7 +38,8 @@ class SimilarityGuidedLoss(nn.Module):
         guided_pairs: `across` pairs a z with an h, as printed; `all` takes z-z and h-h pairs too, each text with its
             own row left out (published code).
         weight_floor: added to every S_ij inside a cluster, >= 0 (published code 1e-5).
-        positives: `same_cluster` is Lambda_i; `all` lets the attention alone decide.
+        positives: `same_cluster` is Lambda_i; `others_of_cluster` leaves i out of it, whose weight S_ii alone could
+            otherwise make l2 as large as it gets; `all` lets the attention alone decide.
         rows: `own` adds l2 of a row to l1 of the same row. `every` combines the denominators and the guided term of
             each row with the positive of each other one, what the published code computes by a broadcast of
             (2N, 1) against (2N,); only with `log_each`.
@@ -115,9 +116,12 @@ class SimilarityGuidedLoss(nn.Module):
         if self.guided_pairs == "all":
             weights = weights * ~torch.eye(weights.shape[1], dtype=torch.bool, device=weights.device)
         weights = weights + self.weight_floor
-        if self.positives == "same_cluster":
-            weights = weights * (clusters[:, None] == clusters).repeat(2, columns)
-        return weights
+        if self.positives == "all":
+            return weights
+        allowed = clusters[:, None] == clusters
+        if self.positives == "others_of_cluster":
+            allowed = allowed.fill_diagonal_(False)
+        return weights * allowed.repeat(2, columns)
 
     def _guided(self, z: Tensor, h: Tensor, weights: Tensor) -> Tensor:
         """log of each direction's guided term, (2N,); -inf where a row attends to nothing in its cluster."""

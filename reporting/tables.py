@@ -140,6 +140,7 @@ CLUSTERING_COLUMNS = {
     "purity": "purity",
     "ns": "NS",
     "ps": "PS",
+    "self_attention": "to itself",
 }
 
 

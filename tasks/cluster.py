@@ -201,10 +201,13 @@ def _outputs(
     back = rows.argsort()
     probabilities, clusters = torch.cat([batch["logits"].float() for batch in batches])[back].softmax(1).max(1)
     figures = {}
-    if labels is not None and "similarity" in batches[0]:
-        parts = [(negative_similarity(b["similarity"].float().numpy(), labels[b["indices"]]), b) for b in batches]
-        share = sum(ns * len(batch["indices"]) for ns, batch in parts) / len(rows)
-        figures = {"cluster/ns": share, "cluster/ps": 1 - share}
+    if "similarity" in batches[0]:
+        itself = sum(batch["similarity"].float().diagonal().sum().item() for batch in batches) / len(rows)
+        figures = {"cluster/self_attention": itself}
+        if labels is not None:
+            parts = [(negative_similarity(b["similarity"].float().numpy(), labels[b["indices"]]), b) for b in batches]
+            share = sum(ns * len(batch["indices"]) for ns, batch in parts) / len(rows)
+            figures |= {"cluster/ns": share, "cluster/ps": 1 - share}
     return {
         "clusters": clusters.numpy(),
         "probabilities": probabilities.numpy(),

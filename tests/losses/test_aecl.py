@@ -29,6 +29,7 @@ OPTIONS = {
     "all_pairs": {"guided_pairs": "all"},
     "floor": {"weight_floor": 1e-5},
     "attention_alone": {"positives": "all"},
+    "others": {"positives": "others_of_cluster"},
     "unguided": {"guided": False},
     "rows_own": AS_PUBLISHED | {"rows": "own"},
     "as_published": AS_PUBLISHED,
@@ -64,8 +65,8 @@ def make_logits(size=5, clusters=3, scale=2.0, seed=1):
     return (scale * torch.randn(2, size, clusters, generator=generator, dtype=torch.float64)).requires_grad_()
 
 
-def slow_similarity_guided(z, h, attention, labels, tau):
-    """Eq. 6, 7, 9 as they are printed."""
+def slow_similarity_guided(z, h, attention, labels, tau, itself=True):
+    """Eq. 6, 7, 9 as they are printed; without `itself` a text is not among its own positives in eq. 7."""
 
     def e(a, b):
         return math.exp(F.cosine_similarity(a, b, dim=0).item() / tau)
@@ -76,7 +77,7 @@ def slow_similarity_guided(z, h, attention, labels, tau):
     n, total = len(labels), 0.0
     for i, v in product(range(n), range(2)):
         value = ratio(e(z[0][i], z[1][i]), z[0], z[0], z[1], i) + ratio(e(z[1][i], z[0][i]), z[1], z[1], z[0], i)
-        near = [j for j in range(n) if labels[j] == labels[i]]
+        near = [j for j in range(n) if labels[j] == labels[i] and (itself or j != i)]
         for a, b in ((z[v], h[v]), (h[v], z[v])):
             value += ratio(sum(attention[v][i][j].item() * e(a[i], b[j]) for j in near), a, a, b, i)
         total -= math.log(value)
@@ -162,10 +163,11 @@ def test_golden_totals(key, options, monkeypatch):
 
 @pytest.mark.parametrize("tau", [0.07, 0.5, 1.0])
 @pytest.mark.parametrize("clusters", [1, 2, 7])
-def test_similarity_guided_slow_reference(tau, clusters):
+@pytest.mark.parametrize(("positives", "itself"), [("same_cluster", True), ("others_of_cluster", False)])
+def test_similarity_guided_slow_reference(tau, clusters, positives, itself):
     batch = make(6, clusters)
-    expected = slow_similarity_guided(*batch, tau)
-    assert SimilarityGuidedLoss(tau)(*batch).item() == pytest.approx(expected, abs=1e-10)
+    expected = slow_similarity_guided(*batch, tau, itself)
+    assert SimilarityGuidedLoss(tau, positives=positives)(*batch).item() == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("tau", [0.1, 1.0])

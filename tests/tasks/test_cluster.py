@@ -137,6 +137,7 @@ def test_a_trained_method_resumes_to_the_same_figures(learned, use, tmp_path):
     assert kept[0]["oracle/acc"] == pytest.approx(max(curve)) and len(curve) == 3
     assert kept[0]["cluster/acc"] == pytest.approx(curve[-1])  # the last epoch is reported, whatever was best
     assert kept[0]["cluster/ns"] + kept[0]["cluster/ps"] == pytest.approx(1) and 0 < kept[0]["cluster/ns"] < 1
+    assert 0 < kept[0]["cluster/self_attention"] < kept[0]["cluster/ps"]  # a text has its own label
     assert kept[0]["orders/acc_min"] <= kept[0]["cluster/acc"] <= kept[0]["orders/acc_max"]
     assert 0 <= kept[0]["orders/changed"] < 0.5
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import lightning.pytorch as pl
+import numpy as np
+import torch
 from lightning.pytorch import Callback
+from torch import Tensor
 
-from clustering.scores import clustering_scores
+from clustering.scores import clustering_scores, negative_similarity, within_label_cosine
 from reporting.run_store import RunFolder
 
 
 class ClusteringCurve(Callback):
-    """Logs `cluster/acc` and `cluster/nmi` of the clusters after an epoch; `oracle` is the best epoch, by the labels.
+    """Logs figures of an epoch's clusters, by the labels; `oracle` is the best epoch.
+
+    `cluster/acc` and `cluster/nmi`; `cluster/within_label_cosine` of the module's `representations`, or where it has
+    none of its embeddings; `cluster/ns` where there is an attention between texts (AECL, Figs. 5 and 6).
 
     Without labels it does nothing. Works with a module that has `whole_set` and a data module that has a corpus.
 
@@ -35,12 +41,31 @@ class ClusteringCurve(Callback):
         corpus, epoch = trainer.datamodule.corpus, trainer.current_epoch
         if not corpus.label_names or (epoch + 1) % self.interval:
             return
-        clusters = pl_module.whole_set(lambda batch: pl_module(batch)["logits"]).argmax(dim=1)
-        scores = clustering_scores(corpus.table("train")["label"].to_numpy(), clusters.numpy())
-        pl_module.log_dict({f"cluster/{name}": scores[name] for name in ("acc", "nmi")})
+        scores = _scores(pl_module, corpus.table("train")["label"].to_numpy())
+        names = ("acc", "nmi", "within_label_cosine", "ns")
+        pl_module.log_dict({f"cluster/{name}": scores[name] for name in names if name in scores})
         if scores["acc"] > self.best.get("acc", -1.0):
             self.best = {"acc": scores["acc"], "nmi": scores["nmi"], "epoch": epoch}
 
     def oracle(self) -> dict[str, float]:
         """ACC and NMI of the epoch whose ACC was best: what nobody without labels could choose."""
         return {f"oracle/{name}": value for name, value in self.best.items()}
+
+
+def _scores(module: pl.LightningModule, labels: np.ndarray) -> dict[str, float]:
+    """Figures of all texts, from one pass."""
+    negative, sizes = [], []
+
+    def look(batch: dict[str, Tensor]) -> Tensor:
+        output = module(batch)
+        if "similarity" in output:
+            own = labels[batch["indices"].cpu().numpy()]
+            negative.append(negative_similarity(output["similarity"].float().cpu().numpy(), own))
+            sizes.append(len(own))
+        return torch.cat([output["logits"], output.get("representations", output["embeddings"])], dim=1)
+
+    found = module.whole_set(look)
+    logits, vectors = found[:, : module.num_clusters], found[:, module.num_clusters :]
+    scores = clustering_scores(labels, logits.argmax(dim=1).numpy())
+    scores["within_label_cosine"] = within_label_cosine(vectors.numpy(), labels)
+    return scores | ({"ns": float(np.average(negative, weights=sizes))} if negative else {})

@@ -65,3 +65,22 @@ def negative_similarity(similarity: ArrayLike, labels: ArrayLike) -> float:
     labels = np.asarray(labels)
     differs = labels[:, None] != labels[None, :]
     return float(np.asarray(similarity)[differs].sum() / len(labels))
+
+
+def within_label_cosine(vectors: ArrayLike, labels: ArrayLike) -> float:
+    """Mean cosine of two texts of one label, averaged over the labels with at least two texts; nan without any.
+
+    Args:
+        vectors: (N, D).
+        labels: (N,).
+    """
+    vectors = np.asarray(vectors, dtype=np.float64)
+    rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    _, codes, sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+    sums, squares = np.zeros((len(sizes), rows.shape[1])), np.zeros(len(sizes))
+    np.add.at(sums, codes, rows)
+    np.add.at(squares, codes, (rows**2).sum(axis=1))
+    paired = sizes > 1
+    if not paired.any():
+        return float("nan")
+    return float((((sums**2).sum(axis=1) - squares)[paired] / (sizes * (sizes - 1))[paired]).mean())

@@ -116,7 +116,7 @@ class AECLModule(PseudoLabelModule):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         embeddings = self.embed(batch)
         h, similarity = self.consistent(self.project(embeddings))
-        output = {"embeddings": embeddings, "logits": self.head(h).float()}
+        output = {"embeddings": embeddings, "representations": h.float(), "logits": self.head(h).float()}
         return output if self.attention is None else output | {"similarity": similarity.float()}
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:

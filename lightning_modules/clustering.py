@@ -26,7 +26,8 @@ class ClusteringModule(TextModule):
         encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr: see `TextModule`.
 
     `forward` returns for a batch of one view `logits` (B, K), whose argmax is the cluster, and `embeddings` (B, D);
-    a method with an attention between texts adds `similarity` (B, B), its rows summing to 1, for NS and PS.
+    a method that learns others from them adds `representations` (B, D2), which figures show; one with an attention
+    between texts adds `similarity` (B, B), its rows summing to 1, for NS and PS.
     """
 
     serves = "clustering"

@@ -42,7 +42,8 @@ class Metric:
 class Line:
     """A row or a column: what it adds to the command line, and what it is called in the reported CSV.
 
-    `reads` of a row: metric key -> the key that it takes in its place, where one run has the figures of several rows.
+    Of a row: `by_budget`, what it adds under a budget, after the rest; `reads`, metric key -> the key that it takes in
+    its place, where one run has the figures of several rows.
     """
 
     key: str
@@ -51,13 +52,18 @@ class Line:
     reported: Mapping[str, Any] = field(default_factory=dict)
     priority: int = 1
     not_in: Mapping[str, str] = field(default_factory=dict)
+    by_budget: Mapping[str, Sequence[str]] = field(default_factory=dict)
     x: float | None = None
     reads: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """One table of a paper."""
+    """One table of a paper.
+
+    `statistics`: key of a data set's card -> title, of a table that is counted and not run; `reported_as`: such a key
+    -> its name in the reported CSV, where that is another.
+    """
 
     key: str
     title: str
@@ -71,6 +77,7 @@ class Grid:
     overrides: tuple[str, ...] = ()
     footnotes: tuple[str, ...] = ()
     statistics: Mapping[str, str] = field(default_factory=dict)
+    reported_as: Mapping[str, str] = field(default_factory=dict)
     curve: str | None = None
 
 
@@ -145,6 +152,7 @@ def cells(grid: Grid, budget: Budget) -> list[Cell]:
             if not column.overrides:
                 continue  # a column of printed figures
             words = (*budget.overrides, *extra, *grid.overrides, *column.overrides, *row.overrides)
+            words += tuple(row.by_budget.get(budget.key, ()))
             priority = max(grid.priority, row.priority, column.priority)
             seeds = tuple(range(budget.seeds.get(row.key, budget.seeds["default"])))
             skipped = row.not_in.get(budget.key) or column.not_in.get(budget.key)

@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from reporting.claims import judge, load_claims
-from reporting.curves import conflict_figure, label_figure, sensitivity_figure
-from reporting.grid import Grid, footnote_texts, load_budget, load_grid, reported_lines, table_names
+from reporting.curves import conflict_figure, label_figure, lines_figure, sensitivity_figure
+from reporting.grid import HERE, Grid, footnote_texts, load_budget, load_grid, reported_lines, table_names
 from reporting.metrics import non_uniformity
 from reporting.page import StatisticsTable, claims_markdown, html_page
 from reporting.render import cells_csv, latex, markdown, tests_csv
@@ -74,7 +76,7 @@ def statistics_table(grid: Grid, cards: Path) -> StatisticsTable:
         if card:
             card["u_percent"] = 100 * non_uniformity(list(card["class_counts"].values()))
         name = row.reported.get("dataset", row.key)
-        cells = [_count(card.get(key), shown.get((name, key))) for key in grid.statistics]
+        cells = [_count(card.get(key), shown.get((name, grid.reported_as.get(key, key)))) for key in grid.statistics]
         rows.append((row.title, *cells))
     notes = tuple(footnote_texts()[name] for name in grid.footnotes)
     return StatisticsTable(grid.key, grid.title, ("data set", *grid.statistics.values()), tuple(rows), notes)
@@ -94,11 +96,43 @@ def _figures(
     for report in reports:
         if report.grid.curve and (file := sensitivity_figure(report, figures / report.grid.key)):
             found[f"{report.grid.title}. Mean and standard deviation over seeds."] = file
+    found.update(_epoch_figures(entries, runs, figures))
     found.update(_label_figures(reports, entries, runs, folder.parent / "cards", figures))
     found.update(_conflict_figures(entries.get("acl_conflict", ()), runs, figures))
     for file in sorted(figures.glob("embeddings-*.svg")):  # drawn by tasks.embedding_figures, from checkpoints
         found[f"t-SNE of test embeddings, colour and marker by class: {file.stem.removeprefix('embeddings-')}"] = file
     return found
+
+
+def _epoch_figures(
+    entries: Mapping[str, Any], runs: Mapping[str, RunFolder], folder: Path
+) -> dict[str, Path]:
+    """The figures of ``definitions/epochs.yaml`` that have runs."""
+    found = {}
+    for spec in yaml.safe_load((HERE / "definitions" / "epochs.yaml").read_text(encoding="utf-8")):
+        grid = load_grid(spec["table"])
+        columns, rows = ({line.key: line.title for line in lines} for lines in (grid.columns, grid.rows))
+        panels: dict[str, dict[str, dict[float, list[float]]]] = {}
+        for entry in (e for e in entries.get(spec["table"], ()) if e["column"] in spec["columns"]):
+            if entry["row"] not in spec["rows"]:
+                continue
+            points = _by_epoch([runs[name] for name in entry["runs"].values() if name in runs], spec["key"])
+            if points:
+                panels.setdefault(columns[entry["column"]], {})[rows[entry["row"]]] = points
+        if panels:
+            file = lines_figure(panels, "epoch", "%", folder / f"epochs-{spec['name']}")
+            found[f"{spec['title']}. Mean and standard deviation over seeds."] = file
+    return found
+
+
+def _by_epoch(runs: Sequence[RunFolder], key: str) -> dict[float, list[float]]:
+    """Epoch -> the figure of each run that measured it there."""
+    points: dict[float, list[float]] = {}
+    for run in (run for run in runs if (run.path / "history.csv").exists()):
+        for line in run.read_csv("history.csv"):
+            if line.get(key):
+                points.setdefault(int(line["epoch"]) + 1, []).append(float(line[key]))
+    return points
 
 
 def _label_figures(

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from reporting.run_store import write_text
 
-NAMES = ("r52", "ohsumed", "trec", "dblp", "biomedical", "cr", "agnews", "reuters21578", "goemotions")
+CLUSTERED = ("agnews8000", "searchsnippets", "stackoverflow", "googlenews_ts", "googlenews_t", "googlenews_s", "tweet")
+NAMES = ("r52", "ohsumed", "trec", "dblp", "biomedical", "cr", "agnews", "reuters21578", "goemotions", *CLUSTERED)
 VAL_FRACTION = 0.1  # of protocol=clean
 
 
 def dataset_facts(corpus: Any) -> dict[str, Any]:
     """``train``, ``test`` rows; ``word``: different lower-case words of both; ``avg_len``: words a text over both;
-    ``class``; ``ir``: largest to smallest class of train; ``class_counts`` of train; where texts have several labels
-    ``instances``, the rows of all splits, and their ``cardinality``, labels a text."""
+    ``class``; ``ir``: largest to smallest class of train; ``class_counts`` of train; ``instances``, the rows of all
+    splits, with their ``instances_ir`` or, where texts have several labels, their ``cardinality``, labels a text."""
     words: set[str] = set()
     length = rows = 0
     for split in ("train", "test"):
@@ -29,15 +31,16 @@ def dataset_facts(corpus: Any) -> dict[str, Any]:
             words.update(parts)
             length, rows = length + len(parts), rows + 1
     splits = corpus.card["splits"]
-    train = splits["train"]
-    several = {}
+    train, instances = splits["train"], sum(split["rows"] for split in splits.values())
+    counts = sum((Counter(split["class_counts"]) for split in splits.values()), Counter())
     if corpus.multilabel:
-        instances = sum(split["rows"] for split in splits.values())
-        labels = sum(sum(split["class_counts"].values()) for split in splits.values())
-        several = {"instances": instances, "cardinality": round(labels / instances, 2)}
-    return several | {
+        of_all = {"cardinality": round(counts.total() / instances, 2)}
+    else:
+        of_all = {"instances_ir": round(max(counts.values()) / min(counts.values()), 2)}
+    return of_all | {
+        "instances": instances,
         "train": train["rows"],
-        "test": corpus.card["splits"]["test"]["rows"],
+        "test": splits["test"]["rows"],
         "word": len(words),
         "avg_len": round(length / rows, 2),
         "class": corpus.card["classes"],

@@ -1,4 +1,4 @@
-"""t-SNE panels of finished runs whose weights are in the run store (SharpReCL Fig. 4, ACL Fig. 5).
+"""t-SNE panels of finished runs whose weights are in the run store (SharpReCL Fig. 4, ACL Fig. 5, AECL Fig. 4).
 
     python -m tasks.embedding_figures reports/BUDGET [RUNS] [paths.data=… paths.cache=… paths.source_mirror=…]
 
@@ -23,7 +23,9 @@ from reporting.run_store import RunFolder, csv_text, write_text
 if TYPE_CHECKING:
     from tasks.build import Plan
 
+WEIGHTS = ("checkpoints/best.ckpt", "checkpoints/final.ckpt", "model.npz")  # any of them: the run can be opened
 SHOWN_CLASSES = 10  # of more, the five largest and the five smallest, as ACL's figure has it
+SHOWN_ROWS = 3000  # of more, so many at equal distances
 SEED = 0
 
 
@@ -42,20 +44,25 @@ def opened(run: str | Path, overrides: Sequence[str] = ()) -> tuple[RunFolder, P
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", overrides=[*overrides, f"run={run}"])
-    return open_run(config)
+    return open_run(config, clusters_too=True)
 
 
-def embeddings_of_test(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Embeddings (N, D), labels (N,) of the test rows, and label names, from a run's selected weights.
+def embeddings_of(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Embeddings (N, D), labels (N,) and label names: of the test rows by a classifier's selected weights, of all rows
+    by the last weights of a clustering (where it learns representations, those).
 
     Args:
         overrides: where data, cache and source files lie, as `paths.data=…`.
     """
+    run, plan = opened(run.path, overrides)
+    return (_of_clusters if plan.serves == "clustering" else _of_test)(run, plan)
+
+
+def _of_test(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, list[str]]:
     import torch
 
     from tasks.finished import load_weights
 
-    run, plan = opened(run.path, overrides)
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
@@ -64,6 +71,31 @@ def embeddings_of_test(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[n
         batches = [(module(batch)["embeddings"], batch["labels"]) for batch in datamodule.test_dataloader()]
     embeddings, labels = (torch.cat(parts).float().numpy() for parts in zip(*batches, strict=True))
     return embeddings, labels.astype(int), list(datamodule.label_names)
+
+
+def _of_clusters(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    import torch
+
+    from tasks.assign import FINAL
+    from tasks.finished import load_weights
+
+    corpus = plan.corpus(whole=True)
+    datamodule = plan.datamodule(corpus)
+    labels, names = corpus.table("train")["label"].to_numpy(), list(corpus.label_names)
+    if not plan.trains:
+        return np.array(plan.features(datamodule)["train"][0]), labels, names
+    module = plan.clustering_module(run.read_metrics()["cluster/num_clusters"])
+    load_weights(module, run.checkpoints / FINAL, run.id, more_allowed=True)
+    module.eval()
+    if module.encoder.frozen:
+        datamodule.use_features(plan.features(datamodule))
+    parts, rows = [], []
+    with torch.inference_mode():
+        for batch in datamodule.ordered_loader():
+            output = module(batch)
+            parts.append(output.get("representations", output["embeddings"]).float().numpy())
+            rows.append(batch["indices"].numpy())
+    return np.concatenate(parts), labels[np.concatenate(rows)], names
 
 
 def shown_classes(counts: Sequence[int]) -> list[int]:
@@ -88,15 +120,17 @@ def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
     drawn = []
     for spec in figures:
         titles = {row.key: row.title for row in load_grid(spec["table"]).rows}
-        cells = {cell["row"]: cell for cell in tables[spec["table"]] if cell["column"] == spec["column"]}
+        cells = {cell["row"]: cell for cell in tables.get(spec["table"], ()) if cell["column"] == spec["column"]}
         panels, names = {}, {}
         for row in (row for row in spec["rows"] if row in cells):
             run = RunFolder(runs / cells[row]["runs"].get(str(SEED), "none"))
-            if not (run.checkpoints / "best.ckpt").is_file():
+            if not any((run.path / name).is_file() for name in WEIGHTS):
                 print(f"{spec['name']}: {titles[row]} has no weights in {runs}")
                 continue
-            embeddings, labels, label_names = embeddings_of_test(run, overrides)
-            kept = np.isin(labels, shown := shown_classes(run.read_metrics()["class_counts"]))
+            embeddings, labels, label_names = embeddings_of(run, overrides)
+            counts = run.read_metrics().get("class_counts") or np.bincount(labels)
+            kept = np.flatnonzero(np.isin(labels, shown := shown_classes(counts)))
+            kept = kept[:: max(1, -(-len(kept) // SHOWN_ROWS))]
             panels[titles[row]] = coordinates(embeddings[kept]), labels[kept]
             names = {label: label_names[label] for label in shown}
         if panels:

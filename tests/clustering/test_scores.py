@@ -6,7 +6,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from clustering.scores import clustering_scores, contingency, negative_similarity
+from clustering.scores import clustering_scores, contingency, negative_similarity, within_label_cosine
 
 
 def slow_accuracy(labels, clusters):
@@ -74,3 +74,19 @@ def test_negative_similarity():
     similarity = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.0, 0.4, 0.6]])
     assert negative_similarity(similarity, [0, 0, 1]) == pytest.approx((0.2 + 0.1 + 0.0 + 0.4) / 3)
     assert negative_similarity(similarity, [1, 1, 1]) == 0
+
+
+def test_within_label_cosine():
+    rng = np.random.default_rng(0)
+    vectors, labels = rng.normal(size=(9, 3)), [0, 0, 0, 1, 1, 2, 3, 3, 3]
+    vectors[7] = 0  # has no direction: cosine 0
+    means = []
+    for label in (0, 1, 3):
+        own = [row for row, found in zip(vectors, labels, strict=True) if found == label]
+        cosines = [
+            a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-300)
+            for i, a in enumerate(own) for j, b in enumerate(own) if i != j
+        ]  # fmt: skip
+        means.append(np.mean(cosines))
+    assert within_label_cosine(vectors, labels) == pytest.approx(np.mean(means))
+    assert np.isnan(within_label_cosine(vectors[:2], [0, 1]))

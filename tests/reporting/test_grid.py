@@ -1,8 +1,10 @@
 """The definitions of the papers' tables hold together, and find what is printed."""
 
 import pytest
+import yaml
 
 from reporting.grid import (
+    HERE,
     cells,
     footnote_texts,
     last_wins,
@@ -75,6 +77,19 @@ def test_a_cell_joins_budget_table_column_and_row():
     main = {c.row: c for c in cells(load_grid("sharprecl_2"), load_budget("cpu")) if c.column == "ohsumed"}
     assert main["sharprecl"].seeds == (0, 1, 2, 3, 4) and main["dice"].seeds == (0, 1, 2)
     assert main["roberta"].skipped
+    clusters = {c.row: c for c in cells(load_grid("aecl_2"), load_budget("cpu")) if c.column == "tweet"}
+    assert clusters["aecl"].overrides == ("task=cluster", "dataset=tweet", "method=aecl", "encoder.train=frozen")
+    assert "encoder.train=frozen" not in clusters["sbert"].overrides
+    full = [c for c in cells(load_grid("aecl_2"), load_budget("paper")) if c.row == "aecl"]
+    assert full and not any("encoder.train=frozen" in c.overrides for c in full)
+
+
+@pytest.mark.parametrize("name", ["embeddings", "epochs"])
+def test_what_a_figure_draws_exists(name):
+    for spec in yaml.safe_load((HERE / "definitions" / f"{name}.yaml").read_text(encoding="utf-8")):
+        grid = load_grid(spec["table"])
+        assert set(spec["rows"]) <= {row.key for row in grid.rows}
+        assert set(spec.get("columns", [spec.get("column")])) <= {column.key for column in grid.columns}
 
 
 def test_the_last_word_on_a_key_wins():

@@ -196,20 +196,28 @@ def test_a_whole_report_is_one_page_without_anything_beside_it(entries, tmp_path
     mus = [entry(f"mu_{mu}", "trec_50", [f"mu{mu}"]) for mu in ("0.2", "0.4", "1.0")]
     for place, mu in enumerate(("0.2", "0.4", "1.0")):
         make_run(tmp_path / "records", f"mu{mu}", 0, 0.6 + place / 100)
-    tables = {"sharprecl_2": entries, "acl_conflict": conflict, "sharprecl_mu": mus}
+    clusters = [entry("aecl", "tweet", ["aecl-0", "aecl-1"]), entry("ccssl", "tweet", ["ccssl-0"])]
+    for name in ("aecl-0", "aecl-1", "ccssl-0"):
+        run = make_run(tmp_path / "records", name, int(name[-1]), 0.5, **{"cluster/acc": 0.5, "cluster/nmi": 0.6})
+        history = [(0, 0.1, ""), (1, 0.2, 0.7), (2, 0.3, 0.8)]
+        run.write_csv("history.csv", history, ("epoch", "train/loss", "cluster/within_label_cosine"))
+    tables = {"sharprecl_2": entries, "acl_conflict": conflict, "sharprecl_mu": mus, "aecl_2": clusters}
     folder = tmp_path / "cpu"
     folder.mkdir()
     (folder / "grid.json").write_text(json.dumps({"budget": "cpu", "tables": tables}))
     (tmp_path / "cards").mkdir()
     card = {"train": 70, "test": 5, "word": 9, "avg_len": 2.0, "class": 3, "ir": 4.0}
-    (tmp_path / "cards/trec.json").write_text(json.dumps({**card, "class_counts": {"a": 40, "b": 20, "c": 10}}))
+    for name in ("trec", "agnews8000"):
+        content = {**card, "class_counts": {"a": 40, "b": 20, "c": 10}}
+        (tmp_path / f"cards/{name}.json").write_text(json.dumps(content))
 
     page = write_report(folder, [])
     reader = Reader()
     reader.feed(page.read_text(encoding="utf-8"))
     assert reader.outside == [] and "65.60 ± 1.8294.80 ± 0.55" in reader.cells
     assert "70" in reader.cells or "70 (5452)" in reader.cells, "Table 1 is counted"
-    for picture in ("sharprecl_mu", "labels-trec_50", "conflict-trec_50"):
+    assert "2 (23)" in reader.cells, "the AECL paper names its statistics otherwise"
+    for picture in ("sharprecl_mu", "labels-trec_50", "conflict-trec_50", "epochs-aecl-within"):
         for kind in ("svg", "pdf", "png"):
             assert (folder / "figures" / f"{picture}.{kind}").stat().st_size > 1000, picture
     with (folder / "cells.csv").open() as stream:

@@ -42,6 +42,14 @@ def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., R
 
 
 @pytest.fixture
+def cluster(store: list[str], toy_csv: dict[str, Path], tiny_encoder_dir: Path) -> Callable[..., Result]:
+    """Cluster the train file of the toy CSV: `cluster("method=sbert_kmeans")`."""
+    files = ["task=cluster", "dataset=csv", f"dataset.train={toy_csv['train']}", "dataset.max_length=32"]
+    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null"]
+    return lambda *arguments: command([*files, *encoder, "logger=csv", *store, *arguments])
+
+
+@pytest.fixture
 def use(store: list[str]) -> Callable[..., Result]:
     """A task on a finished run: `use("evaluate", result, "output=-")`."""
 

@@ -42,3 +42,25 @@ def test_panels_of_the_runs_that_still_have_weights(fit, store, tmp_path, capsys
     assert {row["row"] for row in rows} == {"cross-entropy", "SharpReCL"}
     shown = [row["label"] for row in rows if row["row"] == "SharpReCL"]
     assert sorted(shown) == sorted(row["label"] for row in predictions)
+
+
+@pytest.mark.slow
+def test_panels_of_clusters_show_all_texts(cluster, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SHOWN_ROWS", 40)
+    stages = ["method.stage1_epochs=1", "method.stage2_epochs=0", "trainer.max_epochs=2"]
+    runs = {"sbert": cluster("method=sbert_kmeans"), "aecl": cluster("method=aecl", "augment=dropout", *stages)}
+    cells = [
+        {"row": row, "column": "stackoverflow", "runs": {"0": run.folder.name}, "problem": None, "command": ""}
+        for row, run in runs.items()
+    ]
+    folder = tmp_path / "cpu"
+    folder.mkdir()
+    tables = {"sharprecl_2": [], "acl_6": [], "aecl_2": cells}
+    (folder / "grid.json").write_text(json.dumps({"budget": "cpu", "tables": tables}))
+    (drawn,) = module.draw(folder, tmp_path / "runs", store)
+    with drawn.with_suffix(".csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    shown = [[row["label"] for row in rows if row["row"] == title] for title in ("SBERT", "AECL")]
+    assert all(20 <= len(labels) <= 40 for labels in shown)
+    labels = {row["label"] for row in csv.DictReader((runs["aecl"].folder / "predictions.csv").open())}
+    assert all(set(found) == labels for found in shown)

@@ -32,7 +32,12 @@ def jobs(line: str) -> list[list[str]]:
     arguments = [argument for argument in shlex.split(line)[2:] if not argument.startswith("-")]
     if "-m" not in line.split():
         return [arguments]
-    return [[re.sub(r"=.*", f"={a.partition('=')[2].split(',')[end]}", a) for a in arguments] for end in (0, -1)]
+    return [[re.sub(r"=.*", f"={values(a)[end]}", a) for a in arguments] for end in (0, -1)]
+
+
+def values(argument: str) -> list[str]:
+    """What `key=a,b,[c,d]` sweeps over: a, b and [c,d]."""
+    return re.findall(r"\[[^]]*\]|[^,\[]+|^$", argument.partition("=")[2])
 
 
 def test_there_are_lines_to_check():
@@ -63,7 +68,7 @@ def test_a_setting_is_accepted(setting):
     base += ["imbalance.counts=[5,3]"] if setting == "imbalance=counts" else []
     base += ["method=sbert_kmeans"] if setting.startswith("method.num_clusters") else []
     base += ["head=text_to_text"] if setting.startswith("head") else []
-    base += ["active=random"] if setting.startswith("active.") else []
+    base += ["active=random"] if setting.startswith(("active.", "protocol.ties")) else []
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", overrides=[*(b for b in base if b.split("=")[0] != setting.split("=")[0]), setting])
     validate(OmegaConf.to_container(config, resolve=True))

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 from losses import (
@@ -19,6 +17,7 @@ from losses import (
     updated_centres,
     views_of_classes,
 )
+from tests.losses.two_processes import assert_two_processes_equal_one
 
 CASES = {
     case["id"]: case
@@ -225,28 +224,6 @@ def shared_loss(weight, x, labels, centres, is_seen, counts):
     return loss, updated_centres(centres, is_seen, z, labels)[0]
 
 
-def worker(rank, address, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        x, labels, *state = make()
-        weight = torch.eye(5, dtype=torch.float64, requires_grad=True)
-        rows = slice(0, 4) if rank == 0 else slice(4, 9)
-        loss, centres = shared_loss(weight, x.detach()[rows], labels[rows], *state)
-        loss.backward()
-        dist.all_reduce(weight.grad)
-        torch.save((loss.item(), weight.grad / 2, centres), f"{folder}/{rank}.pt")
-    finally:
-        dist.destroy_process_group()
-
-
 def test_two_processes_equal_one(tmp_path):
-    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
-    x, *rest = make()
-    weight = torch.eye(5, dtype=torch.float64, requires_grad=True)
-    expected, centres = shared_loss(weight, x.detach(), *rest)
-    expected.backward()
-    for rank in range(2):
-        value, grad, found = torch.load(tmp_path / f"{rank}.pt")
-        assert value == pytest.approx(expected.item(), abs=1e-12)
-        assert torch.allclose(grad, weight.grad, atol=1e-12, rtol=0) and weight.grad.abs().max() > 1e-4
-        assert torch.allclose(found, centres, atol=1e-12, rtol=0)
+    x, labels, *state = make()
+    assert_two_processes_equal_one([shared_loss], [x, labels], state, tmp_path)

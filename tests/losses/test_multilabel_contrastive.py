@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from losses import MultiLabelContrastiveLoss, gather
+from tests.losses.two_processes import assert_two_processes_equal_one
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "knn_mltc.json").read_text())["cases"]
 GOLDEN = [case for case in CASES if case["id"].startswith("ml_contrastive")]
@@ -92,29 +91,9 @@ def test_bad_input_is_named():
         MultiLabelContrastiveLoss()(rows()[0], torch.zeros(10))
 
 
-def results(x, labels):
-    weight = torch.eye(4, dtype=torch.float64, requires_grad=True)
-    loss = MultiLabelContrastiveLoss(2.0)(gather(x @ weight), gather(labels))
-    loss.backward()
-    return loss.item(), weight.grad
-
-
-def worker(rank, address, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        loss, grad = results(*(tensor.detach().split([4, 6])[rank] for tensor in rows()))
-        dist.all_reduce(grad)
-        torch.save((loss, grad / 2), f"{folder}/{rank}.pt")
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
+def shared_loss(weight, x, labels):
+    return MultiLabelContrastiveLoss(2.0)(gather(x @ weight), gather(labels))
 
 
 def test_two_processes_equal_one(tmp_path):
-    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
-    value, grad = results(*(tensor.detach() for tensor in rows()))
-    assert grad.abs().max() > 1e-4
-    for rank in range(2):
-        found, found_grad = torch.load(tmp_path / f"{rank}.pt")
-        assert found == pytest.approx(value, abs=1e-12)
-        torch.testing.assert_close(found_grad, grad, atol=1e-12, rtol=0)
+    assert_two_processes_equal_one([shared_loss], rows(), [], tmp_path)

@@ -4,11 +4,10 @@ import math
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 from losses import BalancedSoftmaxLoss, ParametricContrastiveLoss, gather
+from tests.losses.two_processes import assert_two_processes_equal_one
 
 COUNTS = torch.tensor([40, 9, 3, 1])
 OPTIONS = [
@@ -133,26 +132,6 @@ def shared_loss(weight, anchors, logits, labels, keys, key_labels, counts):
     return ParametricContrastiveLoss(0.3)(z, f, gather(labels), keys, key_labels, counts)
 
 
-def worker(rank, address, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        anchors, logits, labels, *rest = (tensor.detach() for tensor in make())
-        weight = torch.eye(4, dtype=torch.float64, requires_grad=True)
-        rows = slice(0, 2) if rank == 0 else slice(2, 6)
-        loss = shared_loss(weight, anchors[rows], logits[rows], labels[rows], *rest)
-        loss.backward()
-        dist.all_reduce(weight.grad)
-        torch.save((loss.item(), weight.grad / 2), f"{folder}/{rank}.pt")
-    finally:
-        dist.destroy_process_group()
-
-
 def test_two_processes_equal_one(tmp_path):
-    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
-    weight = torch.eye(4, dtype=torch.float64, requires_grad=True)
-    expected = shared_loss(weight, *(tensor.detach() for tensor in make()))
-    expected.backward()
-    for rank in range(2):
-        value, grad = torch.load(tmp_path / f"{rank}.pt")
-        assert value == pytest.approx(expected.item(), abs=1e-12)
-        assert torch.allclose(grad, weight.grad, atol=1e-12, rtol=0) and weight.grad.abs().max() > 1e-4
+    anchors, logits, labels, *rest = make()
+    assert_two_processes_equal_one([shared_loss], [anchors, logits, labels], rest, tmp_path)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 from losses import HardNegativeContrastiveLoss, gather, supervised_contrastive
+from tests.losses.two_processes import assert_two_processes_equal_one
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "scl_hnm.json").read_text())["cases"]
 EQ2 = [case for case in CASES if case["id"].startswith("scl_hnm_")]
@@ -91,34 +90,12 @@ def test_bad_input_is_named():
         HardNegativeContrastiveLoss(anchors="some")
 
 
-def results(x, labels):
-    weight = torch.eye(4, dtype=torch.float64, requires_grad=True)
-    loss = HardNegativeContrastiveLoss(0.3, 3)(gather(F.normalize(x @ weight, dim=1)), gather(labels))
-    loss.backward()
-    return loss.item(), weight.grad
-
-
-def make():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(10, 4, generator=generator, dtype=torch.float64)
-    return x, torch.randint(3, (10,), generator=generator)
-
-
-def worker(rank, address, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        loss, grad = results(*(tensor.split([4, 6])[rank] for tensor in make()))
-        dist.all_reduce(grad)
-        torch.save((loss, grad / 2), f"{folder}/{rank}.pt")
-    finally:
-        dist.destroy_process_group()
+def shared_loss(weight, x, labels):
+    return HardNegativeContrastiveLoss(0.3, 3)(gather(F.normalize(x @ weight, dim=1)), gather(labels))
 
 
 def test_two_processes_equal_one(tmp_path):
-    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
-    value, grad = results(*make())
-    assert grad.abs().max() > 1e-4
-    for rank in range(2):
-        found, found_grad = torch.load(tmp_path / f"{rank}.pt")
-        assert found == pytest.approx(value, abs=1e-12)
-        torch.testing.assert_close(found_grad, grad, atol=1e-12, rtol=0)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(10, 4, generator=generator, dtype=torch.float64)
+    labels = torch.randint(3, (10,), generator=generator)
+    assert_two_processes_equal_one([shared_loss], [x, labels], [], tmp_path)

@@ -1,11 +1,10 @@
 """SimCSE, DualCL, PSC and SPCL against loops from their formulas, at their ends, and over two processes."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 from losses import (
@@ -15,6 +14,7 @@ from losses import (
     SupervisedPrototypicalContrastiveLoss,
     gather,
 )
+from tests.losses.two_processes import assert_two_processes_equal_one
 
 SPCL = SupervisedPrototypicalContrastiveLoss
 LOSSES = {
@@ -178,34 +178,7 @@ def shared_loss(name, weight, a, b, labels, prototypes):
     return value(name, *z, gather(labels), F.normalize(prototypes @ weight, dim=1))
 
 
-def results(parts):
-    found = {}
-    for name in LOSSES:
-        weight = torch.eye(5, dtype=torch.float64, requires_grad=True)
-        loss = shared_loss(name, weight, *parts)
-        loss.backward()
-        found[name] = (loss.item(), weight.grad)
-    return found
-
-
-def worker(rank, address, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        a, b, labels, prototypes = (tensor.detach() for tensor in make())
-        rows = slice(0, 4) if rank == 0 else slice(4, 9)
-        found = results((a[rows], b[rows], labels[rows], prototypes))
-        for _, grad in found.values():
-            dist.all_reduce(grad)
-        torch.save({name: (loss, grad / 2) for name, (loss, grad) in found.items()}, f"{folder}/{rank}.pt")
-    finally:
-        dist.destroy_process_group()
-
-
 def test_two_processes_equal_one(tmp_path):
-    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
-    expected = results(tuple(tensor.detach() for tensor in make()))
-    for rank in range(2):
-        for name, (loss, grad) in torch.load(tmp_path / f"{rank}.pt").items():
-            assert loss == pytest.approx(expected[name][0], abs=1e-12), name
-            assert expected[name][1].abs().max() > 1e-4
-            torch.testing.assert_close(grad, expected[name][1], atol=1e-12, rtol=0)
+    a, b, labels, prototypes = make()
+    losses = [partial(shared_loss, name) for name in LOSSES]
+    assert_two_processes_equal_one(losses, [a, b, labels], [prototypes], tmp_path)

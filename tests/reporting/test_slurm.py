@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reporting.slurm import SlurmJob, slurm_executor
-from tests.reporting.test_sweep import run, sweep_rows, toy  # noqa: F401
+from tests.reporting.toy_program import run, sweep_rows
 
 # runs each task of the array in this machine's own time, as the cluster would with the script that it was given
 SBATCH = """#!/bin/bash
@@ -67,7 +67,7 @@ def test_the_script_asks_for_what_was_set(cluster, tmp_path):
     assert [job.result() for job in jobs] == [0, 0]
 
 
-def test_a_sweep_on_the_cluster_ends_with_its_table(toy, cluster):  # noqa: F811
+def test_a_sweep_on_the_cluster_ends_with_its_table(toy, cluster):
     outcome = run(toy, "-m", "x=1,13,2", "hydra/launcher=slurm", "hydra.launcher.partition=short")
     assert outcome.returncode == 1, outcome.stdout
     assert "3 jobs on SLURM, 77" in outcome.stdout and "3 jobs, 2 finished, 1 not" in outcome.stdout
@@ -77,7 +77,7 @@ def test_a_sweep_on_the_cluster_ends_with_its_table(toy, cluster):  # noqa: F811
     assert directives((cluster / "submitted.sh").read_text())["partition"] == "short"
 
 
-def test_an_unknown_parameter_is_refused(toy, cluster):  # noqa: F811
+def test_an_unknown_parameter_is_refused(toy, cluster):
     outcome = run(toy, "-m", "x=1,2", "hydra/launcher=slurm", "hydra.launcher.partitoin=short")
     assert outcome.returncode == 1 and "partitoin" in outcome.stdout
     assert not (cluster / "submitted.sh").exists()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tasks.command_lines import Result, command
+from tests.tasks.command_lines import RUN_PY, Result, command
+from tests.tasks.own_process import context, run_alone
 
 
 @pytest.fixture
@@ -58,3 +59,22 @@ def use(store: list[str]) -> Callable[..., Result]:
         return command([f"task={task}", f"run={name}", *store, *arguments], stdin)
 
     return call
+
+
+@pytest.fixture
+def start(store, small, files, tmp_path, monkeypatch) -> Callable:
+    """Start a command line in a process of its own; its output lies in NAME.out and .err."""
+    monkeypatch.chdir(RUN_PY.parent)
+    started = []
+
+    def call(*arguments: str, name: str = "output", dies: Callable[[], None] | None = None):
+        line = [*files, *store, *small, *arguments]
+        process = context.Process(target=run_alone, args=(line, tmp_path / name, dies))
+        process.start()
+        started.append(process)
+        return process
+
+    yield call
+    for process in started:
+        process.kill()
+        process.join()

@@ -14,7 +14,7 @@ import pytest
 
 from tasks.processes import ProcessDied, World, _heed_other_nodes, _meeting, _tell
 from tests.tasks.command_lines import RUN_PY, rows
-from tests.tasks.test_resume import start, status, the_run, wait_for  # noqa: F401
+from tests.tasks.own_process import status, the_run, wait_for
 
 FIT = ["method=sharprecl", "trainer=ddp_cpu", "trainer.max_epochs=6", "sampler.batch_size=32"]
 
@@ -79,7 +79,7 @@ def test_two_processes_end_with_the_table_of_one(fit, without_dropout, tmp_path)
     assert not list(two.folder.rglob("*.tmp")) and not (two.folder / "checkpoints" / "last.ckpt").exists()
 
 
-def test_a_killed_process_ends_the_run_with_one_line(start, tmp_path):  # noqa: F811
+def test_a_killed_process_ends_the_run_with_one_line(start, tmp_path):
     process = start(*FIT, "trainer.max_epochs=500", "callbacks.early_stopping=null")
     wait_for(lambda: trained_epochs(tmp_path) > 0, process)
     first, second = processes_of(process)
@@ -94,7 +94,7 @@ def test_a_killed_process_ends_the_run_with_one_line(start, tmp_path):  # noqa: 
 
 
 @pytest.mark.slow
-def test_interrupted_and_killed_it_goes_on_and_one_process_may_end_it(fit, start, without_dropout, tmp_path):  # noqa: F811
+def test_interrupted_and_killed_it_goes_on_and_one_process_may_end_it(fit, start, without_dropout, tmp_path):
     line = [*FIT, *without_dropout]
     undisturbed = fit(*line, "trainer=cpu", f"paths.runs={tmp_path}/undisturbed").folder
     process = start(*line)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.tasks.command_lines import best_weights, rows
-from tests.tasks.test_resume import assert_equal, start, status, the_run, wait_for  # noqa: F401
+from tests.tasks.own_process import assert_equal, status, the_run, wait_for
 
 OPTIONS = {  # queues that are full after the first step
     "bcl": [],
@@ -71,7 +71,7 @@ def test_bcl_as_published(fit):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["tsc", "paco", "gpaco"])
-def test_killed_in_training_a_run_ends_with_the_same_bits(fit, start, tmp_path, method):  # noqa: F811
+def test_killed_in_training_a_run_ends_with_the_same_bits(fit, start, tmp_path, method):
     line = [f"method={method}", "sampler.batch_size=8", "trainer.max_epochs=6", "method.queue_size=50"]
     undisturbed = fit(*line, f"paths.runs={tmp_path}/undisturbed").folder
     process = start(*line)

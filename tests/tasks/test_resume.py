@@ -1,95 +1,18 @@
-"""Runs that are killed, interrupted or started twice end as if nothing had happened.
+"""Runs that are killed, interrupted or started twice end as if nothing had happened."""
 
-A command line runs in a process of its own, forked from a server that has the libraries loaded already.
-"""
-
-import json
-import multiprocessing
 import os
 import random
 import signal
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from tests.tasks.command_lines import RUN_PY, best_weights, command, outcome, rows, same_weights
+from tests.tasks.command_lines import outcome, rows
+from tests.tasks.own_process import assert_equal, die_at_write, status, the_run, wait_for
 
 EPOCHS = 6
 FIT = ["method=sharprecl", f"trainer.max_epochs={EPOCHS}", "callbacks.early_stopping.patience=1"]
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["tests.tasks.command_lines", "tasks.fit", "transformers.models.bert.modeling_bert"])
-
-
-def _run(arguments: list[str], output: Path, dies: tuple[int, str] | None) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs deaf to it
-    if dies is not None:
-        _die_at_write(*dies)
-    result = command(arguments)
-    output.with_suffix(".out").write_text(result.out)
-    output.with_suffix(".err").write_text(result.err)
-    sys.stdout.flush()
-    os._exit(result.code)
-
-
-def _die_at_write(number: int, when: str) -> None:
-    """SIGKILL this process before or after the rename of its n-th file."""
-    replace, count = os.replace, 0
-
-    def dying(*names) -> None:
-        nonlocal count
-        count += 1
-        if count == number and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(*names)
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.replace = dying
-
-
-@pytest.fixture
-def start(store, small, files, tmp_path, monkeypatch) -> Callable:
-    """Start a command line in a process of its own; its output lies in OUTPUT.out and .err."""
-    monkeypatch.chdir(RUN_PY.parent)
-    started = []
-
-    def call(*arguments: str, name: str = "output", dies: tuple[int, str] | None = None):
-        line = [*files, *store, *small, *arguments]
-        process = context.Process(target=_run, args=(line, tmp_path / name, dies))
-        process.start()
-        started.append(process)
-        return process
-
-    yield call
-    for process in started:
-        process.kill()
-        process.join()
-
-
-def wait_for(condition: Callable[[], bool], process) -> None:
-    limit = time.monotonic() + 60
-    while not condition() and process.is_alive():
-        assert time.monotonic() < limit
-        time.sleep(0.002)
-
-
-def the_run(tmp_path: Path, store: str = "runs") -> Path:
-    (folder,) = [path for path in (tmp_path / store).iterdir() if path.is_dir()]
-    return folder
-
-
-def status(run: Path) -> str:
-    return json.loads((run / "metrics.json").read_text())["status"]
-
-
-def assert_equal(run: Path, undisturbed: Path) -> None:
-    assert outcome(run) == outcome(undisturbed)
-    assert same_weights(best_weights(run), best_weights(undisturbed))
-    assert not list(run.rglob("*.tmp"))
-    assert [path.name for path in (run / "checkpoints").iterdir()] == ["best.ckpt"]
 
 
 @pytest.mark.slow
@@ -101,7 +24,7 @@ def test_killed_at_every_kind_of_write_a_run_ends_with_the_same_bits(fit, start,
     rng = random.Random(method)
     kills, number = 0, 1
     while True:
-        process = start(*line, dies=(number, rng.choice(["before", "after"])))
+        process = start(*line, dies=partial(die_at_write, number, rng.choice(["before", "after"])))
         process.join()
         if process.exitcode == 0:
             break

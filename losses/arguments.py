@@ -1,4 +1,4 @@
-"""Checks and casts that every loss shares."""
+"""Checks and casts that every loss shares: rules of this house, with no paper as their source."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ T = TypeVar("T")
 
 
 def check_tau(tau: float) -> float:
-    """The temperature as it is, or ``ValueError`` where it is not above 0."""
+    """The temperature, a number, as it is; raises ``ValueError`` where it is not above 0."""
     if not tau > 0:
         raise ValueError(f"tau must be > 0, got {tau}")
     return tau
 
 
 def check_choice(name: str, value: T, allowed: Collection[T]) -> T:
-    """The value as it is, or ``ValueError`` where it is not one of ``allowed``."""
+    """The value of an option as it is; raises ``ValueError`` where it is not one of ``allowed``."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
     return value
 
 
 def check_rows(name: str, rows: Tensor, labels: Tensor) -> None:
-    """``ValueError`` unless ``rows`` is (B, anything) and ``labels`` is (B,)."""
+    """Raises ``ValueError`` unless ``rows`` is (B, D), for any D, and ``labels`` is (B,)."""
     if rows.dim() != 2 or labels.shape != rows.shape[:1]:
         raise ValueError(f"{name} must be (B, D) and labels (B,), got {tuple(rows.shape)} and {tuple(labels.shape)}")
 
 
 def full_precision(function: Callable[P, T]) -> Callable[P, T]:
-    """Runs a loss in float32 under autocast and on half-precision tensors; float64 stays float64.
+    """Runs a loss in float32 under autocast and on half-precision tensors of any shape; float64 stays float64.
 
     Sums of exponentials over a batch lose the small differences that drive the gradient in bfloat16,
     which keeps 8 bits.

@@ -30,7 +30,10 @@ def balanced_softmax(logits: Tensor, labels: Tensor, class_counts: Tensor) -> Te
 
 
 class BalancedSoftmaxLoss(nn.Module):
-    """Module form of :func:`balanced_softmax`, over the global batch of all processes."""
+    """Module form of :func:`balanced_softmax`, over the global batch of all processes.
+
+    Source: Ren et al. (NeurIPS 2020). `forward` takes logits (N, C), labels (N,) and class_counts (C,).
+    """
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor) -> Tensor:
         """Logits (N, C), labels (N,), class_counts (C,) each >= 1 -> scalar loss."""

@@ -13,6 +13,7 @@ class BinaryCrossEntropy(nn.Module):
     """-(1/BC) sum_i sum_c [y_ic log s(f_ic) + (1 - y_ic) log(1 - s(f_ic))], s the sigmoid: L_BCE of kNN-MLTC.
 
     The paper does not say how its sum over rows and labels is scaled; here it is the mean, over the global batch.
+    Source: Su, Wang and Dai (ACL 2022). `forward` takes logits (B, C) and labels (B, C).
     """
 
     @full_precision

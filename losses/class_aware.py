@@ -17,7 +17,8 @@ class ClassAwareContrastiveLoss(nn.Module):
 
     w_ik = p_i p_k where the texts of i and k have one pseudo-label, else 0, p the confidence; 1 for the two views of a
     text. A text less confident than the threshold attracts its own other view alone.
-    Source: CCSSL (Yang et al., CVPR 2022); the unit diagonal from its published code.
+    Source: CCSSL (Yang et al., CVPR 2022); the unit diagonal from its published code. `forward` takes embeddings
+    (2N, D), view-major, pseudo-labels (N,) and their confidence (N,).
 
     Args:
         tau: temperature, > 0 (published: 0.07).
@@ -72,6 +73,8 @@ class ClassAwareClusteringLoss(AECLLoss):
     """AECL's stages with :class:`ClassAwareContrastiveLoss` in the place of L_I.
 
     CCSSL is semi-supervised; here its pseudo-labels are the cluster assignments of the first views.
+    Source: CCSSL (Yang et al., CVPR 2022), as AECL (Yao and Li, Neural Networks 2025) compares it in Fig. 5. Shapes as
+    in `AECLLoss`: z (2, N, D) and logits (2, N, M) count, h and S do not.
 
     Args:
         instance_tau, contrast_threshold: of the class-aware contrast.

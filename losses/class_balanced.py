@@ -31,7 +31,11 @@ def class_balanced_weights(class_counts: Tensor, beta: float = 0.9999) -> Tensor
 def weighted_mean(values: Tensor, weights: Tensor, average: Average) -> Tensor:
     """sum w v over the number of rows (``rows``) or over sum w (``weights``, as torch's weighted cross-entropy).
 
-    ``values`` and ``weights`` > 0 are (N,); 0 with zero gradient for an empty batch.
+    ``values`` and ``weights`` > 0 are (N,); 0 with zero gradient for an empty batch. Source: ``rows`` Cui et al. (CVPR
+    2019), ``weights`` the published code of LDAM-DRW (Cao et al., NeurIPS 2019).
+
+    Raises:
+        ValueError: unknown average.
     """
     check_choice("average", average, get_args(Average))
     if not len(values):
@@ -84,6 +88,8 @@ def class_balanced(
 
 class ClassBalancedLoss(nn.Module):
     """Module form of :func:`class_balanced`, over the global batch of all processes.
+
+    Source: Cui et al. (CVPR 2019). `forward` takes logits (N, C), labels (N,) and class_counts (C,).
 
     Args:
         effective_number_beta: in [0, 1); 0 weighs all classes alike, towards 1 the weight tends to 1 / n_c.

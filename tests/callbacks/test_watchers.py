@@ -135,3 +135,16 @@ def test_hydra_builds_every_callback_of_the_default_config(setting):
     built = {name: instantiate(node, run=setting.run, protocol=setting.protocol) for name, node in config.items()}
     assert built["best"].dirpath == str(setting.run.checkpoints) and built["best"].monitor == "val/accuracy"
     assert built["history"].run is setting.run and built["early_stopping"].patience == 5
+
+
+class EveryOther(pl.Callback):
+    def on_train_epoch_end(self, trainer, pl_module):
+        if trainer.current_epoch % 2 == 0:
+            pl_module.log("cluster/acc", float(trainer.current_epoch))
+
+
+def test_history_is_empty_where_an_epoch_measured_nothing(setting):
+    setting.fit([EveryOther(), setting.build(History)], max_epochs=3)
+    rows = setting.run.read_csv("history.csv")
+    assert [row["cluster/acc"] for row in rows] == ["0.0", "", "2.0"]
+    assert all(row["train/loss"] for row in rows)

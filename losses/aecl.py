@@ -15,7 +15,7 @@ from losses.clusters import (
     divergence_from_uniform,
     pseudo_label_cross_entropy,
 )
-from losses.similarity_guided import Directions, GuidedPairs, Positives, Rows, SimilarityGuidedLoss
+from losses.similarity_guided import AttentionWeights, Directions, GuidedPairs, Positives, Rows, SimilarityGuidedLoss
 
 Stage = Literal[1, 2, 3]
 Entropies = Literal["raised", "as_printed"]
@@ -34,7 +34,8 @@ class AECLLoss(nn.Module):
     (2, N, M), views first, and returns scalars.
 
     Args:
-        instance_tau, guided, directions, guided_pairs, weight_floor, positives, rows: of :class:`SimilarityGuidedLoss`.
+        instance_tau, guided, directions, guided_pairs, weight_floor, positives, attention_weights, rows: of
+            :class:`SimilarityGuidedLoss`.
         cluster_tau, positive_in_denominator: of :class:`ClusterContrastiveLoss`.
         threshold: of a confident assignment, in [0, 1].
         entropies: `raised`, or `as_printed`.
@@ -56,6 +57,7 @@ class AECLLoss(nn.Module):
         guided_pairs: GuidedPairs = "across",
         weight_floor: Annotated[float, ">= 0"] = 0.0,
         positives: Positives = "same_cluster",
+        attention_weights: AttentionWeights = "trained",
         rows: Rows = "own",
         positive_in_denominator: bool = False,
         threshold: Annotated[float, ">= 0", "<= 1"] = 0.95,
@@ -82,7 +84,7 @@ class AECLLoss(nn.Module):
         self.entropies = check_choice("entropies", entropies, get_args(Entropies))
         self.balance = check_choice("balance", balance, get_args(Balance))
         self.instance = SimilarityGuidedLoss(
-            instance_tau, guided, directions, guided_pairs, weight_floor, positives, rows
+            instance_tau, guided, directions, guided_pairs, weight_floor, positives, attention_weights, rows
         )
         self.cluster = ClusterContrastiveLoss(cluster_tau, positive_in_denominator)
 

@@ -15,6 +15,7 @@ Directions = Literal["one_log", "log_each"]
 GuidedPairs = Literal["across", "all"]
 Rows = Literal["own", "every"]
 Positives = Literal["same_cluster", "others_of_cluster", "all"]
+AttentionWeights = Literal["trained", "constant"]
 
 
 class SimilarityGuidedLoss(nn.Module):
@@ -40,6 +41,8 @@ class SimilarityGuidedLoss(nn.Module):
         weight_floor: added to every S_ij inside a cluster, >= 0 (published code 1e-5).
         positives: `same_cluster` is Lambda_i; `others_of_cluster` leaves i out of it, whose weight S_ii alone could
             otherwise make l2 as large as it gets; `all` lets the attention alone decide.
+        attention_weights: with `trained` the gradient flows through the S_ij of l2 too, and enlarges them where z_i
+            and h_j agree anyway, at j = i; with `constant` it does not, only through h.
         rows: `own` adds l2 of a row to l1 of the same row. `every` combines the denominators and the guided term of
             each row with the positive of each other one, what the published code computes by a broadcast of
             (2N, 1) against (2N,); only with `log_each`.
@@ -56,6 +59,7 @@ class SimilarityGuidedLoss(nn.Module):
         guided_pairs: GuidedPairs = "across",
         weight_floor: Annotated[float, ">= 0"] = 0.0,
         positives: Positives = "same_cluster",
+        attention_weights: AttentionWeights = "trained",
         rows: Rows = "own",
     ) -> None:
         super().__init__()
@@ -63,6 +67,7 @@ class SimilarityGuidedLoss(nn.Module):
         self.directions = check_choice("directions", directions, get_args(Directions))
         self.guided_pairs = check_choice("guided_pairs", guided_pairs, get_args(GuidedPairs))
         self.positives = check_choice("positives", positives, get_args(Positives))
+        self.attention_weights = check_choice("attention_weights", attention_weights, get_args(AttentionWeights))
         self.rows = check_choice("rows", rows, get_args(Rows))
         if not weight_floor >= 0:
             raise ValueError(f"weight_floor must be >= 0, got {weight_floor}")
@@ -112,7 +117,7 @@ class SimilarityGuidedLoss(nn.Module):
     def _weights(self, attention: Tensor, clusters: Tensor) -> Tensor:
         """(2, 2N, N) for pairs of z and h, (2, 2N, 2N) for all: S inside clusters, 0 elsewhere."""
         columns = 1 if self.guided_pairs == "across" else 2
-        weights = attention.repeat(1, 2, columns)
+        weights = (attention.detach() if self.attention_weights == "constant" else attention).repeat(1, 2, columns)
         if self.guided_pairs == "all":
             weights = weights * ~torch.eye(weights.shape[1], dtype=torch.bool, device=weights.device)
         weights = weights + self.weight_floor

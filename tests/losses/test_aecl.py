@@ -203,6 +203,17 @@ def test_the_options_differ_and_no_text_is_its_own_neighbour():
     assert len({round(value, 6) for value in values}) == len(values)
 
 
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_constant_weights_change_no_other_gradient(options):
+    z, h, attention, labels = make(6, 2)
+    losses = [SimilarityGuidedLoss(**options, attention_weights=way) for way in ("trained", "constant")]
+    trained, constant = (
+        torch.autograd.grad(loss(z, h, attention, labels), (z, h, attention), allow_unused=True) for loss in losses
+    )
+    assert constant[2] is None
+    assert all(a is b is None or a.equal(b) for a, b in zip(trained[:2], constant[:2], strict=True))
+
+
 def test_what_the_batch_draws_together():
     """With all attention on a text of another cluster the guided term is gone; inside the cluster it attracts."""
     z, h, _, _ = make(4, 2)

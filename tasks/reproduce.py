@@ -2,11 +2,12 @@
 
     make reproduce-tables BUDGET=smoke|cpu|frozen|paper [TABLE=NAME,…] [DRY_RUN=1] [ARGS="key=value …"]
     python -m tasks.reproduce budget=cpu [table=NAME,…] [dry_run=1] [runs=DIR] [records=DIR] [out=DIR] [jobs=1]
-        [hours=H] [priority=3] [column=NAME,…] [report_only=1]
+        [hours=H] [priority=3] [column=NAME,…] [row=NAME,…] [report_only=1]
         [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=…]
 
 A run counts as done where the run store or the records hold it finished. Stopped at any moment, the same line goes on.
-`hours` starts no further run after that time; `priority=1` leaves out the side tables, `column` runs those data alone.
+`hours` starts no further run after that time; `priority=1` leaves out the side tables, `column` runs those data alone,
+`row` those methods.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from reporting.estimates import Estimate, Stopwatch
-from reporting.grid import Budget, Cell, Grid, cells, load_budget, load_grid, table_names
+from reporting.grid import Budget, Cell, Grid, Line, cells, load_budget, load_grid, table_names
 from reporting.paper_report import read_stores, write_report
 from reporting.records import keep_record
 from reporting.run_store import ReportError, RunFolder, write_text
@@ -50,7 +51,8 @@ class Options:
     jobs: int = 1
     hours: float | None = None
     priority: int = 9
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # none stands for all
+    rows: tuple[str, ...] = ()
     arguments: list[str] = field(default_factory=list)
 
 
@@ -73,12 +75,13 @@ def options(words: Sequence[str]) -> Options:
     given = dict(word.partition("=")[::2] for word in words)
     passed = [word for word in words if word.startswith(PASSED_ON)]
     plain = {key: value for key, value in given.items() if value and not key.startswith(PASSED_ON)}
-    allowed = set("budget table column dry_run report_only runs records out jobs hours priority".split())
+    allowed = set("budget table column row dry_run report_only runs records out jobs hours priority".split())
     if unknown := set(plain) - allowed:
         raise ReportError(f"{unknown.pop()}: unknown; allowed: {', '.join(sorted(allowed))}, {', '.join(PASSED_ON)}…")
     budget = load_budget(plain.get("budget", "smoke"))
     names = plain.get("table", "all")
     tables = table_names() if names == "all" else names.split(",")
+    grids = [load_grid(name) for name in tables]
     records = plain.get("records", budget.records)
     return Options(
         budget,
@@ -91,19 +94,19 @@ def options(words: Sequence[str]) -> Options:
         jobs=int(plain.get("jobs", 1)),
         hours=float(plain["hours"]) if "hours" in plain else None,
         priority=int(plain.get("priority", 9)),
-        columns=_columns(plain.get("column"), tables),
+        columns=_chosen("column", plain, [column for grid in grids for column in grid.columns if column.overrides]),
+        rows=_chosen("row", plain, [row for grid in grids for row in grid.rows if row.overrides]),
         arguments=passed,
     )
 
 
-def _columns(names: str | None, tables: Sequence[str]) -> tuple[str, ...]:
-    """The columns asked for; none stands for all."""
-    if names is None:
-        return ()
-    known = {column.key: None for name in tables for column in load_grid(name).columns if column.overrides}
-    if unknown := [name for name in names.split(",") if name not in known]:
-        raise ReportError(f"column: found {unknown[0]!r}; allowed: {', '.join(known)}")
-    return tuple(names.split(","))
+def _chosen(key: str, given: Mapping[str, str], known: Sequence[Line]) -> tuple[str, ...]:
+    """The columns or rows asked for."""
+    names = given[key].split(",") if key in given else []
+    keys = {one.key: None for one in known}
+    if unknown := [name for name in names if name not in keys]:
+        raise ReportError(f"{key}: found {unknown[0]!r}; allowed: {', '.join(keys)}")
+    return tuple(names)
 
 
 def finished_runs(given: Options) -> dict[str, RunFolder]:
@@ -135,7 +138,8 @@ def missing_jobs(grids: Sequence[Grid], given: Options, done: Mapping[str, RunFo
 
 
 def _asked_for(cell: Cell, given: Options) -> bool:
-    return cell.priority <= given.priority and (not given.columns or cell.column in given.columns)
+    chosen = cell.column in (given.columns or [cell.column]) and cell.row in (given.rows or [cell.row])
+    return chosen and cell.priority <= given.priority
 
 
 def _run_of(cell: Cell, budget: Budget) -> Named:

@@ -82,7 +82,7 @@ def test_every_row_and_column_composes_or_is_not_there_yet(budget):
     assert [problem for problem in problems if problem and "unknown choice" not in problem] == []
 
 
-def test_a_column_alone():
+def test_columns_and_rows_alone():
     grid = [load_grid("sharprecl_2")]
     line = ["budget=cpu", "table=sharprecl_2", "records=none"]
     both = reproduce.missing_jobs(grid, reproduce.options(line), {})[0]
@@ -90,6 +90,10 @@ def test_a_column_alone():
     assert trec == [job for job in both if job.cell.column == "trec_50"] and 0 < len(trec) < len(both)
     with pytest.raises(ReportError, match="column: found 'trec'; allowed: r52, ohsumed, trec_org, trec_50"):
         reproduce.options([*line, "column=trec"])
+    focal = reproduce.missing_jobs(grid, reproduce.options([*line, "column=trec_50", "row=focal,dice"]), {})[0]
+    assert focal == [job for job in trec if job.cell.row in ("focal", "dice")] and len(focal) == 6
+    with pytest.raises(ReportError, match="row: found 'source'; allowed: ce, "):
+        reproduce.options([*line, "row=source"])
 
 
 def test_a_dry_run_lists_and_does_nothing(toy, tmp_path, capsys):

@@ -3,7 +3,7 @@
     python -m reporting.cluster_table RUNS [keys=cluster/acc,cluster/nmi] [where=key:value,…]
 
 RUNS is a run store, or a folder of run records. Scores are in percent; whole numbers, as cluster/num_clusters, are
-listed seed by seed. `where` takes any config key, and "null" for one that is not set.
+listed seed by seed. `where` takes any config key, written as in YAML ("null" for one that is not set).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from reporting.compare import lookup
 from reporting.run_store import ReportError, RunFolder, list_runs
@@ -36,7 +37,7 @@ def clusterings(runs: Sequence[RunFolder], where: Mapping[str, str]) -> Found:
         if metrics.get("status") != "finished" or "cluster/num_clusters" not in metrics:
             continue
         config = run.read_config()
-        if any(str(lookup(config, key)) != {"null": "None"}.get(value, value) for key, value in where.items()):
+        if any(lookup(config, key) != yaml.safe_load(value) for key, value in where.items()):
             continue
         key, seed = (metrics["dataset"], metrics["method"]), metrics["seed"]
         if seed in found[key]:

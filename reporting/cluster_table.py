@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
-from reporting.compare import lookup
+from reporting.compare import fits
 from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.tables import MISSING, Table
 
@@ -36,8 +35,7 @@ def clusterings(runs: Sequence[RunFolder], where: Mapping[str, str]) -> Found:
         metrics = run.read_metrics()
         if metrics.get("status") != "finished" or "cluster/num_clusters" not in metrics:
             continue
-        config = run.read_config()
-        if any(lookup(config, key) != yaml.safe_load(value) for key, value in where.items()):
+        if not fits(run.read_config(), where):
             continue
         key, seed = (metrics["dataset"], metrics["method"]), metrics["seed"]
         if seed in found[key]:

@@ -33,6 +33,12 @@ def lookup(config: Mapping[str, Any], key: str) -> Any:
     return node.get("name") if isinstance(node, Mapping) else node
 
 
+def fits(config: Mapping[str, Any], where: Mapping[str, str]) -> bool:
+    """Whether each dotted key of `where` has its value, written as in YAML (`true`, `null`)."""
+    wanted = {key: "none" if value == "null" else value.lower() for key, value in where.items()}
+    return all(str(lookup(config, key)).lower() == value for key, value in wanted.items())
+
+
 def grouped(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, str]) -> Values:
     """Finished runs that fit `where`, as group -> seed -> metrics.
 
@@ -42,7 +48,7 @@ def grouped(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, st
     values: Values = defaultdict(dict)
     for run in runs:
         metrics, config = run.read_metrics(), run.read_config()
-        if metrics.get("status") != "finished" or any(str(lookup(config, k)) != v for k, v in where.items()):
+        if metrics.get("status") != "finished" or not fits(config, where):
             continue
         group = " ".join(str(lookup(config, key)) for key in by)
         if metrics["seed"] in values[group]:

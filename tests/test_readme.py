@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def typed(pattern: str) -> list[str]:
 
 RUN_LINES = [line for line in typed(r"python run\.py[^|#\n]*") if FROM_THE_WALK_THROUGH not in line]
 MAKE_LINES = typed(r"^make [^#\n]*")
+REPORT_LINES = typed(r"^python -m reporting\.(?:compare|cluster_table) [^#\n]*")
 
 
 def jobs(line: str) -> list[list[str]]:
@@ -72,6 +74,18 @@ def test_a_setting_is_accepted(setting):
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", overrides=[*(b for b in base if b.split("=")[0] != setting.split("=")[0]), setting])
     validate(OmegaConf.to_container(config, resolve=True))
+
+
+@pytest.mark.parametrize("line", REPORT_LINES)
+def test_a_comparison_still_prints_what_its_page_shows(line):
+    """On the records that are kept; of clusterings the pages set several tables side by side."""
+    words = [word for word in shlex.split(line)[1:] if not word.startswith("figure=")]
+    printed = subprocess.run([sys.executable, *words], cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    rows = [row for row in printed.splitlines() if row.startswith("| ")]
+    assert len(rows) > 1
+    if "compare" in words[1]:
+        for page in (page.read_text(encoding="utf-8") for page in PAGES):
+            assert line not in page or all(row in page for row in rows)
 
 
 @pytest.mark.parametrize("line", MAKE_LINES)

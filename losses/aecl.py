@@ -30,8 +30,7 @@ class AECLLoss(nn.Module):
 
     Both entropies are raised: the rows, so that no label is confident too early, and the mean, so that no cluster takes
     all. Eq. 15 prints plus signs, which would do the opposite of what its text says.
-    Source: AECL (Yao and Li, Neural Networks 2025). `forward` takes z and h (2, N, D), S (2, N, N) and logits
-    (2, N, M), views first, and returns scalars.
+    Source: AECL (Yao and Li, Neural Networks 2025). Shapes: see `forward`.
 
     Args:
         instance_tau, guided, directions, guided_pairs, weight_floor, positives, attention_weights, rows: of

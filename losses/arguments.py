@@ -1,4 +1,4 @@
-"""Checks and casts that every loss shares: rules of this house, with no paper as their source."""
+"""Checks and casts that every loss shares."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ T = TypeVar("T")
 
 
 def check_tau(tau: float) -> float:
-    """The temperature, a number, as it is; raises ``ValueError`` where it is not above 0."""
+    """The temperature, a number without shape, as it is; ``ValueError`` where it is not above 0. Source: this house."""
     if not tau > 0:
         raise ValueError(f"tau must be > 0, got {tau}")
     return tau
 
 
 def check_choice(name: str, value: T, allowed: Collection[T]) -> T:
-    """The value of an option as it is; raises ``ValueError`` where it is not one of ``allowed``."""
+    """The value, of any shape, as it is; ``ValueError`` where it is not one of ``allowed``. Source: this house."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
     return value
 
 
 def check_rows(name: str, rows: Tensor, labels: Tensor) -> None:
-    """Raises ``ValueError`` unless ``rows`` is (B, D), for any D, and ``labels`` is (B,)."""
+    """Raises ``ValueError`` unless ``rows`` is (B, D), for any D, and ``labels`` is (B,). Source: this house."""
     if rows.dim() != 2 or labels.shape != rows.shape[:1]:
         raise ValueError(f"{name} must be (B, D) and labels (B,), got {tuple(rows.shape)} and {tuple(labels.shape)}")
 
@@ -37,7 +37,7 @@ def full_precision(function: Callable[P, T]) -> Callable[P, T]:
     """Runs a loss in float32 under autocast and on half-precision tensors of any shape; float64 stays float64.
 
     Sums of exponentials over a batch lose the small differences that drive the gradient in bfloat16,
-    which keeps 8 bits.
+    which keeps 8 bits. Source: this house.
     """
 
     @functools.wraps(function)

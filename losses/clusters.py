@@ -89,7 +89,10 @@ def balance_entropy(logits_a: Tensor, logits_b: Tensor) -> Tensor:
 
 @full_precision
 def divergence_from_uniform(logits_a: Tensor, logits_b: Tensor) -> Tensor:
-    """sum_v KL(q^v || uniform) = 2 log M - 2 :func:`balance_entropy`, >= 0: AECL's published code."""
+    """sum_v KL(q^v || uniform) = 2 log M - 2 :func:`balance_entropy`, >= 0, of logits (N, M) each -> scalar.
+
+    Source: AECL's published code.
+    """
     return 2 * math.log(max(1, logits_a.shape[1])) - 2 * balance_entropy(logits_a, logits_b)
 
 

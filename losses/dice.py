@@ -61,7 +61,10 @@ def dice(
 
 
 class DiceLoss(nn.Module):
-    """Module form of :func:`dice`, over the global batch of all processes."""
+    """Module form of :func:`dice`, over the global batch of all processes.
+
+    Source: Li et al. (ACL 2020). Shapes: see `forward`.
+    """
 
     def __init__(
         self,

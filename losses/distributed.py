@@ -17,6 +17,7 @@ def gather(tensor: Tensor, num_views: int = 1) -> Tensor:
     this process's rows, which gives W dL/dz with W processes; DistributedDataParallel averages the parameters'
     gradients over W, so that the update equals that of one process on the concatenated batch. Parameters that enter
     the loss after the gather, such as prototypes, get dL/dp on every process, and the average leaves it as it is.
+    Shapes may differ in the number of rows. Source: this house.
 
     Args:
         tensor: (V * B_r, ...), view-major; B_r may differ between processes, the other dimensions and the dtype may

@@ -19,6 +19,7 @@ class DualContrastiveLoss(nn.Module):
     With s_ij = theta_i.z_j / tau and P_i the other texts of the class of i, for the first half
     L_i = -1/|P_i| sum_{p in P_i} log( exp(s_ip) / sum_{j != i} exp(s_ij) ); the second half has s transposed.
     Source: Chen et al. (2022), eqs. 7 and 8; readings that its published code takes are options.
+    Shapes: see `forward`.
 
     Args:
         tau: temperature, > 0 (published: 0.1).

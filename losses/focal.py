@@ -31,7 +31,7 @@ class FocalLoss(nn.Module):
     """Mean of :func:`focal_per_sample` over the global batch of all processes.
 
     The paper's alpha is not here: one number for all classes only rescales the learning rate, and one for each class
-    is ``ClassBalancedLoss(base="focal")``.
+    is ``ClassBalancedLoss(base="focal")``. Source: Lin et al. (ICCV 2017). Shapes: see `forward`.
 
     Args:
         gamma: >= 0, how strongly well classified rows are turned down; 0 is cross-entropy.

@@ -56,7 +56,10 @@ def info_nce(embeddings_a: Tensor, embeddings_b: Tensor, tau: float = 0.5, batch
 
 
 class InfoNCELoss(nn.Module):
-    """Module form of :func:`info_nce`."""
+    """Module form of :func:`info_nce`.
+
+    Source: SharpReCL, eq. 1. Shapes: see `forward`.
+    """
 
     def __init__(self, tau: Annotated[float, "> 0"] = 0.5, batch: Batch = "views") -> None:
         super().__init__()

@@ -67,6 +67,8 @@ def ldam(
 class LDAMLoss(nn.Module):
     """Module form of :func:`ldam`, with weights by effective number where asked for (deferred re-weighting).
 
+    Source: Cao et al. (NeurIPS 2019). Shapes: see `forward`.
+
     Args:
         max_margin: >= 0, of the rarest class.
         scale: > 0, of the cosines.

@@ -51,7 +51,7 @@ def logit_compensated_cross_entropy(
 class LogitCompensatedCrossEntropy(nn.Module):
     """Module form of :func:`logit_compensated_cross_entropy` over the global batch of all processes.
 
-    The prior comes from ``class_counts`` at each call.
+    The prior comes from ``class_counts`` at each call. Source: SharpReCL, eq. 6. Shapes: see `forward`.
     """
 
     def __init__(self, adjustment_strength: Annotated[float, ">= 0"] = 1.0, unit_norm_logits: bool = False) -> None:
@@ -68,7 +68,10 @@ class LogitCompensatedCrossEntropy(nn.Module):
 
 
 class CrossEntropy(nn.Module):
-    """Plain cross-entropy with the call signature of :class:`LogitCompensatedCrossEntropy`, over the global batch."""
+    """Plain cross-entropy with the call signature of :class:`LogitCompensatedCrossEntropy`, over the global batch.
+
+    Source: maximum likelihood, as every paper here has it. Shapes: see `forward`.
+    """
 
     @full_precision
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor | None = None) -> Tensor:

@@ -10,7 +10,7 @@ def log_softmax_and_complement(logits: Tensor) -> tuple[Tensor, Tensor]:
     """log p and log(1 - p) of the softmax, each (N, C), for logits (N, C).
 
     Exact where p is within rounding of 1: there 1 - p is summed from the other classes. A power (1 - p)^a written
-    as exp(a log(1 - p)) then has a finite gradient for every a >= 0.
+    as exp(a log(1 - p)) then has a finite gradient for every a >= 0. Source: this house.
     """
     log_p = logits.log_softmax(dim=1)
     # Only the largest p can round to 1; for all others 1 - p >= 1/2. The finite fill keeps C = 1 free of NaN.

@@ -13,19 +13,19 @@ Positives = Literal["any_label", "first_label"]
 
 
 def check_positives(positives: Positives | None) -> Positives:
-    """The choice as it is, `any_label` for None, or ``ValueError``."""
+    """The choice, a word without shape, as it is, `any_label` for None, or ``ValueError``. Source: this house."""
     return check_choice("positives", positives or "any_label", get_args(Positives))
 
 
 def check_labelled_rows(rows: Tensor, labels: Tensor) -> None:
-    """``ValueError`` unless ``rows`` is (B, D) and ``labels`` is (B,) or (B, C)."""
+    """``ValueError`` unless ``rows`` is (B, D) and ``labels`` is (B,) or (B, C). Source: this house."""
     if rows.dim() != 2 or labels.dim() not in (1, 2) or len(labels) != len(rows):
         found = f"{tuple(rows.shape)} and {tuple(labels.shape)}"
         raise ValueError(f"embeddings must be (B, D) and labels (B,) or (B, C), got {found}")
 
 
 def same_label(labels: Tensor, positives: Positives = "any_label") -> Tensor:
-    """Mask (B, B) of the pairs that attract each other; its diagonal means nothing.
+    """Mask (B, B) of the pairs that attract each other; its diagonal means nothing. Source: this house.
 
     Args:
         labels: (B,) one class each, of any value, or (B, C) of 0 and 1.

@@ -20,7 +20,7 @@ AnchorWeight = Literal["label", "class_0"]
 def hard_ratio_schedule(step: int, total_steps: int) -> float:
     """Share of mixed samples in the rebalanced sets: 0.5 + 0.5 step / total_steps, from 0.5 to 1.
 
-    Source: SharpReCL, section 3.3 (t is the iteration; the published code counts epochs).
+    Numbers, without shape. Source: SharpReCL, section 3.3 (t is the iteration; the published code counts epochs).
 
     Raises:
         ValueError: total_steps < 1 or step outside [0, total_steps].
@@ -35,6 +35,7 @@ class RebalancedSamples(NamedTuple):
 
     Sample m of class c is normalise(alpha z_i + (1 - alpha) z_j); a simple sample has i = j and alpha = 1.
     Indices are (C, n) int64 into the rows of the embeddings that were drawn from, shares (C, n) in [0, 1].
+    Source: SharpReCL, eq. 10.
     """
 
     pos_i: Tensor
@@ -145,7 +146,7 @@ def rebalanced_sets(
     """The rebalanced sets as vectors: positives (C, n_pos, D) and negatives (C, n_neg, D), unit rows with gradient.
 
     Arguments and errors as in :func:`draw_samples`. :meth:`SharpReCLLoss.from_samples` gives the same loss from the
-    indices alone, several times faster.
+    indices alone, several times faster. Source: SharpReCL, eqs. 8-10.
     """
     samples = draw_samples(embeddings, labels, num_classes, K, n_pos, n_neg, hard_ratio, beta, generator)
     return samples.sets(embeddings)

@@ -74,7 +74,10 @@ def _over_pairs(embeddings: Tensor, positive: Tensor, tau: float) -> Tensor:
 
 
 class SupervisedContrastiveLoss(nn.Module):
-    """Module form of :func:`supervised_contrastive`."""
+    """Module form of :func:`supervised_contrastive`.
+
+    Source: Khosla et al. (NeurIPS 2020), eq. 2. Shapes: see `forward`.
+    """
 
     def __init__(self, tau: Annotated[float, "> 0"] = 0.5, positives: Positives | None = None) -> None:
         super().__init__()
@@ -87,7 +90,7 @@ class SupervisedContrastiveLoss(nn.Module):
 
 
 def off_diagonal_log_sum_exp(embeddings: Tensor, weights: Tensor, tau: float) -> Tensor:
-    """sum_i w_i log sum_{k != i} exp(z_i.z_k / tau), in blocks.
+    """sum_i w_i log sum_{k != i} exp(z_i.z_k / tau), in blocks. Source: this house.
 
     Args:
         embeddings: (B, D) with B >= 2, float32 or float64.

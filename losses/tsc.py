@@ -26,7 +26,7 @@ def uniform_targets(
     """Unit rows (C, D) that minimise :func:`uniformity`, float32 on the CPU; made once, before training.
 
     For C <= D + 1 the minimum is the regular simplex, all cosines -1/(C - 1). Adam from normal draws; the same
-    generator state gives the same bits.
+    generator state gives the same bits. Source: Li et al. (CVPR 2022), section 3.2.
 
     Args:
         num_classes: C, >= 1.

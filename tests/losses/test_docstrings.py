@@ -1,0 +1,29 @@
+"""Every public loss says what shapes it takes and where its formula comes from."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+LOSSES = Path(__file__).resolve().parents[2] / "losses"
+SHAPE = re.compile(r"\([A-Z][\w* ]*,|\bshapes?\b", re.IGNORECASE)
+SOURCE = re.compile(r"\bsource\b|\beqs?\. ?\d", re.IGNORECASE)
+
+
+def public() -> list[tuple[str, str]]:
+    """(file:name, docstring) of each public class, that of its `forward` included, and function."""
+    found = []
+    for file in sorted(LOSSES.glob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                forward = [one for one in node.body if getattr(one, "name", None) == "forward"]
+                text = "\n".join(ast.get_docstring(one) or "" for one in (node, *forward))
+                found.append((f"{file.name}:{node.name}", text))
+    return found
+
+
+@pytest.mark.parametrize(("name", "docstring"), public(), ids=[name for name, _ in public()])
+def test_it_gives_shapes_and_its_source(name, docstring):
+    assert SHAPE.search(docstring), f"{name}: no shape"
+    assert SOURCE.search(docstring), f"{name}: no source"

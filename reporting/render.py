@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from math import ceil
 
 from reporting.grid import Line, Metric
 from reporting.run_store import csv_text
-from reporting.table_report import CellReport, Comparison, TableReport
+from reporting.table_report import CellReport, Comparison, ShownColumns, TableReport
 from reporting.tables import MISSING, Table
 
-COLUMNS_A_BLOCK = 4  # of a page: a wide table continues below
+FIGURES_A_BLOCK = 8  # side by side; a wider table continues below
+FIGURES_A_LATEX_BLOCK = 6  # fits lines of 6.5 inches
 TESTS_HEADER = (
     "row",
     "against",
@@ -29,10 +32,22 @@ CELL_HEADER = (
 )
 
 
-def blocks(columns: Sequence[Line]) -> Iterator[tuple[Line, ...]]:
-    """Columns in groups that fit a page."""
-    for start in range(0, len(columns), COLUMNS_A_BLOCK):
-        yield tuple(columns[start : start + COLUMNS_A_BLOCK])
+def blocks(shown: ShownColumns, size: int = FIGURES_A_BLOCK) -> Iterator[ShownColumns]:
+    """Columns in groups of at most ``size`` figures; a column that has more is cut into even parts."""
+    block: list[tuple[Line, tuple[Metric, ...]]] = []
+    for column, metrics in shown:
+        step = ceil(len(metrics) / ceil(len(metrics) / size))
+        for part in (metrics[start : start + step] for start in range(0, len(metrics), step)):
+            if sum(len(others) for _, others in block) + len(part) > size:
+                yield tuple(block)
+                block = []
+            block.append((column, part))
+    if block:
+        yield tuple(block)
+
+
+def _pairs(shown: ShownColumns) -> list[tuple[Line, Metric]]:
+    return [(column, metric) for column, metrics in shown for metric in metrics]
 
 
 def figure_text(cell: CellReport) -> str:
@@ -52,8 +67,8 @@ def printed_text(cell: CellReport) -> str:
 def markdown(report: TableReport) -> str:
     """The table with the printed figures in parentheses, best bold, runner-up in italics; tests; footnotes."""
     parts = [f"### {report.grid.title}", report.caption]
-    for group in blocks(report.columns):
-        pairs = [(column, metric) for column in group for metric in report.shown_metrics(column)]
+    for group in blocks(report.shown):
+        pairs = _pairs(group)
         header = ("", *(f"{column.title}<br>{metric.title}" for column, metric in pairs))
         rows = tuple(
             (row.title, *(_markdown_cell(report.cell(row, column, metric)) for column, metric in pairs))
@@ -70,7 +85,7 @@ def _markdown_cell(cell: CellReport) -> str:
     marks = {"best": "**", "second": "*", "": ""}
     text = f"{marks[cell.mark]}{figure_text(cell)}{marks[cell.mark]}"
     shown = f"({printed_text(cell)})" if cell.printed else ""
-    return shown if cell.mean is None and shown and not cell.wanted else f"{text} {shown}".strip()
+    return f"{text} {shown}".strip() if cell.is_wanted or not shown else shown
 
 
 def test_groups(report: TableReport) -> list[tuple[str, tuple[Comparison, ...]]]:
@@ -132,6 +147,9 @@ LATEX_SPECIAL = str.maketrans(
         "δ": "$\\delta$",
         "α": "$\\alpha$",
         "·": "$\\cdot$",
+        "×": "$\\times$",
+        "†": "\\dag{}",
+        "…": "\\dots{}",
         "<": "$<$",
         ">": "$>$",
     }
@@ -139,50 +157,63 @@ LATEX_SPECIAL = str.maketrans(
 
 
 def latex(report: TableReport) -> str:
-    """booktabs tables, one a block of columns: best bold, runner-up underlined, printed figures in small type."""
-    groups = list(blocks(report.columns))
+    """booktabs tables, one a block of columns: best bold, runner-up underlined, printed figures in small type below."""
+    groups = list(blocks(report.shown, FIGURES_A_LATEX_BLOCK))
     return "\n".join(_latex_block(report, group, number, len(groups)) for number, group in enumerate(groups, 1))
 
 
-def _latex_block(report: TableReport, group: Sequence[Line], number: int, total: int) -> str:
-    shown = [(column, report.shown_metrics(column)) for column in group]
-    shown = [(column, metrics) for column, metrics in shown if metrics]
-    spans = [f"\\multicolumn{{{len(metrics)}}}{{c}}{{{escape_latex(column.title)}}}" for column, metrics in shown]
-    pairs = [(column, metric) for column, metrics in shown for metric in metrics]
-    lines = [
-        " & ".join(["", *spans]),
-        " & ".join(["", *(escape_latex(metric.title) for _, metric in pairs)]),
-    ]
-    body = [" & ".join([escape_latex(row.title), *_latex_cells(report, row, pairs)]) for row in report.rows]
+def _latex_block(report: TableReport, group: ShownColumns, number: int, total: int) -> str:
+    pairs = _pairs(group)
     part = f" ({number} of {total})" if total > 1 else ""
-    notes = escape_latex("; ".join(report.missing))
+    notes = ["; ".join(report.missing), *report.footnotes] if number == total else []
     return "\n".join(
         [
-            "\\begin{table}[t]",
-            "\\centering\\small",
+            "\\begin{table}[tp]",
+            "\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}",
             f"\\caption{{{escape_latex(report.caption)}{part} Small: as printed.}}",
             f"\\label{{tab:{report.grid.key}{'' if total == 1 else f'-{number}'}}}",
-            f"\\begin{{tabular}}{{l{'c' * len(pairs)}}}",
+            f"\\begin{{tabular}}{{p{{12em}}{'c' * len(pairs)}}}",
             "\\toprule",
-            *(f"{line} \\\\" for line in lines),
+            *_latex_header(group),
             "\\midrule",
-            *(f"{line} \\\\" for line in body),
+            *(line for row in report.rows for line in _latex_row(report, row, pairs)),
             "\\bottomrule",
             "\\end{tabular}",
-            *([f"\\par\\smallskip\\footnotesize {notes}"] if notes else []),
+            *(f"\\par\\smallskip\\raggedright\\scriptsize {escape_latex(note)}" for note in notes if note),
             "\\end{table}",
             "",
         ]
     )
 
 
-def _latex_cells(report: TableReport, row: Line, pairs: Sequence[tuple[Line, Metric]]) -> Iterator[str]:
+def _latex_header(group: ShownColumns) -> Iterator[str]:
+    """Column titles over their metrics, a rule below each title; long ones in several lines."""
+    ends = list(accumulate((len(metrics) for _, metrics in group), initial=1))
+    spans = (
+        f"\\multicolumn{{{len(metrics)}}}{{c}}{{{_latex_title(column.title, len(metrics))}}}"
+        for column, metrics in group
+    )
+    yield " & ".join(["", *spans]) + " \\\\"
+    yield " ".join(f"\\cmidrule(lr){{{left + 1}-{right}}}" for left, right in pairwise(ends))
+    yield " & ".join(["", *(_latex_title(metric.title, 1) for _, metric in _pairs(group))]) + " \\\\"
+
+
+def _latex_title(title: str, figures: int) -> str:
+    """As wide as that many figures."""
+    return f"\\parbox[b]{{{6 * figures}em}}{{\\centering {escape_latex(title)}}}"
+
+
+def _latex_row(report: TableReport, row: Line, pairs: Sequence[tuple[Line, Metric]]) -> Iterator[str]:
+    """A line of measured figures and one of printed ones; nothing where the block has neither."""
     marks = {"best": "\\textbf{%s}", "second": "\\underline{%s}", "": "%s"}
-    for column, metric in pairs:
-        cell = report.cell(row, column, metric)
-        text = marks[cell.mark] % escape_latex(figure_text(cell)) if cell.mean is not None or cell.wanted else ""
-        small = f"{{\\scriptsize {escape_latex(printed_text(cell))}}}" if cell.printed else ""
-        yield " ".join(filter(None, (text, small)))
+    cells = [report.cell(row, column, metric) for column, metric in pairs]
+    measured = [marks[cell.mark] % escape_latex(figure_text(cell)) if cell.is_wanted else "" for cell in cells]
+    small = [f"{{\\scriptsize {escape_latex(printed_text(cell))}}}" if cell.printed else "" for cell in cells]
+    lines = [line for line in (measured, small) if any(line)]
+    for title, line in zip((f"\\raggedright {escape_latex(row.title)}", ""), lines, strict=False):
+        yield " & ".join([title, *line]) + " \\\\"
+    if lines:
+        yield "\\addlinespace[2pt]"
 
 
 def escape_latex(text: str) -> str:

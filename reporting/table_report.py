@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from reporting.statistics import EffectSize, PairedComparison, effect_size, holm
 
 SEEDS_TO_COUNT = 3
 Key = tuple[str, str, str]  # row, column, metric
+ShownColumns = Sequence[tuple[Line, tuple[Metric, ...]]]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class CellReport:
     @property
     def mean(self) -> float | None:
         return float(np.mean(list(self.values.values()))) if self.values else None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is a cell of ours, run or still to run, not one of printed figures alone."""
+        return bool(self.values) or self.wanted > 0
 
     @property
     def counts(self) -> bool:
@@ -79,9 +85,14 @@ class TableReport:
         cell = self.cells.get((row, column, metric))
         return cell.values if cell else {}
 
-    def shown_metrics(self, column: Line) -> list[Metric]:
-        """Metrics that a column has anything of: a column of printed figures leaves out what is not printed."""
-        return [m for m in self.grid.metrics if any(_says(self.cell(row, column, m)) for row in self.rows)]
+    @property
+    def shown(self) -> ShownColumns:
+        """Each column with the metrics it has anything of: one of printed figures leaves out what is not printed."""
+        columns = ((column, tuple(self._metrics_of(column))) for column in self.columns)
+        return tuple((column, metrics) for column, metrics in columns if metrics)
+
+    def _metrics_of(self, column: Line) -> Iterator[Metric]:
+        return (m for m in self.grid.metrics if any(_says(self.cell(row, column, m)) for row in self.rows))
 
     @property
     def is_empty(self) -> bool:
@@ -89,7 +100,7 @@ class TableReport:
 
 
 def _says(cell: CellReport) -> bool:
-    return bool(cell.values or cell.printed or cell.wanted)
+    return cell.is_wanted or bool(cell.printed)
 
 
 def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping[str, RunFolder]) -> TableReport:

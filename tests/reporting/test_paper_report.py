@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from reporting.claims import Claim, judge, load_claims
-from reporting.grid import load_grid
+from reporting.grid import Metric, load_grid
 from reporting.page import claim_row
 from reporting.paper_report import write_report
-from reporting.render import escape_latex, figure_text, latex, markdown
+from reporting.render import blocks, escape_latex, figure_text, latex, markdown
 from reporting.run_store import ReportError, RunFolder
 from reporting.table_report import TableReport, table_report
 
@@ -101,11 +101,22 @@ def test_markdown_and_latex(report):
     page = markdown(report)
     assert "**65.60 ± 1.82** (94.80 ± 0.55)" in page and "60.50 ± 0.71 [2/5]" in page and "(74.00 ± 0.29)" in page
     source = latex(report)
-    assert "\\textbf{65.60 $\\pm$ 1.82} {\\scriptsize 94.80 $\\pm$ 0.55}" in source
+    row, printed = re.search(r"^\\raggedright SharpReCL(.*)\n(.*)$", source, re.MULTILINE).groups()
+    assert row.startswith(" & \\textbf{65.60 $\\pm$ 1.82} & ")
+    assert printed.startswith(" & {\\scriptsize 94.80 $\\pm$ 0.55}")
+    assert all(escape_latex(note) in source for note in (*report.missing, *report.footnotes))
     assert source.count("\\begin{tabular}") == source.count("\\end{tabular}") == 1
     widths = {line.count("&") for line in source.splitlines() if line.endswith("\\\\") and "multicolumn" not in line}
     assert widths == {2}
     assert escape_latex("50 % of a_b & c") == "50 \\% of a\\_b \\& c"
+
+
+def test_a_wide_table_goes_on_below(report):
+    metrics = tuple(Metric(f"metric {n}", f"test/{n}") for n in range(9))
+    columns = [(report.columns[0], metrics[:n]) for n in (2, 3, 9, 1, 1)]
+    widths = [[len(part) for _, part in block] for block in blocks(columns, 5)]
+    assert widths == [[2, 3], [5], [4, 1], [1]]
+    assert [m for block in blocks(columns, 5) for _, part in block for m in part] == [m for _, p in columns for m in p]
 
 
 def claim(**changes):
@@ -220,6 +231,7 @@ def test_a_whole_report_is_one_page_without_anything_beside_it(entries, tmp_path
     for picture in ("sharprecl_mu", "labels-trec_50", "conflict-trec_50", "epochs-aecl-within"):
         for kind in ("svg", "pdf", "png"):
             assert (folder / "figures" / f"{picture}.{kind}").stat().st_size > 1000, picture
+    assert (folder / "tables.tex").read_text(encoding="utf-8").isascii(), "LaTeX needs no package for characters"
     with (folder / "cells.csv").open() as stream:
         cells = {(row["table"], row["row"], row["metric"]): row for row in csv.DictReader(stream)}
     assert cells["acl_conflict", "with_scl", "conflict/last_epoch"]["mean"].startswith("0.2366")

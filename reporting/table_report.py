@@ -87,7 +87,7 @@ class TableReport:
 
     @property
     def shown(self) -> ShownColumns:
-        """Each column with the metrics it has anything of: one of printed figures leaves out what is not printed."""
+        """Each column with the metrics that anything was measured or printed of; `missing` names the others."""
         columns = ((column, tuple(self._metrics_of(column))) for column in self.columns)
         return tuple((column, metrics) for column, metrics in columns if metrics)
 
@@ -100,7 +100,7 @@ class TableReport:
 
 
 def _says(cell: CellReport) -> bool:
-    return cell.is_wanted or bool(cell.printed)
+    return bool(cell.values or cell.printed)
 
 
 def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping[str, RunFolder]) -> TableReport:

@@ -88,6 +88,13 @@ def test_a_comparison_still_prints_what_its_page_shows(line):
             assert line not in page or all(row in page for row in rows)
 
 
+def test_the_main_table_stands_in_the_report():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("### What it gives")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    report = (ROOT / "reports/cpu/tables.md").read_text(encoding="utf-8")
+    assert len(rows) > 15 and [row for row in rows if row not in report] == []
+
+
 @pytest.mark.parametrize("line", MAKE_LINES)
 def test_a_make_target_exists(line):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

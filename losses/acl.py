@@ -63,7 +63,7 @@ def updated_centres(
 
 
 class ACLLoss(nn.Module):
-    """Aligned contrastive loss over a batch and class centres.
+    """Aligned contrastive loss over a batch (B, D) and class centres (C, D).
 
     L_i = -1/(|P_i|+1) sum_{p in P_i u {c_y}} log( e^{s_ip} / (e^{s_ip} + sum_{n in N_i} w_n e^{s_in}) ), s = z.z/tau,
     with P_i the other rows of i's class, c_y its centre, and N_i the rows and centres of all other classes; averaged

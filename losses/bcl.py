@@ -12,7 +12,7 @@ from losses.log_sum_exp import masked_log_sum_exp
 
 
 class BalancedContrastiveLoss(nn.Module):
-    """Supervised contrast with class averaging and class complement.
+    """Supervised contrast of a batch (B, D) with class averaging and, by prototypes (C, D), class complement.
 
     L_i = -1/|P_i| sum_{p in P_i} log( e^{s_ip} / sum_k 1/(|B_k| - [k = y_i]) sum_{j in B_k, j != i} e^{s_ij} ),
     s = z.z/tau, B_k the rows of class k and its prototype, P_i = B_{y_i} without i; averaged over the anchors that have

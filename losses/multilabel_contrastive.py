@@ -15,7 +15,7 @@ Reduction = Literal["sum", "mean"]
 
 
 class MultiLabelContrastiveLoss(nn.Module):
-    """Contrast over Euclidean distances d, weighted by shared labels.
+    """Contrast of embeddings (B, D) over Euclidean distances d, weighted by shared labels (B, C).
 
     L = sum_i sum_{j != i} -beta_ij log( e^{-d_ij/tau} / sum_{k != i} e^{-d_ik/tau} ),
     beta_ij = C_ij / sum_{k != i} C_ik, C_ij = y_i . y_j.

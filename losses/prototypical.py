@@ -15,7 +15,7 @@ SMALL = 1e-8  # added to the similarity in SPCL's published code
 
 
 class PrototypicalContrastiveLoss(nn.Module):
-    """PSC: each text is drawn to its class's prototype.
+    """PSC: each text of embeddings (B, D) is drawn to its class's prototype, of (C, D).
 
     L_i = -log( exp(z_i.p_{y_i} / tau) / sum_c exp(z_i.p_c / tau) ), mean over texts.
     Source: Wang et al. (CVPR 2021), eq. 6, whose sum is over c != y_i, so that the loss can be negative.
@@ -60,7 +60,7 @@ class PrototypicalContrastiveLoss(nn.Module):
 
 
 class SupervisedPrototypicalContrastiveLoss(nn.Module):
-    """SPCL: the batch and class prototypes in one contrast, the sum over positives inside the logarithm.
+    """SPCL: the batch (B, D) and class prototypes (M, D) in one contrast, the sum over positives inside the logarithm.
 
     With s_ij = ((1 + z_i.z_j) / 2 + 1e-8) / tau over the batch and the prototypes without i, P_i those of the class:
     L_i = -log( 1/|P_i| sum_{p in P_i} exp(s_ip) / sum_k exp(s_ik) ), averaged over the texts whose L_i > margin.

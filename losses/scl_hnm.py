@@ -15,7 +15,7 @@ Anchors = Literal["with_positives", "all"]
 
 
 class HardNegativeContrastiveLoss(nn.Module):
-    """Supervised contrast whose denominator holds the positives and the most similar negatives.
+    """Supervised contrast of a batch (B, D) whose denominator holds the positives and the most similar negatives.
 
     L_i = -1/|P_i| sum_{p in P_i} log( e^{s_ip} / (sum_{p' in P_i} e^{s_ip'} + sum_{h in H_i} e^{s_ih}) ), s = z.z/tau,
     H_i the num_hard_negatives rows of other classes that are most similar to i (all, where there are fewer).

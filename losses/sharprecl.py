@@ -153,7 +153,7 @@ def rebalanced_sets(
 
 
 class SharpReCLLoss(nn.Module):
-    """Contrastive loss over the batch, the prototypes and each class's rebalanced sets.
+    """Contrastive loss over batch and prototypes (M, D) and each class's rebalanced sets (C, n, D).
 
     For anchor i of class y in D (views and prototypes), with the rebalanced sets P_y and N_y:
     L_i = w_y mean_{p in P_y u D_y \\ i} -log( exp(z_i.z_p / tau) / sum_{k in N_y u P_y u D \\ i} exp(z_i.z_k / tau) ).

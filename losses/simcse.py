@@ -12,7 +12,7 @@ from losses.arguments import check_tau, full_precision
 
 
 class SimCSELoss(nn.Module):
-    """One-directional contrast of two views.
+    """One-directional contrast of two views, (N, D) each.
 
     L = -1/N sum_i log( exp(z_i.z'_i / tau) / sum_j exp(z_i.z'_j / tau) ).
     Source: Gao et al. (EMNLP 2021), eq. 4. First views are anchors, second views keys; NT-Xent (:class:`InfoNCELoss`)

@@ -21,8 +21,8 @@ AttentionWeights = Literal["trained", "constant"]
 class SimilarityGuidedLoss(nn.Module):
     """AECL, eq. 6, 7 and 9: the two views of a text attract, and a text attracts what it attends to in its cluster.
 
-    With z of the texts, h of the attention over the batch (view v in {0, 1}), s the cosine,
-    S^v the attention, Lambda_i the rows with i's cluster, i included, and every denominator without i itself:
+    With z (2, N, D) of the texts, h (2, N, D) of the attention over the batch (view v in {0, 1}), s the cosine,
+    S^v (N, N) the attention, Lambda_i the rows with i's cluster, i included, and every denominator without i itself:
 
     l1_i   = e^{s(z0_i, z1_i)/tau} / sum_{k != i} [e^{s(z0_i, z0_k)/tau} + e^{s(z0_i, z1_k)/tau}] + the same with 0, 1
     swapped,

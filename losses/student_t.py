@@ -46,7 +46,7 @@ def sharpened_targets(log_assignments: Tensor, log_frequencies: Tensor | None = 
 
 
 class StudentTClusteringLoss(nn.Module):
-    """KL(p || q), mean over texts, q by Student's t and p its sharpened targets.
+    """KL(p || q), mean over texts, q (N, M) by Student's t and p (N, M) its sharpened targets.
 
     Source: Xie et al. (ICML 2016), eq. 2; SCCL (Zhang et al., NAACL 2021).
 

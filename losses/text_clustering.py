@@ -13,7 +13,7 @@ from losses.student_t import StudentTClusteringLoss
 
 
 class SCCLLoss(nn.Module):
-    """eta NT-Xent of the two views + KL(p || q) of Student-t assignments of the originals.
+    """eta NT-Xent of the two views (N, P) + KL(p || q) of Student-t assignments of the originals (N, D).
 
     Source: SCCL (Zhang et al., NAACL 2021); its published code for eta.
 
@@ -52,7 +52,7 @@ class SCCLLoss(nn.Module):
 
 
 class RSTCLoss(nn.Module):
-    """eta NT-Xent of the two views + cross-entropy of both views with pseudo-labels.
+    """eta NT-Xent of the two views (N, P) + cross-entropy of both views' logits (2, N, M) with pseudo-labels.
 
     Source: RSTC (Zheng et al., ACL 2023).
 

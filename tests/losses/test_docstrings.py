@@ -12,14 +12,12 @@ SOURCE = re.compile(r"\bsource\b|\beqs?\. ?\d", re.IGNORECASE)
 
 
 def public() -> list[tuple[str, str]]:
-    """(file:name, docstring) of each public class, that of its `forward` included, and function."""
+    """(file:name, docstring) of each public class and function."""
     found = []
     for file in sorted(LOSSES.glob("*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-                forward = [one for one in node.body if getattr(one, "name", None) == "forward"]
-                text = "\n".join(ast.get_docstring(one) or "" for one in (node, *forward))
-                found.append((f"{file.name}:{node.name}", text))
+                found.append((f"{file.name}:{node.name}", ast.get_docstring(node) or ""))
     return found
 
 

@@ -13,7 +13,7 @@ from losses.log_sum_exp import masked_log_sum_exp
 
 
 class ParametricContrastiveLoss(nn.Module):
-    """PaCo and GPaCo: one softmax over class logits (B, C), the other anchors (B, D) and further keys.
+    """PaCo and GPaCo: one softmax over class logits (A, C), the other anchors (A, D) and further keys.
 
     With f' = (f + adjustment_strength log P) / logit_temperature, s = z.z/tau and q the softmax over f' (all classes)
     and contrast_weight e^s (all other anchors and all keys),

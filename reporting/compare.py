@@ -68,7 +68,7 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
         outcome = (MISSING, MISSING, MISSING)
         if group != baseline:
             outcome = _outcome({seed: metrics[metric] for seed, metrics in seeds.items()}, reference)
-        rows.append((group, str(len(seeds)), *(_spread(seeds, column) for column in columns), *outcome))
+        rows.append((group, str(len(seeds)), *(spread(seeds, column) for column in columns), *outcome))
     header = ("", "seeds", *columns, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
     return Table(title, header, tuple(rows))
 
@@ -77,7 +77,8 @@ def _mean(seeds: Mapping[int, Mapping[str, Any]], key: str) -> float:
     return float(np.mean([metrics[key] for metrics in seeds.values()]))
 
 
-def _spread(seeds: Mapping[int, Mapping[str, Any]], key: str) -> str:
+def spread(seeds: Mapping[int, Mapping[str, Any]], key: str) -> str:
+    """Mean ± standard deviation (n - 1) of the seeds that have the figure, in percent."""
     values = [100 * metrics[key] for metrics in seeds.values() if metrics.get(key) is not None]
     if not values:
         return MISSING

@@ -1,0 +1,121 @@
+"""How far the seeds of a setting agree about the clusters: a choice among settings that reads no label.
+
+    python -m reporting.cluster_agreement RUNS [by=KEY,…] [where=key:value,…]
+
+RUNS is a run store; records hold no predictions. `by` names the config keys that tell the settings of a method apart;
+`where` takes any config key, written as in YAML. Where the data set has labels, their scores stand beside.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from sklearn.metrics import adjusted_mutual_info_score
+
+from reporting.compare import fits, lookup, spread
+from reporting.run_store import ReportError, RunFolder, list_runs
+from reporting.tables import Table
+
+SCORES = ("cluster/acc", "cluster/nmi")
+Found = dict[tuple[str, str, str], dict[int, RunFolder]]  # (data set, method, setting) -> seed -> run
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Adjusted mutual information between the clusters of two seeds: the mean over all pairs, and the lowest."""
+
+    mean: float
+    lowest: float
+
+
+def settings(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, str]) -> Found:
+    """Finished clusterings that fit `where`, by the values of the config keys `by`.
+
+    Raises:
+        ReportError: a key of `by` that no run sets; two runs of one setting and seed: `by` or `where` must tell them
+            apart.
+    """
+    found: Found = defaultdict(dict)
+    unset = set(by)
+    for run in runs:
+        metrics, config = run.read_metrics(), run.read_config()
+        if metrics.get("status") != "finished" or "cluster/num_clusters" not in metrics or not fits(config, where):
+            continue
+        values = {key: lookup(config, key) for key in by}
+        unset -= {key for key, value in values.items() if value is not None}
+        setting = " ".join(map(str, values.values()))
+        seeds, seed = found[metrics["dataset"], metrics["method"], setting], metrics["seed"]
+        if seed in seeds:
+            two = f"{run.id} and {seeds[seed].id} are one setting and seed"
+            raise ReportError(f"by={','.join(by)}: {two}; allowed: one, tell them apart with by=KEY or where=key:value")
+        seeds[seed] = run
+    if found and unset:
+        raise ReportError(f"by={','.join(by)}: no run sets {', '.join(sorted(unset))}; allowed: keys of their configs")
+    return found
+
+
+def agreement(runs: Sequence[RunFolder]) -> Agreement:
+    """Of two runs or more over the same texts: 1 where all cluster alike, about 0 where no more than by chance.
+
+    Adjusted for chance (Vinh et al., JMLR 2010), with the arithmetic mean of the entropies, so that settings which
+    leave different numbers of clusters can be compared. K-means on embeddings that do not change agrees with itself
+    whatever they are worth: compare settings of one method.
+
+    Raises:
+        ReportError: a run without predictions, or over other texts.
+    """
+    clusters = [_clusters(run) for run in runs]
+    if any(each.keys() != clusters[0].keys() for each in clusters):
+        raise ReportError(f"{', '.join(run.id for run in runs)}: other texts; allowed: runs over the same ones")
+    columns = [np.array([each[index] for index in clusters[0]]) for each in clusters]
+    pairs = [float(adjusted_mutual_info_score(one, other)) for one, other in combinations(columns, 2)]
+    return Agreement(fmean(pairs), min(pairs))
+
+
+def _clusters(run: RunFolder) -> dict[str, str]:
+    return {row["index"]: row["cluster"] for row in run.read_csv("predictions.csv")}
+
+
+def agreement_table(found: Found, by: Sequence[str]) -> Table:
+    """A row a setting with two seeds or more; of each data set and method the largest agreement is bold.
+
+    Raises:
+        ReportError: no setting has two seeds.
+    """
+    measured = {key: agreement(list(seeds.values())) for key, seeds in sorted(found.items()) if len(seeds) > 1}
+    if not measured:
+        raise ReportError("no setting has two seeds; allowed: finished clusterings of two or more, as with seed=0,1,2")
+    rows = []
+    for (dataset, method, setting), value in measured.items():
+        rivals = [other.mean for key, other in measured.items() if key[:2] == (dataset, method)]
+        text = f"{100 * value.mean:.2f}"
+        best = len(rivals) > 1 and value.mean == max(rivals)
+        seeds = {seed: run.read_metrics() for seed, run in found[dataset, method, setting].items()}
+        cells = (f"**{text}**" if best else text, f"{100 * value.lowest:.2f}", *(spread(seeds, key) for key in SCORES))
+        rows.append((dataset, method, setting, str(len(seeds)), *cells))
+    header = ("data set", "method", ", ".join(by) or "setting", "seeds", "agreement", "lowest pair", *SCORES)
+    return Table("agreement between seeds (adjusted mutual information), %; scores by the labels", header, tuple(rows))
+
+
+def main(arguments: Sequence[str]) -> None:
+    folder, *pairs = arguments
+    options = dict(pair.split("=", 1) for pair in pairs)
+    where = dict(pair.split(":", 1) for pair in options.get("where", "").split(",") if pair)
+    by = [key for key in options.get("by", "").split(",") if key]
+    print(agreement_table(settings(list_runs(Path(folder)), by, where), by).markdown())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    try:
+        main(sys.argv[1:])
+    except ReportError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,74 @@
+"""Agreement between seeds, from runs written by hand."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import yaml
+from sklearn.metrics import adjusted_mutual_info_score
+
+from reporting.cluster_agreement import agreement, agreement_table, main, settings
+from reporting.run_store import ReportError, RunFolder, list_runs
+
+
+@pytest.fixture
+def add(tmp_path):
+    def write(tau, seed, clusters, method="aecl", first=0, acc=None):
+        run = RunFolder(tmp_path / f"{method}-{tau}-{seed}-{first}")
+        names = {"method": method, "dataset": "tweet", "seed": seed, "cluster/num_clusters": 3, "cluster/acc": acc}
+        run.write_metrics(names, status="finished")
+        run.write_text("config.yaml", yaml.safe_dump({"method": {"name": method}, "loss": {"tau": tau}}))
+        rows = [(first + index, cluster) for index, cluster in enumerate(clusters)]
+        run.write_csv("predictions.csv", rows, ("index", "cluster"))
+        return run
+
+    return write
+
+
+def test_the_mean_over_all_pairs_of_seeds(add):
+    rng = np.random.default_rng(0)
+    clusters = [rng.integers(3, size=40) for _ in range(3)]
+    found = agreement([add(0.5, seed, each) for seed, each in enumerate(clusters)])
+    pairs = [adjusted_mutual_info_score(a, b) for a, b in combinations(clusters, 2)]
+    assert found.mean == pytest.approx(np.mean(pairs)) and found.lowest == pytest.approx(min(pairs))
+
+
+def test_names_of_clusters_and_the_order_of_rows_do_not_count(add):
+    one, two = add(0.5, 0, [0, 0, 1, 1, 2]), add(0.5, 1, [2, 2, 0, 0, 1])
+    rows = one.read_csv("predictions.csv")
+    one.write_csv("predictions.csv", [tuple(row.values()) for row in reversed(rows)], ("index", "cluster"))
+    assert agreement([one, two]).mean == pytest.approx(1.0)
+
+
+def test_the_setting_that_agrees_most_is_marked_within_its_method(add, tmp_path, capsys):
+    for seed, clusters in enumerate(([0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 2])):
+        add(0.5, seed, clusters, acc=0.5)
+        add(1.0, seed, np.roll(clusters, seed), acc=0.75)
+        add(0.5, seed, clusters, method="sccl")
+    add(2.0, 0, [0, 0, 1, 1, 2, 2])  # one seed agrees with nobody
+    table = agreement_table(settings(list_runs(tmp_path), ["loss.tau"], {}), ["loss.tau"])
+    lowest = 100 * adjusted_mutual_info_score([0, 0, 1, 1, 2, 2], [2, 0, 0, 1, 1, 2])
+    assert table.rows == (
+        ("tweet", "aecl", "0.5", "2", "**100.00**", "100.00", "50.00 ± 0.00", "–"),
+        ("tweet", "aecl", "1.0", "2", f"{lowest:.2f}", f"{lowest:.2f}", "75.00 ± 0.00", "–"),
+        ("tweet", "sccl", "0.5", "2", "100.00", "100.00", "–", "–"),
+    )
+    main([str(tmp_path), "by=loss.tau", "where=method:sccl"])
+    assert "| tweet      | sccl     |        0.5 |" in capsys.readouterr().out
+
+
+def test_bad_input_is_refused(add, tmp_path):
+    add(0.5, 0, [0, 1, 2])
+    with pytest.raises(ReportError, match="no setting has two seeds"):
+        main([str(tmp_path), "by=loss.tau"])
+    with pytest.raises(ReportError, match=r"by=loss.tua: no run sets loss.tua"):
+        main([str(tmp_path), "by=loss.tua"])
+    add(1.0, 0, [0, 1, 2])
+    with pytest.raises(ReportError, match="aecl-1.0-0-0 and aecl-0.5-0-0 are one setting and seed"):
+        main([str(tmp_path)])
+    add(0.5, 1, [0, 1, 2], first=5)
+    with pytest.raises(ReportError, match="other texts"):
+        main([str(tmp_path), "by=loss.tau"])
+    add(0.5, 1, [0, 1, 2], first=5).path.joinpath("predictions.csv").unlink()
+    with pytest.raises(ReportError, match="predictions.csv cannot be read"):
+        main([str(tmp_path), "by=loss.tau"])

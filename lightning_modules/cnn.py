@@ -24,7 +24,7 @@ class TextCNN(nn.Module):
         dropout: on the embedding, as there on the penultimate layer.
     """
 
-    frozen = False
+    frozen, top_layers = False, None
 
     def __init__(self, vectors: Tensor, widths: Sequence[int], maps: int, dropout: float) -> None:
         super().__init__()

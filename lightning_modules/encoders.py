@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.adapters import LoRA
+from lightning_modules.top_layers import TopLayers
 
 Pooling = Literal["mean", "cls", "first_token", "last_token"]
 Training = Literal["full", "top_layers", "frozen"]
@@ -46,23 +47,22 @@ class TextEncoder(nn.Module):
         self.hidden_size: int = model.config.hidden_size
         if train != "full":
             model.requires_grad_(False)
-        if train == "top_layers":
-            self._unfreeze(num_top_layers)
-
-    def _unfreeze(self, num_top_layers: int) -> None:
-        blocks = max((m for m in self.model.modules() if isinstance(m, nn.ModuleList)), key=len)
-        if num_top_layers > len(blocks):
-            raise ValueError(f"encoder.num_top_layers: found {num_top_layers}; allowed: 1 to {len(blocks)}")
-        for block in blocks[-num_top_layers:]:
-            block.requires_grad_(True)
+        self.top_layers = TopLayers(model, num_top_layers) if train == "top_layers" else None
 
     def train(self, mode: bool = True) -> TextEncoder:
-        """A frozen encoder stays in eval mode, so that its features are the same at every epoch."""
-        return super().train(mode and not self.frozen)
+        """What is frozen stays in eval mode, so that it gives the same at every epoch."""
+        super().train(mode and not self.frozen)
+        if self.top_layers is not None:
+            self.top_layers.train(mode)
+        return self
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Token ids (B, L) and mask (B, L) of 0/1 -> embeddings (B, hidden_size) in float32."""
-        output = self.model(input_ids=input_ids, attention_mask=attention_mask)
+        states = None if self.top_layers is None else self.top_layers.recall(input_ids, attention_mask)
+        if self.top_layers is None or states is None:
+            output = self.model(input_ids=input_ids, attention_mask=attention_mask)
+        else:
+            output = self.top_layers.run(states, input_ids, attention_mask)
         if self.pooling == "cls":
             return output.pooler_output.float()
         return self.pooled(output.last_hidden_state, attention_mask)

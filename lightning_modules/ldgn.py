@@ -32,7 +32,7 @@ class DualGraphNetwork(nn.Module):
         dropout: on word vectors and on H.
     """
 
-    frozen = False
+    frozen, top_layers = False, None
 
     def __init__(self, vectors: Tensor, graph: Tensor, hidden: int, dropout: float) -> None:
         super().__init__()

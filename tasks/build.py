@@ -24,7 +24,7 @@ from lightning_modules.encoders import PretrainedEncoder, TextEncoder
 from lightning_modules.words import WordEncoder
 from tasks.features import cached_features
 from tasks.label_kind import check_label_kind, choices
-from tasks.trainer import trainer_findings
+from tasks.trainer import on_processor, trainer_findings
 from tasks.validation import ConfigError, signature, validate
 
 GENERATING = ("ce", "scl_hnm")  # methods that head=text_to_text fits
@@ -132,11 +132,18 @@ class Plan:
         return instantiate(self.config.sampler)
 
     def module(self, datamodule: TextDataModule) -> ClassifierModule:
-        """The method over the encoder; a frozen encoder's features are computed once and handed to the data module."""
+        """The method over the encoder; what the encoder's frozen part makes of the texts is computed once."""
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
-        if module.encoder.frozen:
-            datamodule.use_features(self.features(datamodule, module.encoder))
+        self.encode_once(module.encoder, datamodule)
         return module
+
+    def encode_once(self, encoder: TextEncoder, datamodule: TextDataModule) -> None:
+        """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train."""
+        if encoder.frozen:
+            datamodule.use_features(self.features(datamodule, encoder))
+        elif encoder.top_layers is not None and on_processor(self.config.trainer.accelerator):
+            splits = datamodule.indices
+            encoder.top_layers.remember(batch for split in splits for batch in datamodule.feature_loader(split))
 
     def features(self, datamodule: TextDataModule, encoder: TextEncoder | None = None) -> dict[str, np.ndarray]:
         """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""

@@ -140,8 +140,7 @@ def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clust
     datamodule = plan.datamodule(corpus)
     number = _num_clusters(plan, len(corpus.label_names), lambda: _pretrained(plan, corpus))
     module = plan.clustering_module(number)
-    if module.encoder.frozen:
-        datamodule.use_features(plan.features(datamodule))
+    plan.encode_once(module.encoder, datamodule)
     module.run_id = run.id
     trainer = watched_trainer(plan, run, datamodule)
     last = run.checkpoints / "last.ckpt"

@@ -116,9 +116,14 @@ def resolve_precision(precision: str | int, accelerator: str) -> str:
     return {"32": "32-true", "bf16": "bf16-mixed"}.get(str(precision), str(precision))
 
 
+def on_processor(accelerator: str) -> bool:
+    """Whether no GPU is used."""
+    return accelerator == "cpu" or not torch.cuda.is_available()
+
+
 def multiplies_bf16(accelerator: str) -> bool:
     """Whether the device has bf16 matrix instructions (elsewhere bf16 is emulated and slower than float32)."""
-    if accelerator != "cpu" and torch.cuda.is_available():
+    if not on_processor(accelerator):
         return torch.cuda.get_device_capability()[0] >= 8
     try:
         flags = Path("/proc/cpuinfo").read_text()

@@ -1,0 +1,110 @@
+"""Training the top blocks alone: what the blocks below make of a text never changes, so it is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+LARGEST = 2**31  # bytes of hidden states that are remembered; where there are more, they are computed each time
+
+
+class TopLayers:
+    """The last blocks of a transformer, which train, over the rest, which does not and stays in eval mode.
+
+    Args:
+        model: a `transformers` encoder; its longest list of modules is taken for its blocks.
+        number: how many blocks train.
+
+    Raises:
+        ValueError: the model has fewer blocks.
+    """
+
+    def __init__(self, model: nn.Module, number: int) -> None:
+        lists = {name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
+        name = max(lists, key=lambda name: len(lists[name]))
+        self.blocks = lists[name]
+        if number > len(self.blocks):
+            raise ValueError(f"encoder.num_top_layers: found {number}; allowed: 1 to {len(self.blocks)}")
+        self.model, self.number_below = model, len(self.blocks) - number
+        self.parent, self.name = model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]
+        self.top = self.blocks[self.number_below :]
+        self.top.requires_grad_(True)
+        self.remembered: dict[bytes, Tensor] = {}
+
+    def train(self, mode: bool) -> None:
+        """Dropout in the blocks that train; elsewhere it would be noise that no weight can answer."""
+        self.model.eval()
+        self.top.train(mode)
+
+    @torch.inference_mode()
+    def remember(self, batches: Iterable[dict[str, Any]], largest: int = LARGEST) -> bool:
+        """Keep the hidden states below the top of all texts of these batches of tokens, as float16, or none of them.
+
+        Returns whether they are kept: not where they are larger than `largest` bytes, the model cannot begin at its top
+        blocks (T5 makes the positions of all blocks in the first), or float16 cannot hold them.
+        """
+        was_training, kept = self.top.training, 0
+        self.train(False)
+        for batch in batches:
+            tokens, mask = batch["input_ids"], batch["attention_mask"]
+            output = self.model(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
+            states = output.hidden_states[self.number_below]
+            first = not self.remembered
+            for key, state, length in zip(_keys(tokens, mask), states, mask.sum(1).tolist(), strict=True):
+                self.remembered[key] = state[:length].half()
+                kept += self.remembered[key].nbytes
+            if kept > largest or (first and not self._serves(states, tokens, mask, output.last_hidden_state)):
+                self.remembered.clear()
+                break
+        self.train(was_training)
+        return bool(self.remembered)
+
+    def _serves(self, states: Tensor, tokens: Tensor, mask: Tensor, wanted: Tensor) -> bool:
+        if not bool(states.half().isfinite().all()):
+            return False
+        try:
+            found = self.run(states, tokens, mask).last_hidden_state
+        except (AttributeError, IndexError, TypeError, ValueError):
+            return False
+        kept = mask.bool()
+        return torch.allclose(found[kept], wanted[kept], atol=1e-4, rtol=1e-4)
+
+    def recall(self, tokens: Tensor, mask: Tensor) -> Tensor | None:
+        """Hidden states (B, L, D) below the top, float32, zero at pads; None if a text is not remembered."""
+        if not self.remembered or tokens.device.type != "cpu":
+            return None
+        found = [self.remembered.get(key) for key in _keys(tokens, mask)]
+        if any(state is None for state in found):
+            return None
+        states = torch.zeros(*tokens.shape, found[0].shape[1])
+        for row, state in zip(states, found, strict=True):
+            row[: len(state)] = state
+        return states
+
+    def run(self, states: Tensor, tokens: Tensor, mask: Tensor) -> Any:
+        """The model's output from the hidden states (B, L, D) below its top blocks."""
+        with self._without_the_rest(states):
+            return self.model(input_ids=tokens, attention_mask=mask)
+
+    @contextmanager
+    def _without_the_rest(self, states: Tensor) -> Iterator[None]:
+        def begin(block: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+            return (states, *args[1:]), {name: value for name, value in kwargs.items() if name != "hidden_states"}
+
+        hook = self.top[0].register_forward_pre_hook(begin, with_kwargs=True)
+        setattr(self.parent, self.name, self.top)
+        try:
+            yield
+        finally:
+            setattr(self.parent, self.name, self.blocks)
+            hook.remove()
+
+
+def _keys(tokens: Tensor, mask: Tensor) -> list[bytes]:
+    """A text's own token ids, without its pads on the right."""
+    rows, lengths = tokens.cpu().numpy(), mask.sum(1).tolist()
+    return [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]

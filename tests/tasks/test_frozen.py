@@ -1,4 +1,4 @@
-"""A frozen encoder: its features are computed once and kept."""
+"""A frozen encoder, or its frozen lower layers: what it makes of a text is computed once and kept."""
 
 from unittest import mock
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lightning_modules.encoders import TextEncoder
+from lightning_modules.top_layers import TopLayers
 from tests.tasks.command_lines import best_weights, outcome, rows
 
 
@@ -53,3 +54,18 @@ def test_equal_views_are_refused(fit, augment):
 def test_more_blocks_than_there_are(fit):
     error = fit("encoder.train=top_layers", "encoder.num_top_layers=9").error
     assert error == "encoder.num_top_layers: found 9; allowed: 1 to 2"
+
+
+@pytest.mark.parametrize("task", ["fit", "cluster"])
+def test_below_layers_that_train_each_text_is_encoded_once(fit, cluster, task):
+    recall, found = TopLayers.recall, []
+
+    def spy(self, tokens, mask):
+        found.append(recall(self, tokens, mask))
+        return found[-1]
+
+    learn = {"fit": fit, "cluster": cluster}[task]
+    line = {"fit": [], "cluster": ["method=sccl", "augment=dropout", "trainer.max_epochs=2", "sampler.batch_size=34"]}
+    with mock.patch.object(TopLayers, "recall", spy):
+        assert learn("encoder.train=top_layers", "encoder.num_top_layers=1", *line[task]).code == 0
+    assert found and all(states is not None for states in found)

@@ -16,12 +16,12 @@ FIT = ["method=sharprecl", f"trainer.max_epochs={EPOCHS}", "callbacks.early_stop
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["sharprecl", "ce"])
-def test_killed_at_every_kind_of_write_a_run_ends_with_the_same_bits(fit, start, tmp_path, method):
-    line = [f"method={method}", *FIT[1:]]
+@pytest.mark.parametrize("choice", ["method=sharprecl", "method=ce", "method=ce encoder.train=top_layers"])
+def test_killed_at_every_kind_of_write_a_run_ends_with_the_same_bits(fit, start, tmp_path, choice):
+    line = [*choice.split(), *FIT[1:]]
     undisturbed = fit(*line, f"paths.runs={tmp_path}/undisturbed")
     assert undisturbed.metrics["epochs"] < EPOCHS  # early stopping acts
-    rng = random.Random(method)
+    rng = random.Random(choice)
     kills, number = 0, 1
     while True:
         process = start(*line, dies=partial(die_at_write, number, rng.choice(["before", "after"])))

@@ -8,17 +8,16 @@ RUNS is a run store; records hold no predictions. `by` names the config keys tha
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 from sklearn.metrics import adjusted_mutual_info_score
 
+from reporting.arguments import folder_and_options, run_command
 from reporting.compare import fits, lookup, spread
 from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.tables import Table
@@ -105,17 +104,10 @@ def agreement_table(found: Found, by: Sequence[str]) -> Table:
 
 
 def main(arguments: Sequence[str]) -> None:
-    folder, *pairs = arguments
-    options = dict(pair.split("=", 1) for pair in pairs)
-    where = dict(pair.split(":", 1) for pair in options.get("where", "").split(",") if pair)
+    folder, options, where = folder_and_options(arguments, ("by",))
     by = [key for key in options.get("by", "").split(",") if key]
-    print(agreement_table(settings(list_runs(Path(folder)), by, where), by).markdown())
+    print(agreement_table(settings(list_runs(folder), by, where), by).markdown())
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    try:
-        main(sys.argv[1:])
-    except ReportError as error:
-        sys.exit(f"error: {error}")
+    run_command(main, __doc__)

@@ -8,14 +8,13 @@ listed seed by seed. `where` takes any config key, written as in YAML ("null" fo
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from reporting.arguments import folder_and_options, run_command
 from reporting.compare import fits
 from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.tables import MISSING, Table
@@ -72,20 +71,13 @@ def _cell(values: Sequence[float | int | None]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    folder, *pairs = arguments
-    options = dict(pair.split("=", 1) for pair in pairs)
-    where = dict(pair.split(":", 1) for pair in options.get("where", "").split(",") if pair)
+    folder, options, where = folder_and_options(arguments, ("keys",))
     keys = options["keys"].split(",") if "keys" in options else KEYS
-    found = clusterings(list_runs(Path(folder)), where)
+    found = clusterings(list_runs(folder), where)
     if not found:
         raise ReportError(f"{folder}: no finished clusterings that fit")
     print(cluster_table(found, keys).markdown())
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    try:
-        main(sys.argv[1:])
-    except ReportError as error:
-        sys.exit(f"error: {error}")
+    run_command(main, __doc__)

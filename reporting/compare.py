@@ -8,7 +8,6 @@ RUNS is a run store, or a folder of run records (metrics.json and config.yaml of
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from reporting.arguments import folder_and_options, run_command
 from reporting.figures import seeds_figure
 from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.statistics import paired_comparison
@@ -96,12 +96,12 @@ def _outcome(values: Mapping[int, float], reference: Mapping[int, float]) -> tup
 
 
 def main(arguments: Sequence[str]) -> None:
-    folder, *pairs = arguments
-    options = dict(pair.split("=", 1) for pair in pairs)
-    where = dict(pair.split(":", 1) for pair in options.get("where", "").split(",") if pair)
+    folder, options, where = folder_and_options(arguments, ("dataset", "baseline", "by", "metric", "columns", "figure"))
+    if "dataset" not in options:
+        raise ReportError("dataset: missing; allowed: the name of a data set, as in dataset=ohsumed")
     where |= {"dataset": options["dataset"]}
     by, metric = options.get("by", "method").split(","), options.get("metric", "test/macro_f1")
-    values = grouped(list_runs(Path(folder)), by, where)
+    values = grouped(list_runs(folder), by, where)
     protocols = {m["protocol"] for seeds in values.values() for m in seeds.values()}
     encoders = {m["encoder"] for seeds in values.values() for m in seeds.values()}
     title = f"{options['dataset']}, {'/'.join(sorted(encoders))}, protocol {'/'.join(sorted(protocols))}, %"
@@ -112,7 +112,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except ReportError as error:
-        sys.exit(f"error: {error}")
+    run_command(main, __doc__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -143,7 +144,9 @@ class Plan:
             datamodule.use_features(self.features(datamodule, encoder))
         elif encoder.top_layers is not None and on_processor(self.config.trainer.accelerator):
             splits = datamodule.indices
-            encoder.top_layers.remember(batch for split in splits for batch in datamodule.feature_loader(split))
+            batches = (batch for split in splits for batch in datamodule.feature_loader(split))
+            if not encoder.top_layers.remember(batches):
+                print("encoder.train=top_layers: the frozen layers below run at each step too", file=sys.stderr)
 
     def features(self, datamodule: TextDataModule, encoder: TextEncoder | None = None) -> dict[str, np.ndarray]:
         """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""

@@ -1,5 +1,6 @@
 """Agreement between seeds, from runs written by hand."""
 
+import importlib
 from itertools import combinations
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import yaml
 from sklearn.metrics import adjusted_mutual_info_score
 
+from reporting.arguments import run_command
 from reporting.cluster_agreement import agreement, agreement_table, main, settings
 from reporting.run_store import ReportError, RunFolder, list_runs
 
@@ -72,3 +74,12 @@ def test_bad_input_is_refused(add, tmp_path):
     add(0.5, 1, [0, 1, 2], first=5).path.joinpath("predictions.csv").unlink()
     with pytest.raises(ReportError, match="predictions.csv cannot be read"):
         main([str(tmp_path), "by=loss.tau"])
+
+
+@pytest.mark.parametrize("command", ["compare", "cluster_table", "cluster_agreement"])
+@pytest.mark.parametrize("typed", ["bye=loss.tau", "by", "where=loss.tau"])
+def test_an_unknown_option_is_one_line(tmp_path, monkeypatch, command, typed):
+    monkeypatch.setattr("sys.argv", ["command", str(tmp_path), typed])
+    module = importlib.import_module(f"reporting.{command}")
+    with pytest.raises(SystemExit, match=f"error: {typed}: allowed: "):
+        run_command(module.main, module.__doc__)

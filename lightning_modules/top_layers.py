@@ -51,10 +51,13 @@ class TopLayers:
         self.train(False)
         for batch in batches:
             tokens, mask = batch["input_ids"], batch["attention_mask"]
+            keys = _keys(tokens, mask)
+            if all(key in self.remembered for key in keys):
+                continue  # clustering evaluates the texts that it trains on
             output = self.model(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
             states = output.hidden_states[self.number_below]
             first = not self.remembered
-            for key, state, length in zip(_keys(tokens, mask), states, mask.sum(1).tolist(), strict=True):
+            for key, state, length in zip(keys, states, mask.sum(1).tolist(), strict=True):
                 self.remembered[key] = state[:length].half()
                 kept += self.remembered[key].nbytes
             if kept > largest or (first and not self._serves(states, tokens, mask, output.last_hidden_state)):

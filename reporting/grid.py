@@ -42,8 +42,8 @@ class Metric:
 class Line:
     """A row or a column: what it adds to the command line, and what it is called in the reported CSV.
 
-    Of a row: `by_budget`, what it adds under a budget, after the rest; `reads`, metric key -> the key that it takes in
-    its place, where one run has the figures of several rows.
+    `by_budget`: what it adds under a budget, a row's after a column's, both after the rest. Of a row: `reads`, metric key
+    -> the key that it takes in its place, where one run has the figures of several rows.
     """
 
     key: str
@@ -152,7 +152,7 @@ def cells(grid: Grid, budget: Budget) -> list[Cell]:
             if not column.overrides:
                 continue  # a column of printed figures
             words = (*budget.overrides, *extra, *grid.overrides, *column.overrides, *row.overrides)
-            words += tuple(row.by_budget.get(budget.key, ()))
+            words += (*column.by_budget.get(budget.key, ()), *row.by_budget.get(budget.key, ()))
             priority = max(grid.priority, row.priority, column.priority)
             seeds = tuple(range(budget.seeds.get(row.key, budget.seeds["default"])))
             skipped = row.not_in.get(budget.key) or column.not_in.get(budget.key)

@@ -72,6 +72,8 @@ class Job:
 
 def options(words: Sequence[str]) -> Options:
     """Raises ReportError: a word that is unknown or malformed."""
+    if malformed := [word for word in words if "=" not in word]:
+        raise ReportError(f"{malformed[0]}: allowed: key=value, see `python -m tasks.reproduce --help`")
     given = dict(word.partition("=")[::2] for word in words)
     passed = [word for word in words if word.startswith(PASSED_ON)]
     plain = {key: value for key, value in given.items() if value and not key.startswith(PASSED_ON)}
@@ -264,6 +266,8 @@ def main(words: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        sys.exit(print(__doc__))
     try:
         sys.exit(main(sys.argv[1:]))
     except ReportError as error:

@@ -77,9 +77,11 @@ def test_a_cell_joins_budget_table_column_and_row():
     main = {c.row: c for c in cells(load_grid("sharprecl_2"), load_budget("cpu")) if c.column == "ohsumed"}
     assert main["sharprecl"].seeds == (0, 1, 2, 3, 4) and main["dice"].seeds == (0, 1, 2)
     assert main["roberta"].skipped
-    clusters = {c.row: c for c in cells(load_grid("aecl_2"), load_budget("cpu")) if c.column == "tweet"}
-    assert clusters["aecl"].overrides == ("task=cluster", "dataset=tweet", "method=aecl", "encoder.train=frozen")
-    assert "encoder.train=frozen" not in clusters["sbert"].overrides
+    clusters = {c.row: c for c in cells(load_grid("aecl_2"), load_budget("cpu")) if c.column == "stackoverflow"}
+    top = ("encoder.train=top_layers", "encoder.num_top_layers=1", "callbacks.clustering_curve.interval=5")
+    of_both = ("task=cluster", "dataset=stackoverflow", "method=aecl", "trainer.max_epochs={}")
+    assert clusters["aecl"].overrides == tuple(word.format(20) for word in of_both) + top
+    assert clusters["aecl_frozen"].overrides == (*(word.format(70) for word in of_both), "encoder.train=frozen")
     full = [c for c in cells(load_grid("aecl_2"), load_budget("paper")) if c.row == "aecl"]
     assert full and not any("encoder.train=frozen" in c.overrides for c in full)
 

@@ -42,8 +42,8 @@ class Metric:
 class Line:
     """A row or a column: what it adds to the command line, and what it is called in the reported CSV.
 
-    `by_budget`: what it adds under a budget, a row's after a column's, both after the rest. Of a row: `reads`, metric key
-    -> the key that it takes in its place, where one run has the figures of several rows.
+    `by_budget`: what it adds under a budget, a row's after a column's, both after the rest. Of a row: `reads`, metric
+    key -> the key that it takes in its place, where one run has the figures of several rows.
     """
 
     key: str

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,13 +93,23 @@ def options(words: Sequence[str]) -> Options:
         runs=Path(plain.get("runs", "runs")),
         records=None if records is None else Path(records),
         out=Path(plain.get("out", "reports")),
-        jobs=int(plain.get("jobs", 1)),
-        hours=float(plain["hours"]) if "hours" in plain else None,
-        priority=int(plain.get("priority", 9)),
+        jobs=_number("jobs", plain, int) or 1,
+        hours=_number("hours", plain, float),
+        priority=_number("priority", plain, int) or 9,
         columns=_chosen("column", plain, [column for grid in grids for column in grid.columns if column.overrides]),
         rows=_chosen("row", plain, [row for grid in grids for row in grid.rows if row.overrides]),
         arguments=passed,
     )
+
+
+def _number(key: str, given: Mapping[str, str], kind: Callable[[str], float]) -> Any:
+    try:
+        number = kind(given[key]) if key in given else None
+    except ValueError:
+        number = 0
+    if number is not None and not number > 0:
+        raise ReportError(f"{key}={given[key]}: allowed: a {'whole ' if kind is int else ''}number above 0")
+    return number
 
 
 def _chosen(key: str, given: Mapping[str, str], known: Sequence[Line]) -> tuple[str, ...]:

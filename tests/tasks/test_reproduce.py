@@ -179,6 +179,11 @@ def test_a_budget_for_gpus_says_that_there_is_none(monkeypatch):
 def test_unknown_words_are_refused():
     with pytest.raises(ReportError, match="tabel: unknown; allowed: budget"):
         reproduce.options(["tabel=sharprecl_2"])
+    with pytest.raises(ReportError, match="dry_run: allowed: key=value"):
+        reproduce.options(["dry_run"])
+    for word in ("jobs=many", "jobs=0", "hours=-1", "priority=1.5"):
+        with pytest.raises(ReportError, match=f"{word}: allowed: a .*number above 0"):
+            reproduce.options([word])
     given = reproduce.options(["budget=cpu", "table=", "paths.data=/d", "hours=2"])
     assert (given.arguments, given.hours) == (["paths.data=/d"], 2.0) and len(given.tables) > 5
 

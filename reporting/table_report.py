@@ -260,23 +260,25 @@ def _caption(
     if not used:
         return f"{grid.title}. Nothing measured yet."
     ids = [name for entry in entries for name in entry["runs"].values() if name in runs]
-    encoders = sorted({_setting(runs[name]) for name in ids})
+    encoders = sorted({setting for name in ids if (setting := _setting(runs[name])) is not None})
     protocols = sorted({str(metrics["protocol"]) for metrics in used if metrics.get("protocol")})
     seeds = sorted({sum(name in runs for name in entry["runs"].values()) for entry in entries} - {0})
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     plural = "seed" if count == "1" else "seeds"
     note = " (epoch chosen on test)" if "published" in protocols else ""
-    setting = "; ".join(encoders)
+    setting = "; ".join(encoders) or "not trained"
     return f"{grid.title}. Encoder {setting}. Protocol {'/'.join(protocols)}{note}. {count} {plural}; %, mean ± SD."
 
 
-def _setting(run: RunFolder) -> str:
+def _setting(run: RunFolder) -> str | None:
+    """Encoder and schedule of a run that trained; None of one that did not."""
     try:
         config = run.read_config()
-        return (
-            f"{config['encoder']['name']} ({config['encoder']['train']}), {config['trainer']['max_epochs']} epochs, "
-            f"batches of {config['sampler']['batch_size']}"
-        )
+        if config.get("task") == "cluster" and not (run.path / "history.csv").exists():
+            return None  # k-means
+        encoder, trainer, sampler = config["encoder"], config["trainer"], config["sampler"]
+        layers = f"top {encoder['num_top_layers']}" if encoder["train"] == "top_layers" else encoder["train"]
+        return f"{encoder['name']} ({layers}), {trainer['max_epochs']} epochs, batches of {sampler['batch_size']}"
     except (ReportError, KeyError, TypeError):
         return str(run.read_metrics().get("encoder", "unknown"))
 

@@ -97,6 +97,18 @@ def test_caption_and_notes_say_what_stands_there(report):
     assert "Dice loss: seeds still missing (TREC ir=50 2 of 5)" in notes
 
 
+def test_caption_says_which_layers_train_and_leaves_out_what_does_not(tmp_path):
+    figures = {"cluster/acc": 0.5, "cluster/nmi": 0.5, "protocol": "transductive"}
+    runs = {name: make_run(tmp_path, name, 0, 0.5, **figures) for name in ("kmeans", "aecl")}
+    for run in runs.values():
+        encoder = {"name": "minilm", "train": "top_layers", "num_top_layers": 1}
+        run.write_text("config.yaml", yaml.safe_dump({**run.read_config(), "encoder": encoder, "task": "cluster"}))
+    runs["aecl"].write_csv("history.csv", [{"epoch": 0}], ("epoch",))
+    entries = [entry("sbert", "tweet", ["kmeans"]), entry("aecl", "tweet", ["aecl"])]
+    caption = table_report(load_grid("aecl_2"), entries, runs).caption
+    assert "Encoder minilm (top 1), 6 epochs, batches of 64. Protocol" in caption
+
+
 def test_markdown_and_latex(report):
     page = markdown(report)
     assert "**65.60 ± 1.82** (94.80 ± 0.55)" in page and "60.50 ± 0.71 [2/5]" in page and "(74.00 ± 0.29)" in page

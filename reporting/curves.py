@@ -76,6 +76,8 @@ def lines_figure(
             panel.set_xlabel(x_label)
             if names := (named or {}).get(title):
                 panel.set_xticks(range(len(names)), [name[:28] for name in names], rotation=30, ha="right")
+            elif all(float(x).is_integer() for points in lines.values() for x in points):
+                panel.xaxis.get_major_locator().set_params(integer=True)  # there is no epoch 2.5
             panel.grid(axis="y", alpha=0.3)
             panel.spines[["top", "right"]].set_visible(False)
         for panel in panels[::PANELS_A_ROW]:

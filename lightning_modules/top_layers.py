@@ -47,7 +47,7 @@ class TopLayers:
         Returns whether they are kept: not where they are larger than `largest` bytes, the model cannot begin at its top
         blocks (T5 makes the positions of all blocks in the first), or float16 cannot hold them.
         """
-        was_training, kept = self.top.training, 0
+        was_training, kept = self.top.training, sum(state.nbytes for state in self.remembered.values())
         self.train(False)
         for batch in batches:
             tokens, mask = batch["input_ids"], batch["attention_mask"]
@@ -58,8 +58,9 @@ class TopLayers:
             states = output.hidden_states[self.number_below]
             first = not self.remembered
             for key, state, length in zip(keys, states, mask.sum(1).tolist(), strict=True):
-                self.remembered[key] = state[:length].half()
-                kept += self.remembered[key].nbytes
+                if key not in self.remembered:
+                    self.remembered[key] = state[:length].half()
+                    kept += self.remembered[key].nbytes
             if kept > largest or (first and not self._serves(states, tokens, mask, output.last_hidden_state)):
                 self.remembered.clear()
                 break

@@ -34,7 +34,10 @@ def folder_and_options(arguments: Sequence[str], allowed: Collection[str]) -> tu
 
 
 def run_command(main: Callable[[Sequence[str]], None], usage: str | None) -> None:
-    """`main` on the words of the command line; without any its usage, and an error in one line."""
+    """`main` on the words of the command line; without any, or for --help, its usage, and an error in one line."""
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(usage)
+        sys.exit()
     if len(sys.argv) < 2:
         sys.exit(usage)
     try:

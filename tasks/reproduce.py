@@ -277,7 +277,8 @@ def main(words: Sequence[str]) -> int:
 if __name__ == "__main__":
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if {"--help", "-h"} & set(sys.argv[1:]):
-        sys.exit(print(__doc__))
+        print(__doc__)
+        sys.exit()
     try:
         sys.exit(main(sys.argv[1:]))
     except ReportError as error:

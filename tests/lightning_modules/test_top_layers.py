@@ -62,6 +62,17 @@ def test_blocks_below_are_not_run_again() -> None:
     assert seen == [2, 3, 0, 1, 2, 3]
 
 
+def test_a_text_that_comes_twice_is_run_and_counted_once() -> None:
+    encoder, seen = build(), []
+    encoder.model.encoder.layer[0].register_forward_hook(lambda *_: seen.append(0))
+    given = batch(3, 7, 5)
+    size = 2 * (3 + 7 + 5) * SIZE["hidden_size"]  # float16
+    twice = {key: torch.cat([value, value]) for key, value in given.items()}
+    assert encoder.top_layers.remember([twice, given, given], largest=size) and seen == [0]
+    assert sum(state.nbytes for state in encoder.top_layers.remembered.values()) == size
+    assert not encoder.top_layers.remember([batch(2, 9)], largest=size)
+
+
 def test_other_pads_and_another_order_find_the_same_texts() -> None:
     encoder = build().eval()
     given = batch(3, 7, 5)

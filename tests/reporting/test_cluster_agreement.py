@@ -83,3 +83,12 @@ def test_an_unknown_option_is_one_line(tmp_path, monkeypatch, command, typed):
     module = importlib.import_module(f"reporting.{command}")
     with pytest.raises(SystemExit, match=f"error: {typed}: allowed: "):
         run_command(module.main, module.__doc__)
+
+
+@pytest.mark.parametrize("command", ["compare", "cluster_table", "cluster_agreement"])
+def test_help_is_the_usage(monkeypatch, capsys, command):
+    monkeypatch.setattr("sys.argv", ["command", "--help"])
+    module = importlib.import_module(f"reporting.{command}")
+    with pytest.raises(SystemExit) as stopped:
+        run_command(module.main, module.__doc__)
+    assert stopped.value.code is None and f"python -m reporting.{command}" in capsys.readouterr().out

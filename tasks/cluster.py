@@ -81,7 +81,6 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
         print("the data set has no labels: the report is without scores", file=sys.stderr)
     find = _trained if plan.trains else _untrained
     found = find(plan, run, corpus, texts)
-    run.write_json("environment.json", environment(plan, corpus))
     names = corpus.label_names
     _write(run, texts, [] if labels is None else [names[label] for label in labels], found)
     scores = {} if labels is None else clustering_scores(labels, found.clusters)
@@ -131,6 +130,7 @@ def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clu
     with replacing(run.path / "model.npz") as file:
         np.savez(file, centres=found.centres, **arrays)
     distances = distances_to_own(vectors, found.centres, found.assignments)
+    run.write_json("environment.json", environment(plan, corpus))
     figures = {"cluster/inertia": found.inertia, "seconds/fit": seconds}
     return Clusters(found.assignments, distances, ("distance", np.sqrt(distances)), number, figures)
 
@@ -143,6 +143,7 @@ def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clust
     plan.encode_once(module.encoder, datamodule)
     module.run_id = run.id
     trainer = watched_trainer(plan, run, datamodule)
+    run.write_json("environment.json", environment(plan, corpus, trainer))
     last = run.checkpoints / "last.ckpt"
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*you have no `validation_step`.*")

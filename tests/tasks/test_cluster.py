@@ -35,6 +35,7 @@ def test_word_vectors_from_scores_to_new_texts(texts, store, use, tmp_path):
     assert {f"cluster/{name}": value for name, value in scores.items()}.items() <= metrics.items()
     assert (metrics["status"], metrics["protocol"], metrics["cluster/num_clusters"]) == ("finished", "transductive", 4)
     assert metrics["cluster/acc"] > 0.5  # far more than the largest class
+    assert "precision" not in json.loads((result.folder / "environment.json").read_text())  # nothing trained
     described = rows_of(result.folder, "clusters.csv")
     assert [int(row["texts"]) for row in described] == sorted((int(row["texts"]) for row in described), reverse=True)
     assert sum(int(row["texts"]) for row in described) == 92

@@ -1,6 +1,7 @@
 """Methods that learn clusters, from the command line to their figures and new texts."""
 
 import csv
+import json
 
 import pytest
 
@@ -21,6 +22,7 @@ def test_aecl_from_stages_to_new_texts(learn, use, toy_csv, tmp_path):
     assert 0 <= metrics["cluster/ns"] <= 1 and metrics["cluster/ns"] + metrics["cluster/ps"] == pytest.approx(1)
     assert metrics["orders/acc_min"] <= metrics["cluster/acc"] <= metrics["orders/acc_max"]
     assert metrics["oracle/acc"] >= metrics["cluster/acc"]
+    assert json.loads((result.folder / "environment.json").read_text())["precision"] in {"32-true", "bf16-mixed"}
     with (result.folder / "history.csv").open() as file:
         history = list(csv.DictReader(file))
     assert [float(row["train/stage"]) for row in history] == [1, 2, 3]

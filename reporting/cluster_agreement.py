@@ -3,7 +3,8 @@
     python -m reporting.cluster_agreement RUNS [by=KEY,…] [where=key:value,…]
 
 RUNS is a run store; records hold no predictions. `by` names the config keys that tell the settings of a method apart;
-`where` takes any config key, written as in YAML. Where the data set has labels, their scores stand beside.
+`where` takes any config key, written as in YAML. Where the data set has labels, their scores stand beside, and of three
+settings or more how far the order by agreement is the order by scores.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
+from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 from sklearn.metrics import adjusted_mutual_info_score
 
 from reporting.arguments import folder_and_options, run_command
@@ -23,7 +26,8 @@ from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.tables import Table
 
 SCORES = ("cluster/acc", "cluster/nmi")
-Found = dict[tuple[str, str, str], dict[int, RunFolder]]  # (data set, method, setting) -> seed -> run
+Setting = tuple[str, str, str]  # data set, method, values of the keys
+Found = dict[Setting, dict[int, RunFolder]]  # by seed
 
 
 @dataclass(frozen=True)
@@ -82,15 +86,20 @@ def _clusters(run: RunFolder) -> dict[str, str]:
     return {row["index"]: row["cluster"] for row in run.read_csv("predictions.csv")}
 
 
-def agreement_table(found: Found, by: Sequence[str]) -> Table:
-    """A row a setting with two seeds or more; of each data set and method the largest agreement is bold.
+def agreements(found: Found) -> dict[Setting, Agreement]:
+    """Of the settings that have two seeds or more.
 
     Raises:
-        ReportError: no setting has two seeds.
+        ReportError: none has.
     """
     measured = {key: agreement(list(seeds.values())) for key, seeds in sorted(found.items()) if len(seeds) > 1}
     if not measured:
         raise ReportError("no setting has two seeds; allowed: finished clusterings of two or more, as with seed=0,1,2")
+    return measured
+
+
+def agreement_table(found: Found, measured: Mapping[Setting, Agreement], by: Sequence[str]) -> Table:
+    """A row a setting; of each data set and method the largest agreement is bold."""
     rows = []
     for (dataset, method, setting), value in measured.items():
         rivals = [other.mean for key, other in measured.items() if key[:2] == (dataset, method)]
@@ -103,10 +112,35 @@ def agreement_table(found: Found, by: Sequence[str]) -> Table:
     return Table("agreement between seeds (adjusted mutual information), %; scores by the labels", header, tuple(rows))
 
 
+def correlation_table(found: Found, measured: Mapping[Setting, Agreement]) -> Table:
+    """Spearman's correlation of agreement with each score's mean over seeds; a row where three settings have both."""
+    rows = []
+    for dataset, method in sorted({key[:2] for key in measured}):
+        keys = [key for key in measured if key[:2] == (dataset, method)]
+        means = [[_mean(found[key], score) for key in keys] for score in SCORES]
+        if len(keys) < 3 or any(value is None for values in means for value in values):
+            continue
+        agreed = [measured[key].mean for key in keys]
+        cells = (f"{float(spearmanr(agreed, values).statistic):.2f}" for values in means)
+        rows.append((dataset, method, str(len(keys)), *cells))
+    header = ("data set", "method", "settings", *SCORES)
+    return Table("rank correlation (Spearman) of agreement with", header, tuple(rows))
+
+
+def _mean(seeds: Mapping[int, RunFolder], score: str) -> float | None:
+    values: list[Any] = [run.read_metrics().get(score) for run in seeds.values()]
+    return None if None in values else fmean(values)
+
+
 def main(arguments: Sequence[str]) -> None:
     folder, options, where = folder_and_options(arguments, ("by",))
     by = [key for key in options.get("by", "").split(",") if key]
-    print(agreement_table(settings(list_runs(folder), by, where), by).markdown())
+    found = settings(list_runs(folder), by, where)
+    measured = agreements(found)
+    print(agreement_table(found, measured, by).markdown())
+    correlations = correlation_table(found, measured)
+    if correlations.rows:
+        print(correlations.markdown())
 
 
 if __name__ == "__main__":

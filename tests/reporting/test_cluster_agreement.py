@@ -9,15 +9,16 @@ import yaml
 from sklearn.metrics import adjusted_mutual_info_score
 
 from reporting.arguments import run_command
-from reporting.cluster_agreement import agreement, agreement_table, main, settings
+from reporting.cluster_agreement import agreement, agreement_table, agreements, correlation_table, main, settings
 from reporting.run_store import ReportError, RunFolder, list_runs
 
 
 @pytest.fixture
 def add(tmp_path):
-    def write(tau, seed, clusters, method="aecl", first=0, acc=None):
+    def write(tau, seed, clusters, method="aecl", first=0, acc=None, nmi=None):
         run = RunFolder(tmp_path / f"{method}-{tau}-{seed}-{first}")
-        names = {"method": method, "dataset": "tweet", "seed": seed, "cluster/num_clusters": 3, "cluster/acc": acc}
+        names = {"method": method, "dataset": "tweet", "seed": seed, "cluster/num_clusters": 3}
+        names |= {"cluster/acc": acc, "cluster/nmi": nmi}
         run.write_metrics(names, status="finished")
         run.write_text("config.yaml", yaml.safe_dump({"method": {"name": method}, "loss": {"tau": tau}}))
         rows = [(first + index, cluster) for index, cluster in enumerate(clusters)]
@@ -48,7 +49,8 @@ def test_the_setting_that_agrees_most_is_marked_within_its_method(add, tmp_path,
         add(1.0, seed, np.roll(clusters, seed), acc=0.75)
         add(0.5, seed, clusters, method="sccl")
     add(2.0, 0, [0, 0, 1, 1, 2, 2])  # one seed agrees with nobody
-    table = agreement_table(settings(list_runs(tmp_path), ["loss.tau"], {}), ["loss.tau"])
+    found = settings(list_runs(tmp_path), ["loss.tau"], {})
+    table = agreement_table(found, agreements(found), ["loss.tau"])
     lowest = 100 * adjusted_mutual_info_score([0, 0, 1, 1, 2, 2], [2, 0, 0, 1, 1, 2])
     assert table.rows == (
         ("tweet", "aecl", "0.5", "2", "**100.00**", "100.00", "50.00 ± 0.00", "–"),
@@ -57,6 +59,23 @@ def test_the_setting_that_agrees_most_is_marked_within_its_method(add, tmp_path,
     )
     main([str(tmp_path), "by=loss.tau", "where=method:sccl"])
     assert "| tweet      | sccl     |        0.5 |" in capsys.readouterr().out
+
+
+def test_the_order_by_agreement_beside_the_order_by_scores(add, tmp_path, capsys):
+    clusters = [0, 0, 1, 1, 2, 2]
+    others = {0.5: clusters, 1.0: [0, 0, 1, 2, 2, 2], 2.0: [0, 0, 1, 2, 2, 1], 4.0: [0, 1, 2, 0, 1, 2]}
+    for (tau, other), (first, second) in zip(others.items(), [(7, 9), (4, 4), (5, 6), (1, 2)], strict=True):
+        add(tau, 0, clusters, acc=first / 10, nmi=-first / 10)
+        add(tau, 1, other, acc=second / 10, nmi=-second / 10)
+        add(tau, 0, clusters, method="sccl")  # no scores
+        add(tau, 1, other, method="sccl")
+    found = settings(list_runs(tmp_path), ["loss.tau"], {})
+    # ranks by agreement 4 3 2 1, by ACC 4 2 3 1: 1 - 6 (0 + 1 + 1 + 0) / (4 (16 - 1)) = 0.8
+    assert correlation_table(found, agreements(found)).rows == (("tweet", "aecl", "4", "0.80", "-0.80"),)
+    main([str(tmp_path), "by=loss.tau"])
+    assert "Spearman" in capsys.readouterr().out
+    main([str(tmp_path), "by=loss.tau", "where=method:sccl"])
+    assert "Spearman" not in capsys.readouterr().out
 
 
 def test_bad_input_is_refused(add, tmp_path):

@@ -23,7 +23,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 from reporting.arguments import folder_and_options, run_command
 from reporting.compare import fits, lookup, spread
 from reporting.run_store import ReportError, RunFolder, list_runs
-from reporting.tables import Table
+from reporting.tables import MISSING, Table
 
 SCORES = ("cluster/acc", "cluster/nmi")
 Setting = tuple[str, str, str]  # data set, method, values of the keys
@@ -121,10 +121,15 @@ def correlation_table(found: Found, measured: Mapping[Setting, Agreement]) -> Ta
         if len(keys) < 3 or any(value is None for values in means for value in values):
             continue
         agreed = [measured[key].mean for key in keys]
-        cells = (f"{float(spearmanr(agreed, values).statistic):.2f}" for values in means)
-        rows.append((dataset, method, str(len(keys)), *cells))
+        rows.append((dataset, method, str(len(keys)), *(_rank_correlation(agreed, values) for values in means)))
     header = ("data set", "method", "settings", *SCORES)
     return Table("rank correlation (Spearman) of agreement with", header, tuple(rows))
+
+
+def _rank_correlation(agreed: Sequence[float], values: Sequence[float | None]) -> str:
+    if len(set(agreed)) == 1 or len(set(values)) == 1:
+        return MISSING  # not defined where all are equal
+    return f"{float(spearmanr(agreed, values).statistic):.2f}"
 
 
 def _mean(seeds: Mapping[int, RunFolder], score: str) -> float | None:

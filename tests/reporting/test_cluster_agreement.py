@@ -78,6 +78,14 @@ def test_the_order_by_agreement_beside_the_order_by_scores(add, tmp_path, capsys
     assert "Spearman" not in capsys.readouterr().out
 
 
+def test_no_order_among_equal_scores(add, tmp_path):
+    for tau, other in {0.5: [0, 0, 1, 1], 1.0: [0, 1, 1, 1], 2.0: [0, 1, 0, 1]}.items():
+        add(tau, 0, [0, 0, 1, 1], acc=0.5, nmi=tau)
+        add(tau, 1, other, acc=0.5, nmi=tau)
+    found = settings(list_runs(tmp_path), ["loss.tau"], {})
+    assert correlation_table(found, agreements(found)).rows == (("tweet", "aecl", "3", "–", "-1.00"),)
+
+
 def test_bad_input_is_refused(add, tmp_path):
     add(0.5, 0, [0, 1, 2])
     with pytest.raises(ReportError, match="no setting has two seeds"):

@@ -66,6 +66,11 @@ class ClusteringModule(TextModule):
             parts.append(self.encode(self.encoder, tokens[rows, :longest], mask[rows, :longest]))
         return torch.cat(parts)[order.argsort()]
 
+    def refuse_to_end_by(self, epoch: int, key: str, stage: str | None) -> None:
+        """Raises ValueError: a fit with no epoch after the first `epoch` ones, which `key` sets."""
+        if stage == "fit" and self.trainer.max_epochs <= epoch:
+            raise ValueError(f"trainer.max_epochs: found {self.trainer.max_epochs}, allowed: > {epoch}, {key}")
+
     def start_epoch(self) -> None:
         """Called before the first batch of each epoch (`self.current_epoch`), also of the one that a run resumes at."""
 

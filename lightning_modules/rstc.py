@@ -23,13 +23,17 @@ class RSTCModule(PseudoLabelModule):
     Args:
         kmeans_epochs: epochs under the labels of k-means, at least 1.
         unit_length: whether k-means sees the embeddings at unit length.
-        refreshes: how often transport gives new labels, spaced quadratically over the other epochs.
+        refreshes: how often transport gives new labels at most, spaced quadratically over the other epochs; those that
+            fall into one epoch are one.
         entropy_weight, size_weight: e1 and e2 of the transport (published: 0.1, and 0.1 for imbalanced sets or 1).
         sizes: of the clusters: `adaptive`, or `uniform`.
         projection_size: of the contrast.
         head_dropout: before the hidden layers of the clustering network.
 
     The remaining arguments are those of `ClusteringModule`; `num_views` is 2.
+
+    Raises:
+        ValueError: another loss than rstc; a run that ends before the first transport.
     """
 
     def __init__(
@@ -54,6 +58,10 @@ class RSTCModule(PseudoLabelModule):
         self.head = ClusterHead(hidden, hidden, self.num_clusters, head_dropout)
         self.kmeans_epochs, self.unit_length, self.refreshes = kmeans_epochs, unit_length, refreshes
         self.transport = {"entropy_weight": entropy_weight, "size_weight": size_weight, "sizes": sizes}
+
+    def setup(self, stage: str | None = None) -> None:
+        super().setup(stage)
+        self.refuse_to_end_by(self.kmeans_epochs, "method.kmeans_epochs", stage)
 
     def refresh_epochs(self) -> set[int]:
         """Epochs that begin with new labels from transport."""

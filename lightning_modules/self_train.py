@@ -33,7 +33,8 @@ class SelfTrainModule(PseudoLabelModule):
     The remaining arguments are those of `ClusteringModule`; `num_views` is 1.
 
     Raises:
-        ValueError: another loss than student_t; `sif` with a frozen encoder, which hands out embeddings alone.
+        ValueError: another loss than student_t; `sif` with a frozen encoder, which hands out embeddings alone; a run
+            that ends before the clustering begins.
     """
 
     word_weights: Tensor
@@ -45,7 +46,7 @@ class SelfTrainModule(PseudoLabelModule):
         vectors: Literal["sif", "sentence"] = "sif",
         pretrain_epochs: Annotated[int, ">= 1"] = 15,
         refresh_interval: Annotated[int, ">= 1"] = 1,
-        layer_sizes: Sequence[int] = (500, 500, 2000, 20),
+        layer_sizes: Sequence[Annotated[int, ">= 1"]] = (500, 500, 2000, 20),
         num_views: Literal[1] = 1,
         **kwargs,
     ) -> None:
@@ -63,6 +64,10 @@ class SelfTrainModule(PseudoLabelModule):
         self.centres = nn.Parameter(torch.zeros(self.num_clusters, sizes[-1]))
         self.vectors = vectors
         self.pretrain_epochs, self.refresh_interval = pretrain_epochs, refresh_interval
+
+    def setup(self, stage: str | None = None) -> None:
+        super().setup(stage)
+        self.refuse_to_end_by(self.pretrain_epochs, "method.pretrain_epochs", stage)
 
     def start_epoch(self) -> None:
         if self.current_epoch == 0 and self.vectors == "sif":
@@ -94,6 +99,7 @@ class SelfTrainModule(PseudoLabelModule):
     @torch.no_grad()
     def vectors_of(self, batch: Batch) -> Tensor:
         """The fixed vectors of a batch's texts, (B, D) of unit length."""
+        self.encoder.eval()  # no dropout: the vectors are fixed
         if self.vectors == "sentence":
             return functional.normalize(self.embed(batch), dim=1)
         averages = self._averages(batch)

@@ -217,6 +217,8 @@ def _task_findings(plain: Mapping[str, Any]) -> Iterator[str]:
         yield "start_from: has no effect with task=cluster; allowed: null"
     if plain.get("sampler") and issubclass(get_object(plain["sampler"]["_target_"]), ByClass):
         yield "sampler: draws by labels, which clustering does not see; allowed: length_grouped, shuffle"
+    if (plain.get("callbacks") or {}).get("early_stopping"):
+        yield "callbacks.early_stopping: nothing stops a clustering early; allowed: null, callbacks=clustering"
     idle = ["imbalance", "active", "retrieval", "head"]
     if not _is_module(method):
         idle += ["loss", "augment", "optimizer", "scheduler", "callbacks"]

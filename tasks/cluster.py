@@ -62,10 +62,12 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
 
 
 def _refuse_idle(plan: Plan, overrides: list[str]) -> None:
-    if not plan.trains:
-        for key in (override.lstrip("+~").split("=")[0] for override in overrides):
-            if key.startswith("trainer.") and key != "trainer.num_threads":
-                raise ValueError(f"{key}: method={plan.plain['method']['name']} trains nothing; allowed: the default")
+    method = f"method={plan.plain['method']['name']}"
+    for key in (override.lstrip("+~").split("=")[0] for override in overrides):
+        if not plan.trains and key.startswith("trainer.") and key != "trainer.num_threads":
+            raise ValueError(f"{key}: {method} trains nothing; allowed: the default")
+        if key == "augment" and plan.plain["method"]["num_views"] == 1:
+            raise ValueError(f"augment: has no effect with {method}, which sees one view; allowed: the default")
 
 
 def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     }
 
 
-def _num_clusters(plan: Plan, num_labels: int, vectors: Any) -> int:
+def _num_clusters(plan: Plan, num_labels: int, num_texts: int, vectors: Any) -> int:
     """K: as said, as many as there are labels, or estimated from `vectors()`."""
     wanted = plan.plain["method"]["num_clusters"]
     if wanted == "auto":
@@ -109,6 +111,8 @@ def _num_clusters(plan: Plan, num_labels: int, vectors: Any) -> int:
     if wanted is None and num_labels < 2:
         found = "no labels" if not num_labels else "one label only"
         raise ValueError(f"method.num_clusters: found null, and the data set has {found}; allowed: a number, auto")
+    if wanted and wanted > num_texts:
+        raise ValueError(f"method.num_clusters: found {wanted}, allowed: 2 to {num_texts}, the texts there are")
     return wanted or num_labels
 
 
@@ -123,7 +127,7 @@ def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clu
         words = WordVectors.fit(method.vectors, texts, method.max_words)
         vectors, arrays = words(texts), words.arrays()
     vectors = method.scaled(vectors)
-    number = _num_clusters(plan, len(corpus.label_names), lambda: vectors)
+    number = _num_clusters(plan, len(corpus.label_names), len(texts), lambda: vectors)
     ready = time.perf_counter()
     found = method(vectors, number, np.random.default_rng([plan.config.seed, 0, _STARTS]))
     seconds = time.perf_counter() - ready
@@ -138,7 +142,7 @@ def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clu
 def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clusters:
     started = time.perf_counter()
     datamodule = plan.datamodule(corpus)
-    number = _num_clusters(plan, len(corpus.label_names), lambda: _pretrained(plan, corpus))
+    number = _num_clusters(plan, len(corpus.label_names), len(texts), lambda: _pretrained(plan, corpus))
     module = plan.clustering_module(number)
     plan.encode_once(module.encoder, datamodule)
     module.run_id = run.id

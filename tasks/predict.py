@@ -51,6 +51,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     run, plan = open_run(config, clusters_too=True)
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
+    if plan.serves == "clustering" and config.explain:
+        raise ValueError("explain: found true, allowed with a clustering: false; no neighbour votes there")
     predictor = Assigner(run, plan) if plan.serves == "clustering" else _of_classifier(run, plan, config.explain)
     rows = read_rows(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
     predicted = (row for piece in pieces(row for _, row in rows) for row in predictor(piece, config.text_column))

@@ -11,7 +11,7 @@ import math
 import operator
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -165,6 +165,10 @@ def mismatch(value: Any, hint: Any) -> str | None:
         return None if None in problems else " or ".join(filter(None, problems))
     if origin is Literal:
         return None if value in get_args(hint) else ", ".join(map(str, get_args(hint)))
+    if origin is Sequence:
+        (item,) = get_args(hint)
+        fits = isinstance(value, list) and value and not any(mismatch(element, item) for element in value)
+        return None if fits else f"a list, not empty, of {mismatch(None, item) or 'values'}"
     if hint is type(None):
         return None if value is None else "null"
     if hint in (int, float, bool, str):

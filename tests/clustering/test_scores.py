@@ -1,12 +1,17 @@
 """Scores against the definitions, computed slowly, and against values worked out by hand."""
 
+import json
 from itertools import permutations
 from math import log, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from clustering.scores import clustering_scores, contingency, negative_similarity, within_label_cosine
+
+FILE = Path(__file__).resolve().parent.parent / "golden" / "aecl.json"
+GOLDEN = {case["id"]: case for case in json.loads(FILE.read_text(encoding="utf-8"))["cases"]}
 
 
 def slow_accuracy(labels, clusters):
@@ -46,6 +51,22 @@ def test_scores_equal_the_definitions(num_clusters):
     assert scores["nmi_arithmetic"] == pytest.approx(2 * mutual / (of_labels + of_clusters), abs=1e-12)
     pure = sum(max(np.bincount(np.array(labels)[np.array(clusters) == k])) for k in set(clusters))
     assert scores["purity"] == pytest.approx(pure / 60)
+
+
+@pytest.mark.parametrize("name", ["acc_nmi_eq16_17", "acc_more_clusters_than_classes"])
+def test_golden_scores(name):
+    case = GOLDEN[name]
+    scores = clustering_scores(case["inputs"]["y_true"], case["inputs"]["y_pred"])
+    expected = case["expected"] if isinstance(case["expected"], dict) else {"ACC": case["expected"]}
+    keys = {"ACC": "acc", "NMI_geometric": "nmi", "NMI_arithmetic_sklearn_default": "nmi_arithmetic"}
+    found = {key: scores[keys[key]] for key in expected if key in keys}
+    assert found == pytest.approx({key: expected[key] for key in found}, abs=1e-10) and "ACC" in found
+
+
+def test_golden_attention_to_other_labels():
+    case = GOLDEN["ns_ps_eq18_19"]
+    ns = negative_similarity(np.array(case["inputs"]["S"]), np.array(case["inputs"]["true_labels"]))
+    assert (ns, 1 - ns) == pytest.approx((case["expected"]["NS"], case["expected"]["PS"]), abs=1e-10)
 
 
 def test_names_of_clusters_do_not_matter():

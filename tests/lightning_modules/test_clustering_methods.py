@@ -196,11 +196,10 @@ def test_a_stage_left_out(first, second, stages):
 
 def test_the_clustering_network_rests_in_stage_1():
     module = build(AECLModule, AECLLoss(), stage1_epochs=2, stage2_epochs=1)
-    before = {name: value.clone() for name, value in module.head.state_dict().items()}
     module.second_stage, module.third_stage = 9, 9
     module.trainer = type("Trainer", (), {"current_epoch": 0, "global_step": 0})()
     module.training_losses(Texts().batch(torch.arange(20), 2))["loss"].backward()
-    assert all(parameter.grad is None for parameter in module.head.parameters()) and before
+    assert all(parameter.grad is None for parameter in module.head.parameters())
     assert all(parameter.grad is not None for parameter in module.attention.parameters())
 
 
@@ -263,7 +262,7 @@ def test_sif_vectors_slow_reference():
     module = build(SelfTrainModule, StudentTClusteringLoss(), num_views=1, pretrain_epochs=1, layer_sizes=(6, 2))
     data = Texts(1)
     data.ids[0, :10, 3] = 0  # frequent words weigh less
-    fit(module, 1, data)
+    fit(module, 2, data)
     words = module.encoder.words.detach().double()
     ids = data.ids[0].tolist()
     counts = np.bincount(data.ids[0].flatten().numpy(), minlength=30)
@@ -290,6 +289,27 @@ def test_self_train_finds_the_groups_with_targets_of_the_whole_set(vectors):
     module.start_epoch()
     log_q = module.whole_set(lambda batch: module(batch)["logits"])
     assert torch.allclose(module.pseudo_labels, sharpened_targets(log_q), atol=1e-5)
+
+
+def test_self_train_sees_fixed_vectors():
+    """Its encoder drops nothing while the rest trains."""
+    module = build(SelfTrainModule, StudentTClusteringLoss(), num_views=1, vectors="sentence", layer_sizes=(6, 2))
+    module.encoder.register_forward_hook(lambda encoder, _, output: F.dropout(output, training=encoder.training))
+    batch = Texts(1).batch(torch.arange(9), 1)
+    module.train()
+    assert torch.equal(module.vectors_of(batch), module.vectors_of(batch))
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "options", "key"),
+    [
+        (RSTCModule, RSTCLoss, {"kmeans_epochs": 3}, "method.kmeans_epochs"),
+        (SelfTrainModule, StudentTClusteringLoss, {"pretrain_epochs": 3, "num_views": 1}, "method.pretrain_epochs"),
+    ],
+)
+def test_a_run_that_never_comes_to_its_point_is_refused(method, loss, options, key):
+    with pytest.raises(ValueError, match=f"trainer.max_epochs: found 3, allowed: > 3, {key}"):
+        fit(build(method, loss(), **options), 3)
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_gradcheck_of_the_stages(stage, options):
     assert torch.autograd.gradcheck(total, (z, h, attention, make_logits(4)))
 
 
-def test_the_options_differ_and_no_text_is_its_own_neighbour():
+def test_the_options_differ():
     batch = make(6, 2)
     values = [SimilarityGuidedLoss(**options)(*batch).item() for options in OPTIONS.values()]
     assert len({round(value, 6) for value in values}) == len(values)

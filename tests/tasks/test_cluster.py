@@ -92,7 +92,13 @@ def test_embeddings_without_labels_and_an_estimated_number(texts, store, tiny_en
         ("task=cluster method=sbert_kmeans encoder.train=full", "encoder.train: found full, allowed with method="),
         ("task=fit method=ce protocol=transductive", "protocol: found transductive, allowed with a classifier: "),
         ("task=cluster method=bow_kmeans method.num_clusters=1", "method.num_clusters: found 1; allowed: "),
-        ("task=cluster method=bow_kmeans method.num_clusters=200", "method.num_clusters: found 200, allowed: 1 to 92"),
+        ("task=cluster method=self_train augment=eda", "augment: has no effect with method=self_train, which sees one"),
+        ("task=cluster method=self_train method.layer_sizes=foo", "method.layer_sizes: found 'foo'; allowed: a list"),
+        ("task=cluster method=self_train method.layer_sizes=[8,0]", "method.layer_sizes: found [8, 0]; allowed: a"),
+        ("task=cluster method=self_train method.layer_sizes=[]", "method.layer_sizes: found []; allowed: a list, not"),
+        ("task=cluster method=aecl callbacks=default", "callbacks.early_stopping: nothing stops a clustering early"),
+        ("task=cluster method=aecl method.num_clusters=200", "method.num_clusters: found 200, allowed: 2 to 92"),
+        ("task=cluster method=bow_kmeans method.num_clusters=200", "method.num_clusters: found 200, allowed: 2 to 92"),
     ],
 )
 def test_what_does_not_fit_is_one_line(line, message, texts, store):

@@ -80,7 +80,8 @@ def test_a_cell_joins_budget_table_column_and_row():
     clusters = {c.row: c for c in cells(load_grid("aecl_2"), load_budget("cpu")) if c.column == "stackoverflow"}
     top = ("encoder.train=top_layers", "encoder.num_top_layers=1", "callbacks.clustering_curve.interval=5")
     of_both = ("task=cluster", "dataset=stackoverflow", "method=aecl", "trainer.max_epochs={}")
-    assert clusters["aecl"].overrides == tuple(word.format(20) for word in of_both) + top
+    shortened = (*(word.format(20) for word in of_both), *top, "method.stage1_epochs=by_size")
+    assert clusters["aecl"].overrides == shortened
     assert clusters["aecl_frozen"].overrides == (*(word.format(70) for word in of_both), "encoder.train=frozen")
     full = [c for c in cells(load_grid("aecl_2"), load_budget("paper")) if c.row == "aecl"]
     assert full and not any("encoder.train=frozen" in c.overrides for c in full)

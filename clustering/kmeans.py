@@ -105,6 +105,11 @@ def _nearest_of_sparse(rows: csr_matrix, centres: NDArray, number: int) -> tuple
     return indices, np.take_along_axis(squares, indices, axis=1)
 
 
+def without_direction(vectors: Vectors) -> NDArray[np.bool_]:
+    """Which rows are zero, (N,): texts without a known word. Their distance to a centre says nothing."""
+    return np.asarray(abs(vectors).sum(axis=1)).ravel() == 0
+
+
 def distances_to_own(vectors: Vectors, centres: NDArray[np.float32], clusters: NDArray) -> NDArray[np.float32]:
     """Squared Euclidean distance of each row to the centre of its cluster, which need not be the nearest: (N,)."""
     distances = np.empty(vectors.shape[0], np.float32)

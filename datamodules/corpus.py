@@ -26,6 +26,7 @@ FORMAT = 1
 SPLITS = ("train", "val", "test")
 CHUNK_ROWS, CHUNK_CHARACTERS = 16_384, 1 << 24
 NO_LABEL = -1  # in the label column: a train row without one
+UNLABELLED = ""  # among names of labels, which none has
 SMALL = 32 << 20  # bytes; files up to this size are hashed at each start
 log = logging.getLogger(__name__)
 
@@ -174,11 +175,15 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, whole: bool) 
         first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
         parts[split] = table, np.ones(len(table), bool)
-    _check_same_kind(dataset.name, parts, whole)
+    if whole and has_several_labels(parts["train"][0]):
+        where = next(iter(first["train"].values()))
+        raise InputError(f"{where}: found a list of labels, allowed with task=cluster: one label a text, or none")
+    _check_same_kind(dataset.name, parts)
     split_rule = "none, all rows together" if whole else _hold_out_test(dataset, parts, list(codes))
     removed = _deduplicate(dataset.deduplicate, parts)
     if whole and codes and NO_LABEL in parts["train"][0]["label"].to_numpy():
-        raise InputError(f"{dataset.name}: found rows without a label, allowed: a label in every row or in none")
+        where = first["train"][UNLABELLED]
+        raise InputError(f"{where}: found no label, allowed: a label in every row or in none")
     label_names = _label_names(dataset, parts, list(codes), first, least=0 if whole else 2)
 
     indices = {name: index for index, name in enumerate(label_names)}
@@ -204,11 +209,16 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, whole: bool) 
 
 
 def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], **checks: bool) -> dict[str, str]:
-    """Check the rows and write them with the numbers of ``codes``, -1 for none; returns where each label came first."""
+    """Check the rows and write them with the numbers of ``codes``, -1 for none.
+
+    Returns where each label came first, and under ``UNLABELLED`` where a row came first that has none.
+    """
     first: dict[str, str] = {}
     writer, has_aug = None, False
     for chunk in _chunks(source, rows, **checks):
         for row in chunk:
+            if not row["label"]:
+                first.setdefault(UNLABELLED, row["where"])
             for name in row["label"]:
                 codes.setdefault(name, len(codes))
                 first.setdefault(name, row["where"])
@@ -296,10 +306,8 @@ def _strings(chunk: list[Row], column: str) -> pa.Array:
         raise
 
 
-def _check_same_kind(name: str, parts: Parts, whole: bool) -> None:
+def _check_same_kind(name: str, parts: Parts) -> None:
     several = has_several_labels(parts["train"][0])
-    if whole and several:
-        raise InputError(f"{name}: found lists of labels, allowed where all rows are one whole: one label a text")
     for split, (table, _) in parts.items():
         if has_several_labels(table) != several:
             kinds = "one label a text", "lists of labels"

@@ -17,11 +17,12 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.metrics import adjusted_mutual_info_score
 
 from reporting.arguments import folder_and_options, run_command
-from reporting.compare import fits, lookup, spread
+from reporting.compare import data_set, fits, lookup, spread, written
 from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.tables import MISSING, Table
 
@@ -53,8 +54,8 @@ def settings(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, s
             continue
         values = {key: lookup(config, key) for key in by}
         unset -= {key for key, value in values.items() if value is not None}
-        setting = " ".join(map(str, values.values()))
-        seeds, seed = found[metrics["dataset"], metrics["method"], setting], metrics["seed"]
+        setting = " ".join(map(written, values.values()))
+        seeds, seed = found[data_set(metrics, config), metrics["method"], setting], metrics["seed"]
         if seed in seeds:
             two = f"{run.id} and {seeds[seed].id} are one setting and seed"
             raise ReportError(f"by={','.join(by)}: {two}; allowed: one, tell them apart with by=KEY or where=key:value")
@@ -65,7 +66,8 @@ def settings(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, s
 
 
 def agreement(runs: Sequence[RunFolder]) -> Agreement:
-    """Of two runs or more over the same texts: 1 where all cluster alike, about 0 where no more than by chance.
+    """Of two runs or more over the same texts: 1 where all cluster alike, about 0 where no more than by chance, and
+    0 where one left all texts in one cluster, which tells nothing apart.
 
     Adjusted for chance (Vinh et al., JMLR 2010), with the arithmetic mean of the entropies, so that settings which
     leave different numbers of clusters can be compared. K-means on embeddings that do not change agrees with itself
@@ -78,12 +80,18 @@ def agreement(runs: Sequence[RunFolder]) -> Agreement:
     if any(each.keys() != clusters[0].keys() for each in clusters):
         raise ReportError(f"{', '.join(run.id for run in runs)}: other texts; allowed: runs over the same ones")
     columns = [np.array([each[index] for index in clusters[0]]) for each in clusters]
-    pairs = [float(adjusted_mutual_info_score(one, other)) for one, other in combinations(columns, 2)]
+    pairs = [_pair(one, other) for one, other in combinations(columns, 2)]
     return Agreement(fmean(pairs), min(pairs))
 
 
-def _clusters(run: RunFolder) -> dict[str, str]:
-    return {row["index"]: row["cluster"] for row in run.read_csv("predictions.csv")}
+def _pair(one: NDArray[np.str_], other: NDArray[np.str_]) -> float:
+    if min(len(np.unique(one)), len(np.unique(other))) == 1:
+        return 0.0
+    return float(adjusted_mutual_info_score(one, other))
+
+
+def _clusters(run: RunFolder) -> dict[tuple[str, str | None], str]:
+    return {(row["index"], row.get("text")): row["cluster"] for row in run.read_csv("predictions.csv")}
 
 
 def agreements(found: Found) -> dict[Setting, Agreement]:
@@ -106,9 +114,12 @@ def agreement_table(found: Found, measured: Mapping[Setting, Agreement], by: Seq
         text = f"{100 * value.mean:.2f}"
         best = len(rivals) > 1 and value.mean == max(rivals)
         seeds = {seed: run.read_metrics() for seed, run in found[dataset, method, setting].items()}
-        cells = (f"**{text}**" if best else text, f"{100 * value.lowest:.2f}", *(spread(seeds, key) for key in SCORES))
+        occupied = ", ".join(str(seeds[seed].get("cluster/occupied", MISSING)) for seed in sorted(seeds))
+        scores = (spread(seeds, key) for key in SCORES)
+        cells = (f"**{text}**" if best else text, f"{100 * value.lowest:.2f}", occupied, *scores)
         rows.append((dataset, method, setting, str(len(seeds)), *cells))
-    header = ("data set", "method", ", ".join(by) or "setting", "seeds", "agreement", "lowest pair", *SCORES)
+    setting = ", ".join(by) or "setting"
+    header = ("data set", "method", setting, "seeds", "agreement", "lowest pair", "occupied", *SCORES)
     return Table("agreement between seeds (adjusted mutual information), %; scores by the labels", header, tuple(rows))
 
 

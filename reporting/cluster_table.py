@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
-from reporting.compare import fits
+from reporting.compare import data_set, fits
 from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.tables import MISSING, Table
 
@@ -31,12 +31,12 @@ def clusterings(runs: Sequence[RunFolder], where: Mapping[str, str]) -> Found:
     """
     found: Found = defaultdict(dict)
     for run in runs:
-        metrics = run.read_metrics()
+        metrics, config = run.read_metrics(), run.read_config()
         if metrics.get("status") != "finished" or "cluster/num_clusters" not in metrics:
             continue
-        if not fits(run.read_config(), where):
+        if not fits(config, where):
             continue
-        key, seed = (metrics["dataset"], metrics["method"]), metrics["seed"]
+        key, seed = (data_set(metrics, config), metrics["method"]), metrics["seed"]
         if seed in found[key]:
             two = f"two runs of {key[1]} on {key[0]}, seed {seed}"
             raise ReportError(f"{two}; allowed: one, narrow with where=key:value")

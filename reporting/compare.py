@@ -33,28 +33,48 @@ def lookup(config: Mapping[str, Any], key: str) -> Any:
     return node.get("name") if isinstance(node, Mapping) else node
 
 
+def written(value: Any) -> str:
+    """A config value as text, however it was typed: 10, 10.0 and 1e1 are one, null is None."""
+    text = "null" if value is None else str(value)
+    try:
+        return f"{float(text):.12g}"
+    except ValueError:
+        return text
+
+
 def fits(config: Mapping[str, Any], where: Mapping[str, str]) -> bool:
     """Whether each dotted key of `where` has its value, written as in YAML (`true`, `null`)."""
-    wanted = {key: "none" if value == "null" else value.lower() for key, value in where.items()}
-    return all(str(lookup(config, key)).lower() == value for key, value in wanted.items())
+    return all(written(lookup(config, key)).lower() == written(value).lower() for key, value in where.items())
+
+
+def data_set(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Name of a run's data set, of a user's own with its file: two files are two data sets."""
+    file = lookup(config, "dataset.train")
+    return metrics["dataset"] if file is None else f"{metrics['dataset']} {file}"
 
 
 def grouped(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, str]) -> Values:
     """Finished runs that fit `where`, as group -> seed -> metrics.
 
     Raises:
-        ReportError: two different runs fall on one group and seed: `by` or `where` must tell them apart.
+        ReportError: two different runs fall on one group and seed: `by` or `where` must tell them apart; runs on
+            several files of the user's.
     """
     values: Values = defaultdict(dict)
+    files = set()
     for run in runs:
         metrics, config = run.read_metrics(), run.read_config()
         if metrics.get("status") != "finished" or not fits(config, where):
             continue
-        group = " ".join(str(lookup(config, key)) for key in by)
+        files.add(lookup(config, "dataset.train"))
+        group = " ".join(written(lookup(config, key)) for key in by)
         if metrics["seed"] in values[group]:
             found = f"two runs of {group}, seed {metrics['seed']}"
             raise ReportError(f"by={','.join(by)}: {found}; allowed: one a group and seed, narrow with where=key:value")
         values[group][metrics["seed"]] = metrics
+    if len(files) > 1:
+        found = " and ".join(sorted(map(str, files))[:2])
+        raise ReportError(f"dataset: found runs on {found}; allowed: one file, narrow with where=dataset.train:FILE")
     return values
 
 

@@ -107,7 +107,7 @@ def _same_data(one: _Traits, other: _Traits) -> bool:
 
 
 def _seconds(metrics: Mapping[str, Any]) -> float | None:
-    """Time over all starts of a run: the total of its last start counts only that one."""
+    """Time over all starts of a run; the total leaves out those that were killed."""
     total = metrics.get("seconds/total")
     worked = (metrics.get("seconds/train") or 0) + (metrics.get("seconds/validate") or 0)
     return None if total is None else max(total, worked)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Iterator
+from math import isfinite
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clustering.kmeans import Vectors, nearest
+from clustering.kmeans import Vectors, nearest, without_direction
 from clustering.vectors import WordVectors
 from datamodules.datamodule import predict_loader
 from datamodules.samplers import Batches, OrderedBatches
@@ -23,16 +25,19 @@ FINAL = "final.ckpt"  # weights of the last epoch
 
 
 class Assigner:
-    """Gives rows their `cluster` and how sure that is: `probability`, or with k-means `distance` to the centre."""
+    """Gives rows their `cluster` and how sure that is: `probability`, or with k-means `distance` to the centre.
+
+    The distance of a text without a known word is None: its vector is zero, and near to nothing.
+    """
 
     def __init__(self, run: RunFolder, plan: Plan) -> None:
         self.find = _learned(run, plan) if plan.trains else _nearest_centre(run, plan)
-        self.closeness = "probability" if plan.trains else "distance"
+        self.columns = ("cluster", "probability" if plan.trains else "distance")
 
     def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
         clusters, values = self.find([row[text_column] for row in rows])
         for row, cluster, value in zip(rows, clusters.tolist(), values.tolist(), strict=True):
-            yield row | {"cluster": cluster, self.closeness: round(value, 6)}
+            yield row | {"cluster": cluster, self.columns[1]: round(value, 6) if isfinite(value) else None}
 
 
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -42,7 +47,7 @@ def _nearest_centre(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
     method = partial_of(plan.config.method)()
     try:
         model = dict(np.load(run.path / "model.npz"))  # arrays alone: nothing is unpickled
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({str(error).splitlines()[0]})") from error
     vectors_of: Callable[[list[str]], Vectors]
     if method.vectors == "encoder":
@@ -51,7 +56,9 @@ def _nearest_centre(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
         vectors_of = WordVectors(method.vectors, model["words"], model["rarity"])
 
     def find(texts: list[str]) -> Found:
-        clusters, squares = nearest(method.scaled(vectors_of(texts)), model["centres"])
+        vectors = method.scaled(vectors_of(texts))
+        clusters, squares = nearest(vectors, model["centres"])
+        squares[without_direction(vectors)] = np.inf
         return clusters, np.sqrt(squares)
 
     return find

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from clustering.kmeans import Vectors, distances_to_own, means, unit_rows
+from clustering.kmeans import Vectors, distances_to_own, means, unit_rows, without_direction
 from clustering.methods import KMeansClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores, negative_similarity
@@ -28,7 +28,7 @@ from reporting.tables import Table, clustering_table
 from tasks.assign import FINAL
 from tasks.build import Plan, partial_of
 from tasks.environment import environment
-from tasks.fit import logged, record_once, watched_trainer
+from tasks.fit import logged, record_once, seconds_before, watched_trainer
 
 ORDERS = 5  # orders of evaluation, where the order counts
 SHOWN = 20  # clusters in the printed table
@@ -71,7 +71,7 @@ def _refuse_idle(plan: Plan, overrides: list[str]) -> None:
 
 
 def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
-    started = time.perf_counter()
+    started, earlier = time.perf_counter(), seconds_before(run)
     pl.seed_everything(plan.config.seed, verbose=False)
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
@@ -98,7 +98,7 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     return {
         **{f"cluster/{name}": value for name, value in (scores | figures).items()},
         **found.figures,
-        "seconds/total": time.perf_counter() - started,
+        "seconds/total": earlier + time.perf_counter() - started,
     }
 
 
@@ -134,6 +134,7 @@ def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clu
     with replacing(run.path / "model.npz") as file:
         np.savez(file, centres=found.centres, **arrays)
     distances = distances_to_own(vectors, found.centres, found.assignments)
+    distances[without_direction(vectors)] = np.inf
     run.write_json("environment.json", environment(plan, corpus))
     figures = {"cluster/inertia": found.inertia, "seconds/fit": seconds}
     return Clusters(found.assignments, distances, ("distance", np.sqrt(distances)), number, figures)
@@ -223,8 +224,9 @@ def _outputs(
 def _write(run: RunFolder, texts: list[str], labels: list[str], found: Clusters) -> None:
     name, values = found.confidence
     given = labels or [""] * len(texts)
-    rows = zip(range(len(texts)), given, found.clusters.tolist(), (f"{value:.6f}" for value in values), strict=True)
-    run.write_csv("predictions.csv", rows, ("index", "label", "cluster", name))
+    shown = (f"{value:.6f}" if np.isfinite(value) else "" for value in values)
+    rows = zip(range(len(texts)), given, found.clusters.tolist(), shown, texts, strict=True)
+    run.write_csv("predictions.csv", rows, ("index", "label", "cluster", name, "text"))
     described = topics(texts, found.distances, found.clusters)
     run.write_csv("clusters.csv", _described(described, texts, labels, found.clusters), HEADER)
 

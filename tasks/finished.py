@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import torch
@@ -63,7 +64,7 @@ def load_weights(module: TextModule, file: Path, run_id: str, more_allowed: bool
     module.run_id = run_id
     try:
         checkpoint = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError) as error:
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise ValueError(f"{file}: cannot be read as a checkpoint ({str(error).splitlines()[0]})") from error
     module.on_load_checkpoint(checkpoint)
     missing, _ = module.load_state_dict(checkpoint["state_dict"], strict=not more_allowed)

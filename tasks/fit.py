@@ -72,6 +72,7 @@ def record_once(plan: Plan, run: RunFolder, work: Callable[[], dict[str, Any]]) 
     if run.status == "finished":
         print(f"{run.id} is finished already; force=true repeats it")
         return
+    started, earlier = time.perf_counter(), seconds_before(run)
     try:  # from the first write on: a stop right after it is recorded too
         run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
         run.write_metrics(status="running", error=None, **names_of(plan))
@@ -80,7 +81,7 @@ def record_once(plan: Plan, run: RunFolder, work: Callable[[], dict[str, Any]]) 
         run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
         raise
     except BaseException:  # Ctrl-C, SIGTERM, and the exit that Lightning turns them into
-        run.write_metrics(status="interrupted")
+        run.write_metrics({"seconds/total": earlier + time.perf_counter() - started}, status="interrupted")
         raise KeyboardInterrupt from None
 
 
@@ -107,6 +108,11 @@ def logged(plan: Plan, run: RunFolder, train: Callable[[Plan, RunFolder], dict[s
         finish_wandb()  # or the next job of a sweep would log into this run
 
 
+def seconds_before(run: RunFolder) -> float:
+    """Seconds of a run's earlier starts, as far as they were stopped and not killed."""
+    return run.read_metrics().get("seconds/total", 0.0)
+
+
 def names_of(plan: Plan) -> dict[str, Any]:
     """What identifies a run in tables."""
     plain = plan.plain
@@ -116,7 +122,7 @@ def names_of(plan: Plan) -> dict[str, Any]:
 
 
 def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
-    started = time.perf_counter()
+    started, earlier = time.perf_counter(), seconds_before(run)
     config = plan.config
     pl.seed_everything(config.seed, verbose=False)
     corpus = plan.corpus()
@@ -146,7 +152,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
         "epochs": trainer.current_epoch,
         "seconds/prepare": prepared - started,
         "seconds/fit": trained - prepared,
-        "seconds/total": time.perf_counter() - started,
+        "seconds/total": earlier + time.perf_counter() - started,
     }
 
 

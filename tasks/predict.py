@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,8 +43,9 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     `neighbours`, JSON: of each that voted, the nearest first, `text`, `labels`, `distance` and `weight`.
 
     Raises:
-        ValueError: input or output missing, no text column, an empty text; the line names file and line. With
-            retrieval a datastore that is missing, damaged or of another model; `explain` without retrieval.
+        ValueError: input or output missing, no text column, an empty text, a column with the name of one that is
+            written; the line names file and line. With retrieval a datastore that is missing, damaged or of another
+            model; `explain` without retrieval.
     """
     if config.input is None or config.output is None:
         raise ValueError("input, output: task=predict needs both, files (.csv, .jsonl) or - for stdin and stdout")
@@ -55,9 +56,17 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError("explain: found true, allowed with a clustering: false; no neighbour votes there")
     predictor = Assigner(run, plan) if plan.serves == "clustering" else _of_classifier(run, plan, config.explain)
     rows = read_rows(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
+    rows = _without(predictor.columns, rows)
     predicted = (row for piece in pieces(row for _, row in rows) for row in predictor(piece, config.text_column))
     _write(config.output, predicted)
     return run.path
+
+
+def _without(columns: Sequence[str], rows: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+    for where, row in rows:
+        if taken := [name for name in columns if name in row]:
+            raise ValueError(f"{where}: column {taken[0]!r} would be overwritten; allowed: another name for it")
+        yield where, row
 
 
 def _of_classifier(run: RunFolder, plan: Plan, explain: bool) -> _Predictor:
@@ -98,6 +107,10 @@ class _Neighbours:
             if position >= 0
         ]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return () if self.texts is None else ("neighbours",)
+
 
 class Encoded:
     """Logits (N, C) and embeddings (N, D) of new texts, by the module of a finished run."""
@@ -131,6 +144,7 @@ class _Predictor:
     ) -> None:
         self.encoded, self.label_names, self.neighbours = Encoded(module, plan), label_names, neighbours
         self.threshold = threshold  # None where texts have one label
+        self.columns = ("prediction", "probability", *(neighbours.columns if neighbours else ()))
 
     def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
         logits, embeddings = self.encoded([row[text_column] for row in rows])
@@ -157,7 +171,7 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def read_rows(name: str, text_column: str, delimiter: str | None, key: str = "input") -> Iterator[tuple[str, Row]]:
-    """Rows of a file (.csv, .tsv, .jsonl) or of stdin ("-"), each with a text.
+    """Rows of a file (.csv, .tsv, .jsonl) or of stdin ("-", JSON Lines if it begins with a brace), each with a text.
 
     Yields:
         Where the row begins, "file:line", and the row.
@@ -166,7 +180,9 @@ def read_rows(name: str, text_column: str, delimiter: str | None, key: str = "in
         ValueError: as `predict` does.
     """
     if name == "-":
-        lines, suffixes = decoded_lines(sys.stdin.buffer, "stdin"), []
+        lines = decoded_lines(sys.stdin.buffer, "stdin")
+        first = next(lines, "")
+        lines, suffixes = itertools.chain([first], lines), [".jsonl"] if first.lstrip().startswith("{") else []
     elif Path(name).is_file():
         lines, suffixes = file_lines(Path(name)), Path(name).suffixes
     else:

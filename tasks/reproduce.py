@@ -127,14 +127,16 @@ def finished_runs(given: Options) -> dict[str, RunFolder]:
     return read_stores([*kept, *([given.records] if given.records else []), given.runs])
 
 
-def missing_jobs(grids: Sequence[Grid], given: Options, done: Mapping[str, RunFolder]) -> tuple[list[Job], list[Cell]]:
-    """Runs still to do, in the order in which to do them, and the cells that cannot be run here.
+def missing_jobs(
+    grids: Sequence[Grid], given: Options, done: Mapping[str, RunFolder]
+) -> tuple[list[Job], list[Cell], int]:
+    """Runs still to do, in the order in which to do them, the cells that cannot be run here, and how many are done.
 
     Main tables before side tables, the first seed of everything before the second, cheap runs before dear ones.
     """
     stopwatch = Stopwatch(done.values(), train_rows(given.out / "cards", RATIOS))
     jobs: dict[str, Job] = {}
-    not_here = []
+    not_here, at_hand = [], set()
     for grid in grids:
         for cell in cells(grid, given.budget):
             run = _run_of(cell, given.budget)
@@ -144,9 +146,13 @@ def missing_jobs(grids: Sequence[Grid], given: Options, done: Mapping[str, RunFo
             estimate = stopwatch.estimate(run.config)
             for seed in cell.seeds:
                 job = Job(run.id(seed), cell, seed, estimate)
-                if job.id not in done and _asked_for(cell, given):
+                if not _asked_for(cell, given):
+                    continue
+                if job.id in done:
+                    at_hand.add(job.id)
+                else:
                     jobs[job.id] = min(jobs.get(job.id, job), job, key=lambda one: one.cell.priority)
-    return sorted(jobs.values(), key=_order), not_here
+    return sorted(jobs.values(), key=_order), not_here, len(at_hand)
 
 
 def _asked_for(cell: Cell, given: Options) -> bool:
@@ -257,9 +263,9 @@ def main(words: Sequence[str]) -> int:
     given = options(words)
     grids = [load_grid(name) for name in given.tables]
     done = finished_runs(given)
-    jobs, not_here = missing_jobs(grids, given, done)
+    jobs, not_here, at_hand = missing_jobs(grids, given, done)
     if given.dry_run:
-        show_plan(jobs, not_here, given, len(done))
+        show_plan(jobs, not_here, given, at_hand)
         return 0
     outcomes: list[SweepJob] = []
     if jobs and not given.report_only:

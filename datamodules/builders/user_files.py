@@ -88,14 +88,16 @@ class UserFiles(Dataset):
     def whole(self, files: dict[str, Path]) -> Iterator[Row]:
         """As `Dataset.whole`; a column of the default name `label` may be missing, then there are no labels."""
         needed = frozenset(self.columns) - ({"label"} if self.columns["label"] == "label" else set())
-        return (row for path in self.paths.values() for row in self._some(path, needed))
+        return (row for path in self.paths.values() for row in self._some(path, needed, "at least one row"))
 
-    def _some(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
+    def _some(
+        self, path: Path, needed: frozenset[str], allowed: str = "at least one row for each of at least 2 classes"
+    ) -> Iterator[Row]:
         row = None
         for row in self.read(path, needed):
             yield row
         if row is None:
-            raise InputError(f"{path}: no rows, allowed: at least one row for each of at least 2 classes")
+            raise InputError(f"{path}: no rows, allowed: {allowed}")
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         """Rows of one file, whose columns `needed` must be there."""

@@ -65,7 +65,7 @@ def test_what_does_not_go_together_is_named(train, test, finding, tmp_path):
 
 
 def test_a_whole_of_several_labels_is_refused(tmp_path):
-    with pytest.raises(InputError, match="found lists of labels, allowed where all rows are one whole"):
+    with pytest.raises(InputError, match="given train row 1: found a list of labels, allowed with task=cluster"):
         prepare(Rows(TRAIN, TEST), tmp_path, None, whole=True)
 
 

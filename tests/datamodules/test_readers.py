@@ -311,7 +311,8 @@ def test_a_whole_set_joins_the_files_and_keeps_labels(tmp_path):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("text,label\nred,a\ngreen,\n", {}, "found rows without a label, allowed: a label in every row or in none"),
+        ("text,label\nred,a\ngreen,\n", {}, "a.csv:3: found no label, allowed: a label in every row or in none"),
+        ("text,label\n", {}, "a.csv: no rows, allowed: at least one row"),
         ("text\nred\n", {"label_column": "topic"}, "no column 'topic' (dataset.label_column)"),
         ("label\nred\n", {}, "no column 'text'"),
     ],

@@ -15,12 +15,13 @@ from reporting.run_store import ReportError, RunFolder, list_runs
 
 @pytest.fixture
 def add(tmp_path):
-    def write(tau, seed, clusters, method="aecl", first=0, acc=None, nmi=None):
+    def write(tau, seed, clusters, method="aecl", first=0, acc=None, nmi=None, file=None):
         run = RunFolder(tmp_path / f"{method}-{tau}-{seed}-{first}")
         names = {"method": method, "dataset": "tweet", "seed": seed, "cluster/num_clusters": 3}
-        names |= {"cluster/acc": acc, "cluster/nmi": nmi}
+        names |= {"cluster/acc": acc, "cluster/nmi": nmi, "cluster/occupied": len(set(clusters))}
         run.write_metrics(names, status="finished")
-        run.write_text("config.yaml", yaml.safe_dump({"method": {"name": method}, "loss": {"tau": tau}}))
+        own = {"dataset": {"name": "csv", "train": file}} if file else {}
+        run.write_text("config.yaml", yaml.safe_dump({"method": {"name": method}, "loss": {"tau": tau}} | own))
         rows = [(first + index, cluster) for index, cluster in enumerate(clusters)]
         run.write_csv("predictions.csv", rows, ("index", "cluster"))
         return run
@@ -53,9 +54,9 @@ def test_the_setting_that_agrees_most_is_marked_within_its_method(add, tmp_path,
     table = agreement_table(found, agreements(found), ["loss.tau"])
     lowest = 100 * adjusted_mutual_info_score([0, 0, 1, 1, 2, 2], [2, 0, 0, 1, 1, 2])
     assert table.rows == (
-        ("tweet", "aecl", "0.5", "2", "**100.00**", "100.00", "50.00 ± 0.00", "–"),
-        ("tweet", "aecl", "1.0", "2", f"{lowest:.2f}", f"{lowest:.2f}", "75.00 ± 0.00", "–"),
-        ("tweet", "sccl", "0.5", "2", "100.00", "100.00", "–", "–"),
+        ("tweet", "aecl", "0.5", "2", "**100.00**", "100.00", "3, 3", "50.00 ± 0.00", "–"),
+        ("tweet", "aecl", "1", "2", f"{lowest:.2f}", f"{lowest:.2f}", "3, 3", "75.00 ± 0.00", "–"),
+        ("tweet", "sccl", "0.5", "2", "100.00", "100.00", "3, 3", "–", "–"),
     )
     main([str(tmp_path), "by=loss.tau", "where=method:sccl"])
     assert "| tweet      | sccl     |        0.5 |" in capsys.readouterr().out
@@ -76,6 +77,23 @@ def test_the_order_by_agreement_beside_the_order_by_scores(add, tmp_path, capsys
     assert "Spearman" in capsys.readouterr().out
     main([str(tmp_path), "by=loss.tau", "where=method:sccl"])
     assert "Spearman" not in capsys.readouterr().out
+
+
+def test_runs_that_fell_into_one_cluster_do_not_agree(add, tmp_path):
+    runs = [add(0.5, seed, [seed] * 6) for seed in (0, 1)]
+    assert agreement(runs).mean == 0.0
+    assert agreement([runs[0], add(0.5, 2, [0, 0, 1, 1, 2, 2])]).mean == 0.0
+
+
+def test_a_value_is_one_however_it_is_typed_and_files_are_data_sets(add, tmp_path):
+    clusters = [0, 0, 1, 1, 2, 2]
+    add(10, 0, clusters)
+    add(10.0, 1, clusters)
+    found = settings(list_runs(tmp_path), ["loss.tau"], {"loss.tau": "1e1"})
+    assert [(key, sorted(seeds)) for key, seeds in found.items()] == [(("tweet", "aecl", "10"), [0, 1])]
+    add(10, 2, clusters, file="mine.csv")
+    found = settings(list_runs(tmp_path), ["loss.tau"], {})
+    assert {key[0]: sorted(seeds) for key, seeds in found.items()} == {"tweet": [0, 1], "tweet mine.csv": [2]}
 
 
 def test_no_order_among_equal_scores(add, tmp_path):

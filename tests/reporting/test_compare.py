@@ -47,6 +47,15 @@ def test_runs_that_by_does_not_tell_apart_are_refused(store: Path) -> None:
     assert len(grouped(list_runs(store), ["method"], {"method.mu": "1.0"})["sharprecl"]) == 3
 
 
+def test_runs_on_two_files_are_no_group(store: Path) -> None:
+    run = RunFolder(store / "mine")
+    run.write_text("config.yaml", "method: {name: ce}\ndataset: {name: toy, train: mine.csv}\n")
+    run.write_metrics({"seed": 7, "status": "finished"})
+    with pytest.raises(ReportError, match="dataset: found runs on None and mine.csv; allowed: one file"):
+        grouped(list_runs(store), ["method"], {})
+    assert list(grouped(list_runs(store), ["method"], {"dataset.train": "mine.csv"})["ce"]) == [7]
+
+
 def test_figure_and_records(store: Path, tmp_path: Path) -> None:
     kept = keep_records(store, tmp_path / "records")
     assert len(kept) == 6 and not any(name.startswith("ce-9") for name in kept)

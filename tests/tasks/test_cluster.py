@@ -53,6 +53,25 @@ def test_word_vectors_from_scores_to_new_texts(texts, store, use, tmp_path):
     assert "a clustering; allowed with task=evaluate" in use("evaluate", result).error
 
 
+def test_texts_without_a_known_word_are_near_to_nothing(store, use, tmp_path):
+    texts = ["red apple", "green apple", "iron bolt", "steel bolt", "zzz", "qqq"]
+    (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts) + "\n")
+    line = ["task=cluster", "method=bow_kmeans", "method.max_words=2", "method.num_clusters=2", "logger=none"]
+    result = command([*line, "dataset=csv", f"dataset.train={tmp_path}/texts.csv", *store])
+    rows = rows_of(result.folder, "predictions.csv")
+    assert [row["text"] for row in rows] == texts
+    assert [row["distance"] == "" for row in rows] == [False] * 4 + [True] * 2
+    assert not {row["central"] for row in rows_of(result.folder, "clusters.csv")} & {"zzz", "qqq"}
+    found = use("predict", result, "input=-", "output=-", stdin='{"text": "apple"}\n{"text": "zzz"}\n')  # JSON Lines
+    assert found.code == 0, found.err
+    assert [row["distance"] == "" for row in csv.DictReader(found.out.splitlines())] == [False, True]
+    error = use("predict", result, "input=-", "output=-", stdin="text,cluster\napple,MINE\n").error
+    assert error == "-:2: column 'cluster' would be overwritten; allowed: another name for it"
+    assert "explain: found true, allowed with" in use("predict", result, "input=-", "output=-", "explain=true").error
+    (result.folder / "model.npz").write_bytes((result.folder / "model.npz").read_bytes()[:300])
+    assert "model.npz: cannot be read" in use("predict", result, "input=-", "output=-", stdin="text\napple\n").error
+
+
 def texts_in(overrides: list[str]) -> list[str]:
     files = [Path(override.partition("=")[2]) for override in overrides if override.startswith("dataset.t")]
     return [row["text"] for file in files for row in rows_of(file.parent, file.name)]
@@ -131,11 +150,13 @@ def test_a_trained_method_resumes_to_the_same_figures(learned, use, tmp_path):
     PrototypeClustering.stop_at = 2
     with pytest.raises(KeyboardInterrupt):
         learned("cut")
-    assert json.loads((tmp_path / "runs/cut" / whole.name / "metrics.json").read_text())["status"] == "interrupted"
+    stopped = json.loads((tmp_path / "runs/cut" / whole.name / "metrics.json").read_text())
+    assert stopped["status"] == "interrupted" and stopped["seconds/total"] > 0
     cut = learned("cut")
     metrics = [json.loads((folder / "metrics.json").read_text()) for folder in (whole, cut)]
     kept = [{k: v for k, v in m.items() if k.split("/")[0] in ("cluster", "oracle", "orders")} for m in metrics]
     assert kept[0] == kept[1]
+    assert metrics[1]["seconds/total"] > metrics[1]["seconds/fit"] + stopped["seconds/total"] > 0
     assert (whole / "predictions.csv").read_text() == (cut / "predictions.csv").read_text()
     assert (whole / "history.csv").read_text() == (cut / "history.csv").read_text()
     assert [file.name for file in (cut / "checkpoints").iterdir()] == ["final.ckpt"]

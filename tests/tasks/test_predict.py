@@ -85,6 +85,7 @@ def test_a_pipe_carries_nothing_but_the_csv(run, use):
         ("a.csv", "text\nx\n \n", ":3: found ' '"),
         ("a.csv", 'text\n"two\nlines"\n" "\n', ":4: found ' '"),
         ("a.csv", "text\n", ": no rows"),
+        ("a.csv", "text,prediction\nx,mine\n", ":2: column 'prediction' would be overwritten"),
         ("a.csv", "", ": no rows"),
         ("a.csv", "text,b\nx\n", ":2: 1 fields"),
         ("a.csv", "text\nx,y\n", ":2: 2 fields"),
@@ -133,6 +134,8 @@ def test_a_run_that_is_not_there_or_not_finished(run, use):
 def test_a_damaged_checkpoint_is_refused(run, use):
     best = run.folder / "checkpoints" / "best.ckpt"
     best.write_bytes(best.read_bytes()[:1000])
+    assert "best.ckpt: cannot be read as a checkpoint" in use("evaluate", run.folder.name).error
+    best.write_text("garbage\n")
     assert "best.ckpt: cannot be read as a checkpoint" in use("evaluate", run.folder.name).error
 
 

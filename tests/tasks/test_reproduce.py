@@ -63,7 +63,9 @@ def test_ids_are_those_of_the_run_itself():
 def test_the_kept_records_of_the_main_job_are_found():
     given = reproduce.options(["budget=cpu", "table=sharprecl_2"])
     given.out, given.runs = ROOT / "reports", ROOT / "no-such-folder"
-    jobs, _ = reproduce.missing_jobs([load_grid("sharprecl_2")], given, reproduce.finished_runs(given))
+    jobs, _, at_hand = reproduce.missing_jobs([load_grid("sharprecl_2")], given, reproduce.finished_runs(given))
+    entries = reproduce.grid_file([load_grid("sharprecl_2")], given.budget)["tables"]["sharprecl_2"]
+    assert len(jobs) + at_hand == len({run for entry in entries for run in entry["runs"].values()})
     missing = {(job.cell.row, job.cell.column) for job in jobs}
     assert not {(row, "ohsumed") for row in ("ce", "logit_adjusted", "sharprecl")} & missing, "a default has changed"
 
@@ -107,7 +109,7 @@ def test_seeds_come_breadth_first_and_cheap_ones_first(toy, tmp_path):
     given = reproduce.options(["budget=cpu", "table=sharprecl_2,sharprecl_mu"])
     given.out = ROOT / "reports"
     grids = [load_grid(name) for name in given.tables]
-    jobs, _ = reproduce.missing_jobs(grids, given, reproduce.finished_runs(given))
+    jobs, _, _ = reproduce.missing_jobs(grids, given, reproduce.finished_runs(given))
     keys = [(job.cell.priority, job.seed, job.estimate.seconds or float("inf")) for job in jobs]
     assert keys == sorted(keys) and len({job.id for job in jobs}) == len(jobs)
 

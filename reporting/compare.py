@@ -34,8 +34,8 @@ def lookup(config: Mapping[str, Any], key: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """A config value as text, however it was typed: 10, 10.0 and 1e1 are one, null is None."""
-    text = "null" if value is None else str(value)
+    """A config value as text, however it was typed: 10, 10.0 and 1e1 are one, and null is None."""
+    text = "None" if value == "null" else str(value)
     try:
         return f"{float(text):.12g}"
     except ValueError:

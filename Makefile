@@ -23,7 +23,7 @@ run: setup  ## train and report on the built-in data set (ARGS="key=value ..." i
 	$(RUN_PYTHON) run.py method=sharprecl dataset=docstrings encoder=minilm $(ARGS)
 
 reproduce-tables: setup  ## the papers' tables by own runs (BUDGET=smoke|cpu|frozen|paper TABLE=NAME DRY_RUN=1)
-	$(RUN_PYTHON) -m tasks.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)
+	$(RUN_PYTHON) -m papers.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)
 
 test: setup  ## all tests, on two processes (ARGS="-k name" is passed on to pytest)
 	$(RUN_PYTHON) -m pytest --numprocesses 2 --dist worksteal $(ARGS)

@@ -20,7 +20,7 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on how to dis
 def main(config: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
 
-    from tasks.command_line import exit_code
+    from engine.command_line import exit_code
     from tasks.dispatch import run_task  # torch is imported only when there is something to do
 
     if code := exit_code(lambda: run_task(config, list(HydraConfig.get().overrides.task))):
@@ -28,6 +28,6 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    from tasks.command_line import exit_code
+    from engine.command_line import exit_code
 
     sys.exit(exit_code(main))

@@ -24,8 +24,8 @@ from tabulate import tabulate
 from torch import nn
 from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 
+from engine.plan import Plan, partial_of
 from lightning_modules.schedules import linear_warmup
-from tasks.build import Plan, partial_of
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = "kontrast"

@@ -16,8 +16,8 @@ from hydra import compose, initialize_config_dir
 from tabulate import tabulate
 
 from benchmarks._measure import extra_peak_mib, in_own_process
-from tasks.build import Plan
-from tasks.trainer import keep_freed_memory
+from engine.plan import Plan
+from engine.trainer import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_CLASSES = 20

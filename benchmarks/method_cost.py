@@ -18,9 +18,9 @@ from lightning.pytorch import Callback
 from tabulate import tabulate
 
 from benchmarks._measure import ROOT, spread
+from engine.label_kind import choices
+from engine.plan import Plan, partial_of
 from lightning_modules.base import ClassifierModule
-from tasks.build import Plan, partial_of
-from tasks.label_kind import choices
 
 WARM_UP = 2
 OF_STAGE_ONE = {"tsc": ["method.representation_share=1"]}  # so few steps would soon be in the second one

@@ -19,8 +19,8 @@ from tabulate import tabulate
 from torch import Tensor
 
 from benchmarks._measure import ROOT, paired_milliseconds, ratio, spread
-from lightning_modules.encoders import TextEncoder
-from tasks.trainer import multiplies_bf16
+from engine.trainer import multiplies_bf16
+from lightning_modules.encoders.transformer import TextEncoder
 
 REPEATS = 10
 REMEMBERED, WHOLE = "states below remembered", "whole forward pass"

@@ -13,7 +13,7 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from reporting.run_store import RunFolder, replacing
+from storage.run_store import RunFolder, replacing
 
 
 class AtomicCheckpointIO(CheckpointIO):

@@ -11,7 +11,7 @@ from lightning.pytorch import Callback
 from torch import Tensor
 
 from clustering.scores import clustering_scores, negative_similarity, within_label_cosine
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 
 class ClusteringCurve(Callback):

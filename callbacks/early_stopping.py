@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 
 class PersistentEarlyStopping(EarlyStopping):

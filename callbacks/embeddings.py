@@ -12,7 +12,7 @@ from torch import Tensor
 
 from callbacks.predictions import gathered
 from reporting.curves import embedding_figure
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 SHOWN_ROWS, SHOWN_CLASSES = 2000, 10
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from callbacks.predictions import gathered
 from reporting.geometry import geometry
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 
 class Geometry(Callback):

@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import Callback
 from torch import Tensor
 
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 HEADER = ("epoch", "class", "pairs", "conflicts", "ratio")
 

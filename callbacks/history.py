@@ -7,7 +7,7 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch import Callback
 
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 
 class History(Callback):

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch import Callback
 from torch import Tensor
 
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 
 @dataclass(frozen=True)

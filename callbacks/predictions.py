@@ -13,7 +13,7 @@ from lightning.pytorch import Callback
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 HEADER = ("split", "index", "label", "prediction", "probability")
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ProgressBar, RichProgressBar
 
-from reporting.run_store import RunFolder
 from reporting.tables import duration, percent
+from storage.run_store import RunFolder
 
 FRACTIONS = ("accuracy", "macro_f1")
 

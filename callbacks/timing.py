@@ -11,7 +11,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch import Callback
 
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 
 class Timing(Callback):

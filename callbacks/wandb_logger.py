@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 DEFAULT_SERVER = "https://api.wandb.ai"
 INIT_TIMEOUT_SECONDS = 20

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
-from lightning_modules.encoders import TextEncoder
+from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.gradient_cache import embed_in_chunks
-from lightning_modules.text_to_text import TextToTextHead
+from lightning_modules.heads.text_to_text import TextToTextHead
 from losses import pair_gradients
 
 Batch = dict[str, Any]
@@ -195,7 +195,7 @@ class TextModule(pl.LightningModule):
 class ClassifierModule(TextModule):
     """Base of all methods that classify. A method overrides `training_losses`.
 
-    Texts have one label each; methods for any number of them derive from `lightning_modules.multilabel`.
+    Texts have one label each; methods for any number of them derive from `lightning_modules.methods.multilabel.base`.
 
     Args:
         encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr: see `TextModule`.

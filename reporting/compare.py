@@ -17,9 +17,9 @@ import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
 from reporting.figures import seeds_figure
-from reporting.run_store import ReportError, RunFolder, list_runs
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table
+from storage.run_store import ReportError, RunFolder, list_runs
 
 COLUMNS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "val/macro_f1")
 Values = dict[str, dict[int, dict[str, Any]]]  # group -> seed -> metrics

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from reporting.figures import COLOURS, MARKERS
-from reporting.table_report import TableReport
 
 PANELS_A_ROW = 3
 DASHES = ("-", "--", "-.", ":")  # told apart in grey print
@@ -85,23 +84,6 @@ def lines_figure(
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)), frameon=False)
         return save(figure, file)
-
-
-def sensitivity_figure(report: TableReport, file: Path) -> Path | None:
-    """A table over a swept value as curves, one panel a column; None before two of its values are measured."""
-    series: dict[str, dict[str, dict[float, list[float]]]] = {}
-    for column in report.columns:
-        for metric in report.grid.metrics[:2]:
-            points = {
-                row.x: list(values.values())
-                for row in report.rows
-                if row.x is not None and (values := report.values(row.key, column.key, metric.key))
-            }
-            if len(points) > 1:
-                series.setdefault(column.title, {})[metric.title] = points
-    if not series or report.grid.curve is None:
-        return None
-    return lines_figure(series, report.grid.curve, "%", file)
 
 
 def label_figure(counts: Mapping[str, int], thinned: Mapping[str, int] | None, title: str, file: Path) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reporting.metrics import class_scores, confusion_matrix
-from reporting.run_store import RunFolder, csv_text
+from storage.run_store import RunFolder, csv_text
 
 SUMMARY_COLUMNS = {
     "accuracy": "accuracy",

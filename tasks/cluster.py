@@ -22,12 +22,12 @@ from clustering.scores import clustering_scores, negative_similarity
 from clustering.topics import Topic, topics
 from clustering.vectors import WordVectors
 from datamodules.datamodule import TextDataModule
-from lightning_modules.clustering import ClusteringModule
-from reporting.run_store import RunFolder, replacing, run_id
+from engine.assign import FINAL
+from engine.environment import environment
+from engine.plan import Plan, partial_of
+from lightning_modules.methods.clustering.base import ClusteringModule
 from reporting.tables import Table, clustering_table
-from tasks.assign import FINAL
-from tasks.build import Plan, partial_of
-from tasks.environment import environment
+from storage.run_store import RunFolder, replacing, run_id
 from tasks.fit import logged, record_once, seconds_before, watched_trainer
 
 ORDERS = 5  # orders of evaluation, where the order counts

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 
-from tasks.finished import load_module, open_run
+from engine.finished import load_module, open_run
+from engine.retrieval import open_datastore
 from tasks.predict import Encoded, Row, pieces, read_rows
-from tasks.retrieval import open_datastore
 
 
 def datastore(config: DictConfig, overrides: list[str]) -> Path:

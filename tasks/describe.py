@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from datamodules.cards import describe as write_card
-from tasks.build import Plan
+from engine.plan import Plan
 
 
 def describe(config: DictConfig, overrides: list[str]) -> Path:

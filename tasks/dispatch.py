@@ -8,8 +8,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from tasks.command_line import report_job
-from tasks.validation import validate_top
+from engine.command_line import report_job
+from engine.validation import validate_top
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 ON_A_RUN = {

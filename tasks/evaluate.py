@@ -6,9 +6,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from tasks.finished import load_weights, open_run
+from engine.finished import load_weights, open_run
+from engine.results import show_figures
 from tasks.fit import measure, names_of
-from tasks.outcomes import show_figures
 
 
 def evaluate(config: DictConfig, overrides: list[str]) -> Path:

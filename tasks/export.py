@@ -7,9 +7,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from lightning_modules.adapters import plain_model
-from lightning_modules.words import WordEncoder
-from tasks.finished import load_module, open_run
+from engine.finished import load_module, open_run
+from lightning_modules.encoders.lora import plain_model
+from lightning_modules.encoders.words import WordEncoder
 
 README = """# {run}
 

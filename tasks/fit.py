@@ -17,15 +17,15 @@ from callbacks.embeddings import EmbeddingPicture
 from callbacks.rows import Rows
 from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.datamodule import TextDataModule
+from engine.environment import environment
+from engine.finished import WORDS, load_weights
+from engine.plan import Plan, partial_of
+from engine.processes import World, is_first_process, run_processes
+from engine.results import outcome_of, report
+from engine.retrieval import retrieval_figures
 from lightning_modules.base import ClassifierModule
-from lightning_modules.words import WordEncoder
-from reporting.run_store import RunFolder, find_run, run_id
-from tasks.build import Plan, partial_of
-from tasks.environment import environment
-from tasks.finished import WORDS, load_weights
-from tasks.outcomes import outcome_of, report
-from tasks.processes import World, is_first_process, run_processes
-from tasks.retrieval import retrieval_figures
+from lightning_modules.encoders.words import WordEncoder
+from storage.run_store import RunFolder, find_run, run_id
 
 log = logging.getLogger(__name__)
 

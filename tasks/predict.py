@@ -19,13 +19,13 @@ from omegaconf import DictConfig
 from callbacks.predictions import dumped, labels_above
 from datamodules.builders.user_files import MAX_FIELD, decoded_lines, file_lines
 from datamodules.datamodule import predict_loader
+from engine.assign import Assigner
+from engine.finished import load_module, open_run
+from engine.plan import Plan
+from engine.retrieval import chosen_vote, open_datastore, retrieval_of
+from engine.trainer import resolve_precision
 from lightning_modules.base import ClassifierModule
-from reporting.run_store import RunFolder, replacing
-from tasks.assign import Assigner
-from tasks.build import Plan
-from tasks.finished import load_module, open_run
-from tasks.retrieval import chosen_vote, open_datastore, retrieval_of
-from tasks.trainer import resolve_precision
+from storage.run_store import RunFolder, replacing
 
 PIECE = 8192  # rows held in memory at a time
 Row = dict[str, Any]

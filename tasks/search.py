@@ -16,12 +16,12 @@ import optuna
 from omegaconf import DictConfig, OmegaConf
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from reporting.run_store import RunFolder, run_id, write_text
-from reporting.sweep import run_jobs
+from engine.plan import Plan
+from engine.validation import ConfigError
+from launching.sweep import run_jobs
 from reporting.sweep_figure import trials_figure
 from reporting.tables import MISSING, SweepJob, Table, percent
-from tasks.build import Plan
-from tasks.validation import ConfigError
+from storage.run_store import RunFolder, run_id, write_text
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 DIGITS = 4  # significant ones of a drawn number, so that a trial's command can be typed

@@ -80,7 +80,7 @@ class LocalLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run a batch of jobs. A sweeper that learns from results calls it several times; the table has all so far."""
-        from reporting.sweep import NOT_STARTED, report_sweep
+        from launching.sweep import NOT_STARTED, report_sweep
 
         assert self.config is not None
         folder = str(self.config.hydra.sweep.dir)
@@ -94,7 +94,7 @@ class LocalLauncher(Launcher):
         return [_job_return(job.status, value, message) for job, value in outcomes]
 
     def _run(self, arguments: list[str], jobs: Sequence[Sequence[str]], folder: str, first: int) -> list[Any]:
-        from reporting.sweep import run_jobs
+        from launching.sweep import run_jobs
 
         return run_jobs(arguments, jobs, folder, self.n_jobs, first=first, warm=self.warm)
 
@@ -107,7 +107,7 @@ class SlurmLauncher(LocalLauncher):
         self.options = {key: OmegaConf.to_container(v) if OmegaConf.is_config(v) else v for key, v in options.items()}
 
     def _run(self, arguments: list[str], jobs: Sequence[Sequence[str]], folder: str, first: int) -> list[Any]:
-        from reporting.slurm import run_slurm_jobs
+        from launching.slurm import run_slurm_jobs
 
         return run_slurm_jobs(arguments, jobs, folder, self.options, first)
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from callbacks.checkpoint import AtomicCheckpointIO
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 ROWS, CLASSES = 12, 3
 

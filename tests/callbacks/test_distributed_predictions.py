@@ -15,7 +15,7 @@ import lightning.pytorch as pl
 import torch
 from torch.utils.data import DataLoader
 from callbacks.predictions import LabelSetPredictions, Predictions
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 ROWS = torch.eye(7)
 

@@ -9,7 +9,7 @@ import pytest
 import wandb
 
 from callbacks.wandb_logger import finish_wandb, is_logged_in, wandb_logger
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 from tests.callbacks.wandb_files import read
 from tests.callbacks.wandb_server import Server
 

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from callbacks.gradient_conflict import GradientConflict, pair_counts
-from lightning_modules.acl import ACLModule
+from lightning_modules.methods.supervised.acl import ACLModule
 from losses import ACLLoss, BalancedSoftmaxLoss
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 COUNTS = torch.tensor([200, 50, 5])
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lightning_modules.bcl import BCLModule
+from lightning_modules.methods.supervised.bcl import BCLModule
 from losses import BalancedContrastiveLoss, CrossEntropy, LogitCompensatedCrossEntropy
 
 COUNTS = torch.tensor([90, 30, 5])

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lightning_modules.ce import CrossEntropyModule
-from lightning_modules.ldam_drw import LDAMDRWModule
-from lightning_modules.post_hoc_logit_adjustment import PostHocLogitAdjustmentModule
+from lightning_modules.methods.supervised.ce import CrossEntropyModule
+from lightning_modules.methods.supervised.ldam_drw import LDAMDRWModule
+from lightning_modules.methods.supervised.post_hoc_logit_adjustment import PostHocLogitAdjustmentModule
 from losses import BalancedSoftmaxLoss, CrossEntropy, LDAMLoss, class_balanced_weights, class_margins, log_prior
 
 COUNTS = torch.tensor([90, 30, 5])

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from clustering.scores import clustering_scores
-from lightning_modules.aecl import AECLModule
-from lightning_modules.rstc import RSTCModule
-from lightning_modules.sample_attention import BareAttention, EncoderLayerAttention
-from lightning_modules.sccl import SCCLModule
+from lightning_modules.methods.clustering.aecl import AECLModule
+from lightning_modules.methods.clustering.rstc import RSTCModule
+from lightning_modules.methods.clustering.sample_attention import BareAttention, EncoderLayerAttention
+from lightning_modules.methods.clustering.sccl import SCCLModule
+from lightning_modules.methods.clustering.self_train import SIF, SelfTrainModule
 from lightning_modules.schedules import constant
-from lightning_modules.self_train import SIF, SelfTrainModule
 from losses import (
     AECLLoss,
     ClassAwareClusteringLoss,

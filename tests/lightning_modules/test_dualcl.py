@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from lightning_modules.dualcl import DualCLModule
-from lightning_modules.encoders import PretrainedEncoder
+from lightning_modules.encoders.transformer import PretrainedEncoder
+from lightning_modules.methods.supervised.dualcl import DualCLModule
 from losses import DualContrastiveLoss
 
 PIECES = [[10], [11, 12], [13, 14, 15]]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_modules.encoders import PretrainedEncoder
+from lightning_modules.encoders.transformer import PretrainedEncoder
 
 MINILM = {
     "name": "minilm",

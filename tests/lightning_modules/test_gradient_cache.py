@@ -8,14 +8,14 @@ import torch
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-from lightning_modules.acl import ACLModule
-from lightning_modules.bcl import BCLModule
-from lightning_modules.ce import CrossEntropyModule
-from lightning_modules.encoders import TextEncoder
-from lightning_modules.paco import PaCoModule
+from lightning_modules.encoders.transformer import TextEncoder
+from lightning_modules.methods.supervised.acl import ACLModule
+from lightning_modules.methods.supervised.bcl import BCLModule
+from lightning_modules.methods.supervised.ce import CrossEntropyModule
+from lightning_modules.methods.supervised.paco import PaCoModule
+from lightning_modules.methods.supervised.sharprecl import SharpReCLModule
+from lightning_modules.methods.supervised.tsc import TSCModule
 from lightning_modules.schedules import constant
-from lightning_modules.sharprecl import SharpReCLModule
-from lightning_modules.tsc import TSCModule
 from losses import (
     ACLLoss,
     BalancedContrastiveLoss,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_modules.bce import BinaryCrossEntropyModule
-from lightning_modules.knn_mltc import KNNMultiLabelModule
-from lightning_modules.multilabel import LabelScores
-from lightning_modules.scl_hnm import SCLHNMMultiLabelModule
+from lightning_modules.methods.multilabel.base import LabelScores
+from lightning_modules.methods.multilabel.bce import BinaryCrossEntropyModule
+from lightning_modules.methods.multilabel.knn_mltc import KNNMultiLabelModule
+from lightning_modules.methods.supervised.scl_hnm import SCLHNMMultiLabelModule
 from losses import (
     BinaryCrossEntropy,
     HardNegativeContrastiveLoss,

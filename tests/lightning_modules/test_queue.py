@@ -9,9 +9,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 
-from lightning_modules.paco import PaCoModule
+from lightning_modules.methods.supervised.paco import PaCoModule
+from lightning_modules.methods.supervised.tsc import TSCModule
 from lightning_modules.schedules import linear_warmup
-from lightning_modules.tsc import TSCModule
 from losses import CrossEntropy, ParametricContrastiveLoss, TargetedContrastiveLoss
 
 COUNTS = torch.tensor([90, 30, 5])

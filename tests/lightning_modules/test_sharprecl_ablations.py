@@ -10,7 +10,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import nn
 
-import lightning_modules.sharprecl as sharprecl
+import lightning_modules.methods.supervised.sharprecl as sharprecl
 from losses import LogitCompensatedCrossEntropy
 from tests.tasks.test_configs import composed, plain
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from transformers import T5ForConditionalGeneration
 
-from lightning_modules.ce import CrossEntropyModule
-from lightning_modules.encoders import PretrainedEncoder
-from lightning_modules.text_to_text import TextToText
+from lightning_modules.encoders.transformer import PretrainedEncoder
+from lightning_modules.heads.text_to_text import TextToText
+from lightning_modules.methods.supervised.ce import CrossEntropyModule
 from losses import CrossEntropy
 from tests.lightning_modules.t5 import tiny_t5
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from lightning_modules.encoders import TextEncoder
+from lightning_modules.encoders.transformer import TextEncoder
 
 SIZE = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 64}
 FAMILIES = {

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.cnn import CNNEncoder, TextCNN
-from lightning_modules.ldgn import DualGraphNetwork, LDGNEncoder, normalised
-from lightning_modules.words import label_graph
+from lightning_modules.encoders.cnn import CNNEncoder, TextCNN
+from lightning_modules.encoders.ldgn import DualGraphNetwork, LDGNEncoder, normalised
+from lightning_modules.encoders.words import label_graph
 
 TEXTS = ["The Cat sat, on the mat.", "A dog; the dog barked!", "cat and dog"]
 LABELS = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0], [1, 1, 1]])

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from reporting.cluster_table import cluster_table, clusterings, main
-from reporting.run_store import ReportError, RunFolder, list_runs
+from storage.run_store import ReportError, RunFolder, list_runs
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import copy
 import pytest
 import yaml
 
-from reporting.estimates import START_SECONDS, Stopwatch
-from reporting.run_store import RunFolder
+from papers.estimates import START_SECONDS, Stopwatch
+from storage.run_store import RunFolder
 
 CONFIG = {
     "method": {"name": "ce", "num_views": 1},

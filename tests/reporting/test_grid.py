@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from reporting.grid import (
+from papers.grid import (
     HERE,
     cells,
     footnote_texts,
@@ -14,7 +14,7 @@ from reporting.grid import (
     reported_lines,
     table_names,
 )
-from reporting.run_store import ReportError
+from storage.run_store import ReportError
 
 BUDGETS = ("smoke", "cpu", "frozen", "paper")
 WITH_RUNS = [name for name in table_names() if not load_grid(name).statistics]

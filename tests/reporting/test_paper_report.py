@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import yaml
 
-from reporting.claims import Claim, judge, load_claims
-from reporting.grid import Metric, load_grid
-from reporting.page import claim_row
-from reporting.paper_report import write_report
-from reporting.render import blocks, escape_latex, figure_text, latex, markdown
-from reporting.run_store import ReportError, RunFolder
-from reporting.table_report import TableReport, table_report
+from papers.claims import Claim, judge, load_claims
+from papers.grid import Metric, load_grid
+from papers.page import claim_row
+from papers.paper_report import write_report
+from papers.render import blocks, escape_latex, figure_text, latex, markdown
+from papers.table_report import TableReport, table_report
+from storage.run_store import ReportError, RunFolder
 
 CE = (0.60, 0.62, 0.61, 0.59, 0.60)
 SHARP = (0.65, 0.68, 0.66, 0.63, 0.66)

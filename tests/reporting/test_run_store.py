@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reporting import run_store
-from reporting.run_store import ReportError, RunFolder, find_run, list_runs, run_id
+from storage import run_store
+from storage.run_store import ReportError, RunFolder, find_run, list_runs, run_id
 
 CONFIG = {
     "seed": 0,
@@ -137,7 +137,7 @@ def test_a_real_full_device_is_refused(tmp_path):
 
 HOLD = """
 import sys, time
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 with RunFolder(sys.argv[1]).lock() as run:
     run.write_metrics(status="running")
     (run.path / ".last.ckpt.1-aa.tmp").write_text("half")

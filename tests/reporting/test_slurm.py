@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reporting.slurm import SlurmJob, slurm_executor
+from launching.slurm import SlurmJob, slurm_executor
 from tests.reporting.toy_program import run, sweep_rows
 
 # runs each task of the array in this machine's own time, as the cluster would with the script that it was given

@@ -3,8 +3,8 @@
 import csv
 import io
 
-from reporting.run_store import RunFolder
 from reporting.tables import SweepJob, duration, summary_table, sweep_table, worst_confusions
+from storage.run_store import RunFolder
 
 METRICS = {
     "method": "ce",

@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 TOY = """
 import json, os, sys, time
 import hydra
-from reporting.run_store import RunFolder
+from storage.run_store import RunFolder
 
 def write_job_result(run, status, error=None, value=None):
     with open(os.environ.get("KONTRAST_JOB_RESULT", os.devnull), "w") as file:

@@ -8,7 +8,7 @@ from torch import nn
 
 from clustering.kmeans import kmeans
 from lightning_modules.base import derived_seed
-from lightning_modules.clustering import ClusteringModule
+from lightning_modules.methods.clustering.base import ClusteringModule
 
 
 class PrototypeClustering(ClusteringModule):

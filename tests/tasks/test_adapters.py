@@ -7,8 +7,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from lightning_modules.adapters import LoRA, plain_model
-from lightning_modules.encoders import PretrainedEncoder
+from lightning_modules.encoders.lora import LoRA, plain_model
+from lightning_modules.encoders.transformer import PretrainedEncoder
 from tests.tasks.command_lines import rows
 
 SIZE = {"vocab_size": 400, "pad_token_id": 0}

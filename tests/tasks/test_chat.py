@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tasks.chat import scores_with_errors
-from tasks.chat_client import parse_label
+from tasks.chat.client import parse_label
 from tests.conftest import TOPICS
 from tests.tasks.command_lines import command, rows
 

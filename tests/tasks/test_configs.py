@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from tasks.validation import ConfigError, mismatch, signature, validate
+from engine.validation import ConfigError, mismatch, signature, validate
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted(path.relative_to(CONF).with_suffix("") for path in CONF.rglob("*.yaml") if path.parent != CONF)
@@ -115,7 +115,7 @@ def test_all_findings_come_at_once() -> None:
 
 
 def test_signature_follows_keyword_arguments_up_the_classes() -> None:
-    from lightning_modules.sharprecl import SharpReCLModule
+    from lightning_modules.methods.supervised.sharprecl import SharpReCLModule
 
     parameters, open_ended = signature(SharpReCLModule)
     assert {"mu", "K", "head_lr", "num_views"} <= set(parameters)

@@ -9,8 +9,8 @@ from lightning.pytorch import Callback
 from omegaconf import OmegaConf
 from torch import nn
 
-from tasks.build import Plan, partial_of
-from tasks.processes import World, run_processes
+from engine.plan import Plan, partial_of
+from engine.processes import World, run_processes
 from tests.tasks.test_configs import composed
 
 STEPS = 20

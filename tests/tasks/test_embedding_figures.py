@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from tasks import embedding_figures as module
+from papers import embedding_figures as module
 
 
 def test_the_largest_and_the_smallest_classes_are_shown():

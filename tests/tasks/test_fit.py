@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score
 
 from datamodules.datamodule import TextDataModule
-from lightning_modules.sharprecl import SharpReCLModule
+from lightning_modules.methods.supervised.sharprecl import SharpReCLModule
 from tests.tasks.command_lines import best_weights, outcome, rows, same_weights
 
 

@@ -5,8 +5,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from lightning_modules.encoders import TextEncoder
-from lightning_modules.top_layers import TopLayers
+from lightning_modules.encoders.top_layers import TopLayers
+from lightning_modules.encoders.transformer import TextEncoder
 from tests.tasks.command_lines import best_weights, outcome, rows
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks import neighbour_figure as module
+from papers import neighbour_figure as module
 
 
 def test_neighbours_come_nearest_first_with_what_they_share():

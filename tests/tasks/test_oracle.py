@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.oracle import FileOracle
+from tasks.active.oracle import FileOracle
 
 HEAD = "position,text,label\n"
 

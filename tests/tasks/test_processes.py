@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.processes import ProcessDied, World, _heed_other_nodes, _meeting, _tell
+from engine.processes import ProcessDied, World, _heed_other_nodes, _meeting, _tell
 from tests.tasks.command_lines import RUN_PY, rows
 from tests.tasks.own_process import status, the_run, wait_for
 

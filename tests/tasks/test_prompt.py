@@ -10,14 +10,14 @@ import time
 
 import pytest
 
-from tasks.prompt import PromptOracle, keys_of
+from tasks.active.prompt import PromptOracle, keys_of
 from tests.tasks.command_lines import RUN_PY, rows
 
 NAMES = ["no", "yes"]
 ASK = """
 import sys
 from pathlib import Path
-from tasks.prompt import PromptOracle
+from tasks.active.prompt import PromptOracle
 oracle = PromptOracle(Path(sys.argv[1]), 10, 4)
 print("answers", oracle.answers([7, 12, 3], ["seven", "twelve\\x1b[31m", "three"], ["no", "yes"]), flush=True)
 """

@@ -12,19 +12,19 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from reporting.grid import cells, load_budget, load_grid, table_names
-from reporting.run_store import ReportError, list_runs, run_id
-from tasks import reproduce
-from tasks.dataset_facts import train_rows
-from tasks.identify import CONF, named
+from engine.identify import CONF, named
+from papers import reproduce
+from papers.dataset_facts import train_rows
+from papers.grid import cells, load_budget, load_grid, table_names
+from storage.run_store import ReportError, list_runs, run_id
 
 ROOT = Path(__file__).resolve().parents[2]
 # stands in for run.py: names the run as it does, and "measures" without training
 TOY = """
 import json, os, sys, time
 sys.path.insert(0, {root!r})
-from reporting.run_store import RunFolder
-from tasks.identify import named
+from storage.run_store import RunFolder
+from engine.identify import named
 import yaml
 
 words = dict(word.split("=", 1) for word in sys.argv[1:])
@@ -152,7 +152,7 @@ def test_the_grid_names_the_runs_of_every_cell(toy, tmp_path):
 def test_stopped_it_keeps_what_is_finished_and_goes_on(tmp_path):
     (tmp_path / "run.py").write_text(TOY.format(root=str(ROOT)))
     code = (
-        "import sys; from pathlib import Path; from tasks import reproduce;"
+        "import sys; from pathlib import Path; from papers import reproduce;"
         f"reproduce.ROOT = Path({str(tmp_path)!r}); sys.exit(reproduce.main(sys.argv[1:]))"
     )
     words = ["budget=smoke", "table=sharprecl_2", f"runs={tmp_path / 'runs'}", f"out={tmp_path / 'reports'}"]
@@ -197,7 +197,7 @@ def test_rows_of_a_thinned_set_are_known_beforehand():
 
 
 def test_what_the_hub_would_have_to_give_is_said_beforehand(monkeypatch):
-    from tasks import hub
+    from papers import hub
 
     config = named(("dataset=ohsumed", "method=sharprecl", "augment=back_translation")).config
     monkeypatch.setattr(hub, "_cached", lambda repo: repo.endswith("de-en"))

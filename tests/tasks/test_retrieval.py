@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tasks.identify import named
+from engine.identify import named
 from tests.tasks.command_lines import rows
 
 TEXT = "thunder over a new lemon"

@@ -15,8 +15,8 @@ import optuna
 import pytest
 from omegaconf import OmegaConf
 
-from reporting.run_store import RunFolder, list_runs
 from reporting.tables import SweepJob
+from storage.run_store import RunFolder, list_runs
 from tasks import search as module
 from tasks.search import Search, ended_trials, open_study
 from tests.tasks.command_lines import RUN_PY, command

@@ -1,0 +1,1 @@
+"""What carries one run: plan, validation, trainer, processes, results, finished runs."""

@@ -1,0 +1,110 @@
+"""New texts to the clusters of a finished run."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clustering.kmeans import Vectors, nearest, without_direction
+from clustering.vectors import WordVectors
+from datamodules.datamodule import predict_loader
+from datamodules.samplers import Batches, OrderedBatches
+from engine.finished import load_weights
+from engine.plan import Plan, partial_of
+from engine.trainer import resolve_precision
+from storage.run_store import RunFolder
+
+Row = dict[str, Any]
+FINAL = "final.ckpt"  # weights of the last epoch
+
+
+class Assigner:
+    """Gives rows their `cluster` and how sure that is: `probability`, or with k-means `distance` to the centre.
+
+    The distance of a text without a known word is None: its vector is zero, and near to nothing.
+    """
+
+    def __init__(self, run: RunFolder, plan: Plan) -> None:
+        self.find = _learned(run, plan) if plan.trains else _nearest_centre(run, plan)
+        self.columns = ("cluster", "probability" if plan.trains else "distance")
+
+    def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
+        clusters, values = self.find([row[text_column] for row in rows])
+        for row, cluster, value in zip(rows, clusters.tolist(), values.tolist(), strict=True):
+            yield row | {"cluster": cluster, self.columns[1]: round(value, 6) if isfinite(value) else None}
+
+
+Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+
+def _nearest_centre(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
+    method = partial_of(plan.config.method)()
+    try:
+        model = dict(np.load(run.path / "model.npz"))  # arrays alone: nothing is unpickled
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({str(error).splitlines()[0]})") from error
+    vectors_of: Callable[[list[str]], Vectors]
+    if method.vectors == "encoder":
+        vectors_of = _Embeddings(plan)
+    else:
+        vectors_of = WordVectors(method.vectors, model["words"], model["rarity"])
+
+    def find(texts: list[str]) -> Found:
+        vectors = method.scaled(vectors_of(texts))
+        clusters, squares = nearest(vectors, model["centres"])
+        squares[without_direction(vectors)] = np.inf
+        return clusters, np.sqrt(squares)
+
+    return find
+
+
+class _Embeddings:
+    def __init__(self, plan: Plan) -> None:
+        self.encoder = plan.encoder.load(plan.config.seed).eval()
+        self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length
+        self.sampler = plan.sampler()
+
+    @torch.inference_mode()
+    def __call__(self, texts: list[str]) -> NDArray[np.float32]:
+        embeddings = np.empty((len(texts), self.encoder.hidden_size), np.float32)
+        for batch in predict_loader(texts, self.tokenizer, self.max_length, self.sampler):
+            embeddings[batch["indices"].numpy()] = self.encoder(batch["input_ids"], batch["attention_mask"]).numpy()
+        return embeddings
+
+
+class _SeededOrder:
+    """Evaluation batches in an order that depends on the seed and the number of texts alone."""
+
+    def __init__(self, seed: int, batch_size: int) -> None:
+        self.seed, self.batch_size = seed, batch_size
+
+    def eval(self, lengths: NDArray) -> Batches:
+        order = np.random.default_rng([self.seed, len(lengths)]).permutation(len(lengths))
+        return OrderedBatches(order, self.batch_size)
+
+
+def _learned(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
+    module = plan.clustering_module(run.read_metrics()["cluster/num_clusters"])
+    load_weights(module, run.checkpoints / FINAL, run.id, more_allowed=True)
+    module.eval()
+    tokenizer, max_length = plan.encoder.tokenizer(), plan.dataset.max_length
+    order = _SeededOrder(plan.config.seed, plan.config.sampler.eval_batch_size)
+    bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
+
+    @torch.inference_mode()
+    def find(texts: list[str]) -> Found:
+        logits, rows = [], []
+        for batch in predict_loader(texts, tokenizer, max_length, order):
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                logits.append(module(batch)["logits"].float())
+            rows.append(batch["indices"])
+        values, clusters = torch.cat(logits)[torch.cat(rows).argsort()].softmax(1).max(1)
+        return clusters.numpy(), values.numpy()
+
+    return find

@@ -1,0 +1,138 @@
+"""Turn what goes wrong at the command line into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
+
+
+def exit_code(main: Callable[[], None]) -> int:
+    """Run `main`; exit code 0, 2 for bad input (one line), 130 when interrupted, 1 for a fault of ours."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    from engine.processes import ProcessDied
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing its own many lines
+    argparse.ArgumentParser.error = _refuse_flag
+    signal.signal(signal.SIGTERM, lambda *_: _interrupt())
+    try:
+        main()
+    except (HydraException, OmegaConfBaseException) as error:
+        return _fail(explain(error))
+    except ValueError as error:
+        return _fail(str(error))
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            return FAULT
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except ProcessDied as error:
+        return _fail(str(error), FAULT)
+    except KeyboardInterrupt:
+        return _fail("interrupted; type the same command again to go on", INTERRUPTED)
+    except Exception as error:
+        traceback.print_exc()
+        return _fail(f"a fault of Kontrast's own, please report it: {type(error).__name__}: {error}", FAULT)
+    return 0
+
+
+def _refuse_flag(parser: argparse.ArgumentParser, message: str) -> None:
+    raise ValueError(f"{message}; allowed: key=value, group=choice, -m for a sweep, --help")
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(message: str, code: int = INPUT_ERROR) -> int:
+    for line in message.strip().splitlines() or ["unknown error"]:
+        print(f"error: {line}", file=sys.stderr)
+    report_job("failed", error=message.strip())
+    return code
+
+
+def report_job(status: str, run: Path | None = None, error: str | None = None) -> None:
+    """Tell the launcher of a sweep how its job ended, if one waits for it."""
+    if target := os.environ.get("KONTRAST_JOB_RESULT"):
+        result = {"status": status, "run": str(run) if run else None, "error": error}
+        temporary = Path(f"{target}.tmp")
+        temporary.write_text(json.dumps(result))
+        temporary.replace(target)
+
+
+def explain(error: Exception) -> str:
+    """One line for an error of Hydra or OmegaConf: the key, what was found, what is allowed."""
+    from hydra.errors import InstantiationException, OverrideParseException
+    from omegaconf import MissingMandatoryValue
+
+    text = str(error).strip()
+    if isinstance(error, InstantiationException) and isinstance(error.__cause__, ValueError):
+        return str(error.__cause__)
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: not of the form key=value; quotes are needed around a value with one of = , [ {{ $"
+    if isinstance(error, MissingMandatoryValue) and error.full_key:
+        return f"{error.full_key}: missing; allowed: {error.full_key}=VALUE"
+    if getattr(error, "options", None) is not None or "Available options in" in text:
+        return _unknown_choice(error, text)
+    if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
+        return f"{match.group(1)}: found several values; allowed: one, or a sweep over them with -m"
+    for pattern in (r"Could not override '([^']+)'", r"Key '[^']+' is not in struct\s+full_key: (\S+)"):
+        if match := re.search(pattern, text):
+            return _unknown_key(match.group(1))
+    if match := re.search(r"Could not append to config\. An item is already at '([^']+)'", text):
+        return f"+{match.group(1)}: the key exists already; write {match.group(1)}=… without the plus"
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _unknown_choice(error: Exception, text: str) -> str:
+    found = getattr(error, "missing_cfg_file", None) or re.search(r"Could not find '([^']+)'", text).group(1)
+    options = getattr(error, "options", None)
+    if options is None:
+        options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
+    group, _, choice = str(found).removesuffix(".yaml").rpartition("/")
+    return f"{group}={choice}: unknown choice; allowed: {', '.join(sorted(options))}{_nearest(choice, options)}"
+
+
+def _unknown_key(key: str) -> str:
+    parent, _, name = key.rpartition(".")
+    keys = _keys_under(parent)
+    where = f"under {parent}" if parent else "at the top"
+    if keys is None and key.startswith("hydra."):
+        return f"{key}: unknown key of Hydra itself; allowed: see python run.py --hydra-help"
+    if keys is None:
+        return f"{key}: unknown key; there is no group {parent!r} in this config"
+    return f"{key}: unknown key; allowed {where}: {', '.join(keys)}{_nearest(name, keys)}"
+
+
+def _nearest(name: str, options: list[str]) -> str:
+    close = difflib.get_close_matches(name, options, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _keys_under(parent: str) -> list[str] | None:
+    """The keys of a node in the config as composed from the group choices of the command line alone."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import DictConfig, OmegaConf
+
+    folder = Path(__file__).resolve().parents[1] / "conf"
+    choices = [a for a in sys.argv[1:] if re.fullmatch(r"\w+=\w+", a) and (folder / a.split("=")[0]).is_dir()]
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(folder), version_base="1.3"):
+            config = compose("config", overrides=choices)
+        node = OmegaConf.select(config, parent) if parent else config
+    except (HydraException, ValueError):
+        return None
+    return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else None

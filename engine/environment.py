@@ -1,0 +1,53 @@
+"""What a run was made with: enough to make it again elsewhere."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning.pytorch as pl
+import torch
+
+from datamodules.corpus import Corpus
+
+if TYPE_CHECKING:
+    from engine.plan import Plan
+
+PACKAGES = ("torch", "lightning", "transformers", "tokenizers", "numpy", "scikit-learn", "hydra-core", "torchmetrics")
+
+
+def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -> dict[str, Any]:
+    """Versions, commit, machine, and hashes of data and weights; without a trainer nothing of how it trained."""
+    trained = {} if trainer is None else {
+        "precision": trainer.precision,
+        "accelerator": type(trainer.accelerator).__name__,
+        "devices": trainer.num_devices,
+        "nodes": trainer.num_nodes,
+    }
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "commit": _commit(),
+        "threads": torch.get_num_threads(),
+        **trained,
+        "corpus_fingerprint": corpus.fingerprint,
+        "source_sha256": {file.path: file.sha256 for file in plan.dataset.sources},
+        "encoder_weights_sha256": plan.encoder.weights_hash() if plan.encoder else None,
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the code, with "+changes" where the work tree differs from it; None outside a checkout."""
+    folder = Path(__file__).resolve().parents[1]
+    try:
+        head, changes = (
+            subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+            for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{head}+changes" if changes else head

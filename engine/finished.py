@@ -1,0 +1,72 @@
+"""A finished run, opened again: its config, its module with the selected weights."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from engine.plan import Plan
+from lightning_modules.base import ClassifierModule, TextModule
+from lightning_modules.encoders.words import WordEncoder
+from storage.run_store import RunFolder, find_run
+
+WORDS = "words"  # the folder of a run with the vocabulary of an encoder that learned one
+
+
+def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder, Plan]:
+    """The run named by `config.run`, and the plan made from its own config with the paths of `config`.
+
+    A curve of active learning stands for its last round.
+
+    Raises:
+        ValueError: no such run, it is not finished, or it is a clustering and those are not allowed.
+    """
+    run = find_run(config.paths.runs, config.run)
+    if last := run.read_metrics().get("last_run"):  # a curve of active learning: its last round holds the weights
+        run = find_run(run.path.parent, last)
+    if run.status != "finished":
+        raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
+    own = OmegaConf.create(run.read_config())
+    with open_dict(own):
+        own.paths = config.paths
+        own.trainer.num_threads = config.trainer.num_threads
+        # one process serves, on the processor where the GPUs of training are not there
+        alone = {"devices": 1, "num_nodes": 1, "strategy": "auto", "gradient_cache_chunk": None}
+        own.trainer.update({key: value for key, value in alone.items() if key in own.trainer})
+        if own.trainer.accelerator == "gpu":
+            own.trainer.accelerator = "auto"
+    plan = Plan.make(own)
+    if plan.serves == "clustering" and not clusters_too:
+        raise ValueError(f"run={run.id}: a clustering; allowed with task={config.task}: a run of a classifier")
+    if isinstance(plan.encoder, WordEncoder):
+        plan.encoder.restore(run.path / WORDS)
+    return run, plan
+
+
+def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str, ...]]:
+    """The method with the weights of the selected epoch, in eval mode, and the label names by class index."""
+    metrics = run.read_metrics()
+    label_names = tuple(metrics["label_names"])
+    module = plan.bare_module(torch.tensor(metrics["class_counts"]), label_names)
+    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    return module.eval(), label_names
+
+
+def load_weights(module: TextModule, file: Path, run_id: str, more_allowed: bool = False) -> None:
+    """Weights of a checkpoint into the module; it may hold more than these only where that is allowed.
+
+    Raises:
+        ValueError: no checkpoint, a damaged one, or one of another run.
+    """
+    module.run_id = run_id
+    try:
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{file}: cannot be read as a checkpoint ({str(error).splitlines()[0]})") from error
+    module.on_load_checkpoint(checkpoint)
+    missing, _ = module.load_state_dict(checkpoint["state_dict"], strict=not more_allowed)
+    if missing:
+        raise ValueError(f"{file}: {', '.join(missing)} missing")

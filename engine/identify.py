@@ -1,0 +1,51 @@
+"""From overrides to the id of the run that they name, without starting anything (and without torch)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from storage.run_store import run_id
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+
+
+@dataclass(frozen=True)
+class Named:
+    """The run that overrides name: its resolved config, or why the overrides do not compose."""
+
+    config: Mapping[str, Any]
+    problem: str | None = None
+
+    def id(self, seed: int) -> str:
+        """Id with this seed, which no other key of a config depends on."""
+        return run_id({**self.config, "seed": seed})
+
+
+@cache
+def named(overrides: tuple[str, ...]) -> Named:
+    """The run of these overrides; what depends on content outside the config (own files, own weights) is not named."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from engine.command_line import explain
+
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = compose("config", overrides=list(overrides))
+        return Named(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
+    except (HydraException, OmegaConfBaseException) as error:
+        return Named({}, explain(error).split("; ")[0])
+
+
+def all_ids(overrides: Sequence[str], seeds: Sequence[int]) -> dict[int, str]:
+    """Seed -> run id; empty where the overrides do not compose."""
+    run = named(tuple(overrides))
+    return {} if run.problem else {seed: run.id(seed) for seed in seeds}

@@ -1,0 +1,300 @@
+"""From a validated config to the objects of a run: data, encoder, module."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra.utils import get_object, instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from datamodules.builders.base import Dataset
+from datamodules.corpus import Corpus, prepare
+from datamodules.datamodule import LearnedTokenizer, TextDataModule
+from datamodules.samplers import ByClass
+from datamodules.sources import SourceFile, fetch
+from engine.features import cached_features
+from engine.label_kind import check_label_kind, choices
+from engine.trainer import on_processor, trainer_findings
+from engine.validation import ConfigError, signature, validate
+from lightning_modules.base import MONITORED, ClassifierModule, TextModule
+from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
+from lightning_modules.encoders.words import WordEncoder
+from lightning_modules.methods.clustering.base import ClusteringModule
+
+GENERATING = ("ce", "scl_hnm")  # methods that head=text_to_text fits
+SERVES = {"fit": "classification", "cluster": "clustering"}  # the kind of method that a task takes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A config that was checked, and the cheap objects that say what the run will read."""
+
+    config: DictConfig
+    plain: Mapping[str, Any]
+    dataset: Dataset
+    encoder: PretrainedEncoder | WordEncoder  # None for a method that needs none
+
+    @classmethod
+    def make(cls, config: DictConfig) -> Plan:
+        """Validate every node and what depends on two nodes. Raises ConfigError with all findings."""
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        validate(plain)
+        _validate_together(plain)
+        return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")))
+
+    def inputs(self) -> dict[str, str]:
+        """Digests of content that the config names only by path: an edited file is another run."""
+        from datamodules.sources import file_sha256
+
+        digests = {str(path): file_sha256(Path(path)) for path in self.dataset.own_files()}
+        if (self.plain.get("encoder") or {}).get("path"):
+            digests["encoder"] = self.encoder.weights_hash()
+        return digests
+
+    @property
+    def serves(self) -> str:
+        """Which tasks take the method: "classification" or "clustering"."""
+        return _serves(self.plain["method"]["_target_"])
+
+    @property
+    def trains(self) -> bool:
+        """Whether the method is a module that is trained."""
+        return _is_module(self.plain["method"])
+
+    def corpus(self, whole: bool = False) -> Corpus:
+        """The data set, in its splits or as one whole."""
+        return prepare(self.dataset, self._path("data"), self._mirror(), whole=whole)
+
+    def _path(self, name: str) -> Path:
+        return Path(self.plain["paths"][name])
+
+    def _mirror(self) -> Path | None:
+        mirror = self.plain["paths"]["source_mirror"]
+        return Path(mirror) if mirror and Path(mirror).is_dir() else None
+
+    def fetch(self, files: tuple[SourceFile, ...]) -> dict[str, Path]:
+        """Source files of a lexicon, as those of a data set."""
+        return fetch(files, self._mirror(), self._path("data") / "sources")
+
+    def datamodule(self, corpus: Corpus, num_views: int | None = None) -> TextDataModule:
+        """Data module, set up: split, thinned, augmented, tokenised; with as many views as the method wants.
+
+        Raises:
+            ConfigError: a method, sampler or callback for the other kind of labels.
+        """
+        check_label_kind(self.plain, corpus.multilabel)
+        config = self.config
+        num_views = num_views or config.method.num_views
+        imbalance = instantiate(config.imbalance) if config.get("imbalance") else None
+        if self.dataset.max_length > (limit := self.encoder.max_length()):
+            raise ValueError(
+                f"dataset.max_length: found {self.dataset.max_length}, allowed: <= {limit}, "
+                f"the positions of encoder={self.encoder.name}"
+            )
+        augment = instantiate(config.augment) if num_views > 1 else None
+
+        def ready(tokenizer: Any) -> Any:
+            if augment is not None:
+                augment.prepare(tokenizer, self._token_embeddings, self.fetch, self._path("cache"))
+            return tokenizer
+
+        if isinstance(self.encoder, WordEncoder):
+            tokenizer = LearnedTokenizer(lambda *train: ready(self.encoder.learn(*train)))
+        else:
+            tokenizer = ready(self.encoder.tokenizer())
+        datamodule = TextDataModule(
+            corpus,
+            tokenizer,
+            augment=augment,
+            imbalance=imbalance,
+            sampler=self.sampler(),
+            protocol=instantiate(config.protocol),
+            num_views=num_views,
+            max_length=self.dataset.max_length,
+            seed=config.seed,
+            cache_dir=self._path("cache"),
+            singleton_classes=self.dataset.singleton_classes,
+        )
+        datamodule.prepare_data()
+        datamodule.setup()
+        return datamodule
+
+    def _token_embeddings(self) -> np.ndarray:
+        return self.encoder.load().token_embeddings().numpy()
+
+    def sampler(self) -> Any:
+        return instantiate(self.config.sampler)
+
+    def module(self, datamodule: TextDataModule) -> ClassifierModule:
+        """The method over the encoder; what the encoder's frozen part makes of the texts is computed once."""
+        module = self.bare_module(datamodule.class_counts, datamodule.label_names)
+        self.encode_once(module.encoder, datamodule)
+        return module
+
+    def encode_once(self, encoder: TextEncoder, datamodule: TextDataModule) -> None:
+        """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train."""
+        if encoder.frozen:
+            datamodule.use_features(self.features(datamodule, encoder))
+        elif encoder.top_layers is not None and on_processor(self.config.trainer.accelerator):
+            splits = datamodule.indices
+            batches = (batch for split in splits for batch in datamodule.feature_loader(split))
+            if not encoder.top_layers.remember(batches):
+                print("encoder.train=top_layers: the frozen layers below run at each step too", file=sys.stderr)
+
+    def features(self, datamodule: TextDataModule, encoder: TextEncoder | None = None) -> dict[str, np.ndarray]:
+        """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""
+        key = f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
+        encoder = encoder or self.encoder.load(self.config.seed).eval()
+        return cached_features(encoder, datamodule, key, self._path("cache"))
+
+    def clustering_module(self, num_clusters: int) -> ClusteringModule:
+        """The method that learns so many clusters over the encoder, without data."""
+        return self._configured(partial_of(self.config.method), num_clusters=num_clusters)
+
+    def bare_module(self, class_counts: Tensor, label_names: Sequence[str]) -> ClassifierModule:
+        """The method over the encoder, without data."""
+        method = partial_of(self.config.method)
+        if "label_pieces" in signature(method.func)[0]:
+            method = partial(method, label_pieces=self.label_pieces(label_names))
+        if not self.config.get("head"):
+            return self._configured(method, class_counts=class_counts)
+        encoder, head = instantiate(self.config.head).build(self.encoder, label_names)
+        module = self._configured(method, encoder, class_counts=class_counts)
+        module.use_head(head)
+        return module
+
+    def _configured(self, method: Callable[..., TextModule], encoder: TextEncoder | None = None, **more: Any) -> Any:
+        module = method(
+            encoder=self.encoder.load(self.config.seed) if encoder is None else encoder,
+            loss=instantiate(self.config.get("loss")),
+            optimizer=instantiate(self.config.optimizer),
+            scheduler=instantiate(self.config.scheduler),
+            seed=self.config.seed,
+            **more,
+        )
+        module.gradient_cache_chunk = self.plain["trainer"].get("gradient_cache_chunk")
+        return module
+
+    def label_pieces(self, label_names: Sequence[str]) -> list[list[int]]:
+        """Token ids of each label name, for methods that read them; underscores are spaces."""
+        tokenizer = self.encoder.tokenizer()
+        names = [name.replace("_", " ") for name in label_names]
+        pieces = tokenizer(names, add_special_tokens=False)["input_ids"]
+        return [ids or [tokenizer.unk_token_id] for ids in pieces]
+
+
+def partial_of(node: DictConfig) -> Callable[..., Any]:
+    """What a node names, still to be called with the objects of a run: passed to Hydra they would become configs."""
+    return instantiate(node, _partial_=True, _convert_="all")
+
+
+def _is_module(method: Mapping[str, Any]) -> bool:
+    return issubclass(get_object(method["_target_"]), TextModule)
+
+
+def _task_findings(plain: Mapping[str, Any]) -> Iterator[str]:
+    """A task whose kind of method it is not, and groups that would do nothing for clusters."""
+    method, task = plain["method"], plain["task"]
+    wanted, serves = SERVES.get(task), _serves(method["_target_"])
+    if wanted and serves != wanted:
+        allowed = ", ".join(name for name, target in choices("method") if _serves(target) == wanted)
+        yield f"method: found {method['name']}, for {serves}; allowed with task={task}: {allowed}"
+        return
+    if serves != "clustering":
+        if plain["protocol"]["name"] == "transductive":
+            yield "protocol: found transductive, allowed with a classifier: clean, few_shot, published"
+        return
+    if plain["protocol"]["name"] != "transductive":
+        yield f"protocol: found {plain['protocol']['name']}, allowed with task=cluster: transductive"
+    if plain.get("start_from"):
+        yield "start_from: has no effect with task=cluster; allowed: null"
+    if plain.get("sampler") and issubclass(get_object(plain["sampler"]["_target_"]), ByClass):
+        yield "sampler: draws by labels, which clustering does not see; allowed: length_grouped, shuffle"
+    if (plain.get("callbacks") or {}).get("early_stopping"):
+        yield "callbacks.early_stopping: nothing stops a clustering early; allowed: null, callbacks=clustering"
+    idle = ["imbalance", "active", "retrieval", "head"]
+    if not _is_module(method):
+        idle += ["loss", "augment", "optimizer", "scheduler", "callbacks"]
+        idle += ["encoder"] if method["vectors"] != "encoder" else []
+        if method["vectors"] == "encoder" and plain["encoder"]["train"] != "frozen":
+            yield f"encoder.train: found {plain['encoder']['train']}, allowed with method={method['name']}: frozen"
+    for group in idle:
+        if any(value is not None for value in (plain.get(group) or {}).values()):
+            yield f"{group}: has no effect with method={method['name']}; allowed: {group}=null"
+
+
+def _serves(target: str) -> str:
+    return getattr(get_object(target), "serves", "classification")
+
+
+def _word_findings(plain: Mapping[str, Any], augment: str) -> Iterator[str]:
+    """What an encoder whose vocabulary comes from the train rows of a run cannot serve."""
+    encoder = f"encoder={plain['encoder']['name']}"
+    if augment == "embedding" and not plain["encoder"].get("path"):
+        yield (
+            f"augment=embedding: {encoder} starts from random word vectors, whose neighbours say nothing; "
+            f"allowed: source, wordnet, eda, dropout, none, or encoder.path=FILE with word vectors"
+        )
+    if _serves(plain["method"]["_target_"]) == "clustering":
+        yield f"encoder: found {plain['encoder']['name']}, allowed with task=cluster: a pretrained encoder"
+    for key in ("active", "start_from"):
+        if plain.get(key):
+            yield f"{key}: {encoder} has a vocabulary of its own in every run; allowed: null, or a pretrained encoder"
+
+
+def _head_findings(plain: Mapping[str, Any]) -> Iterator[str]:
+    """What a head that generates does not go with."""
+    head, encoder = f"head={plain['head']['name']}", plain["encoder"]
+    if plain["method"]["name"] not in GENERATING:
+        yield f"{head}: found method={plain['method']['name']}; allowed: {', '.join(GENERATING)}"
+    for key in ("lora", "quantization"):
+        if encoder.get(key) is not None:
+            yield f"encoder.{key}: has no effect with {head}; allowed: null"
+    if encoder["train"] == "frozen":
+        yield f"encoder.train: found frozen, whose features hold no tokens; allowed with {head}: full, top_layers"
+    if encoder.get("pooling") == "cls":
+        yield f"encoder.pooling: found cls; allowed with {head}: mean, first_token, last_token"
+    if plain["trainer"].get("gradient_cache_chunk") is not None:
+        yield f"trainer.gradient_cache_chunk: allowed with {head}: null"
+
+
+def _retrieval_findings(node: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        instantiate(node)
+    except Exception as error:  # Hydra wraps what a constructor raises
+        yield str(error.__cause__ or error).splitlines()[0]
+
+
+def _validate_together(plain: Mapping[str, Any]) -> None:
+    """What no single signature can see."""
+    findings = list(_task_findings(plain))
+    if findings:
+        raise ConfigError("\n".join(findings))
+    frozen = (plain.get("encoder") or {}).get("train") == "frozen"
+    views = plain["method"]["num_views"]
+    augment = plain["augment"]["_target_"].split(".")[-2] if plain.get("augment") else "none"
+    if frozen and views > 1 and augment in ("dropout", "none"):
+        findings.append(
+            f"augment={augment}: the views of a frozen encoder would be identical; "
+            f"allowed with encoder.train=frozen: source, wordnet, eda, embedding"
+        )
+    if plain.get("encoder") and issubclass(get_object(plain["encoder"]["_target_"]), WordEncoder):
+        findings.extend(_word_findings(plain, augment if views > 1 else "none"))
+    split = "test" if plain["protocol"]["name"] == "published" else "val"
+    monitored = [f"{split}/{name}" for name in MONITORED]
+    if plain["protocol"]["name"] != "transductive" and plain["protocol"]["monitor"] not in monitored:
+        findings.append(f"protocol.monitor: found {plain['protocol']['monitor']!r}; allowed: {', '.join(monitored)}")
+    if plain.get("head"):
+        findings.extend(_head_findings(plain))
+    findings.extend(trainer_findings(plain))
+    if plain.get("retrieval"):
+        findings.extend(_retrieval_findings(plain["retrieval"]))
+    if findings:
+        raise ConfigError("\n".join(findings))

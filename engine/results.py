@@ -1,0 +1,139 @@
+"""What an evaluation gives, by kind of labels: figures, files in the run's folder, tables at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from callbacks.predictions import LabelSetPredictions, Predictions, dumped, labels_above
+from datamodules.datamodule import TextDataModule
+from lightning_modules.base import ClassifierModule
+from lightning_modules.methods.multilabel.base import MultiLabelModule
+from reporting.metrics import NO_CLASS, classification_metrics, confusion_matrix
+from reporting.multilabel_metrics import best_threshold, label_scores, multilabel_metrics
+from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, worst_confusions, worst_labels
+from storage.run_store import RunFolder
+
+Scores = NDArray[np.floating]
+
+
+class OneLabel:
+    """Of texts with one label each.
+
+    Attributes:
+        collector: the callback that sees the outputs.
+    """
+
+    def __init__(self, run: RunFolder, datamodule: TextDataModule, generates: bool = False) -> None:
+        self.run, self.names, self.generates = run, datamodule.label_names, generates
+        self.class_counts = datamodule.class_counts.tolist()
+        self.collector = Predictions(run, label_names=self.names)
+
+    def figures(self, split: str) -> dict[str, Any]:
+        """Metrics of a split that was evaluated."""
+        self.last = self.collector.of(split)
+        figures = classification_metrics(*self.last, len(self.names), self.class_counts)
+        if self.generates:
+            figures["unparsable"] = float(np.mean(np.array(self.last[1]) == NO_CLASS))
+        return figures
+
+    def threshold_for(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike | None:
+        """The threshold for scores (N, C); None, for the best score is taken."""
+        return None
+
+    def judged(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> dict[str, float]:
+        """Metrics of scores (N, C) from elsewhere than the model alone."""
+        return classification_metrics(labels, scores.argmax(axis=1), len(self.names), self.class_counts)
+
+    def lines(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> Iterator[tuple]:
+        """Label, prediction and probability of each row, as `predictions.csv` has them."""
+        for label, row in zip(labels, scores, strict=True):
+            best = int(row.argmax())
+            yield self.names[label], self.names[best], f"{row[best]:.6f}"
+
+    def finish(self) -> dict[str, Any]:
+        """Write what belongs to the last split; returns what prediction needs to know besides the weights."""
+        counts = confusion_matrix(*self.last, len(self.names))
+        rows = ([name, *row] for name, row in zip(self.names, counts, strict=True))
+        self.run.write_csv("confusion.csv", rows, ("label", *self.names))
+        return {}
+
+
+class LabelSets:
+    """Of texts with any number of labels. The split that is measured first is the one that chooses the threshold."""
+
+    def __init__(self, run: RunFolder, datamodule: TextDataModule, module: MultiLabelModule) -> None:
+        self.run, self.names, self.rule = run, datamodule.label_names, module.threshold
+        self.class_counts = datamodule.class_counts.tolist()
+        self.collector = LabelSetPredictions(run, label_names=self.names)
+        self.threshold: ArrayLike | None = None
+
+    def figures(self, split: str) -> dict[str, Any]:
+        """Metrics of a split that was evaluated; `accuracy` is that of whole label sets."""
+        labels, scores = self.collector.of(split)
+        if self.threshold is None:
+            self.threshold = self.threshold_for(labels, scores)
+            self.collector.threshold = self.threshold
+            self.collector.write()
+        self.last = labels, scores
+        return self.judged(labels, scores, self.threshold)
+
+    def threshold_for(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike:
+        """The threshold for scores (N, C) by the method's rule."""
+        return best_threshold(labels, scores, self.rule) if isinstance(self.rule, str) else self.rule
+
+    def judged(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike) -> dict[str, float]:
+        """Metrics of scores (N, C)."""
+        metrics = multilabel_metrics(labels, scores, threshold)
+        return {"accuracy": metrics["subset_accuracy"], **metrics}
+
+    def lines(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike) -> Iterator[tuple]:
+        """Labels, predictions and probabilities of each row, as `predictions.csv` has them."""
+        for label, row in zip(labels, scores.astype(np.float64), strict=True):
+            true = [self.names[c] for c in np.flatnonzero(label)]
+            yield tuple(map(dumped, (true, *labels_above(threshold, row, self.names))))
+
+    def finish(self) -> dict[str, Any]:
+        """Write `labels.csv`, a line a label of the last split; returns the threshold."""
+        scores = label_scores(*self.last, self.threshold)
+        thresholds = np.broadcast_to(self.threshold, len(self.names))
+        counts = (self.class_counts, scores.references, scores.predictions)
+        figures = ([f"{v:.6f}" for v in column] for column in (scores.precision, scores.recall, scores.f1, thresholds))
+        rows = zip(self.names, *counts, *figures, strict=True)
+        self.run.write_csv("labels.csv", rows, LABEL_COLUMNS)
+        return {"threshold": np.asarray(self.threshold).tolist()}
+
+
+def outcome_of(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> OneLabel | LabelSets:
+    """The outcome for the labels of a data set; `module` fits them, as `engine.label_kind` has checked."""
+    if isinstance(module, MultiLabelModule):
+        return LabelSets(run, datamodule, module)
+    return OneLabel(run, datamodule, module.generates)
+
+
+def show_figures(metrics: Mapping[str, Any], split: str) -> None:
+    """Print the figures of a split; with and without the neighbours, where there are any."""
+    summary_table(metrics, split).show()
+    if f"{split}/unparsable" in metrics:
+        print(f"{100 * metrics[f'{split}/unparsable']:.2f} % of the answers are no class, and count as errors")
+    if "retrieval/lam" in metrics:
+        print()
+        retrieval_table(metrics, split).show()
+
+
+def report(run: RunFolder) -> None:
+    """Print the tables that a finished run ends with."""
+    metrics = run.read_metrics()
+    split = "test" if "test/accuracy" in metrics else "val"  # rows labelled by a person, and no test rows
+    show_figures(metrics, split)
+    print()
+    if "threshold" in metrics:
+        worst_labels(run.read_csv("labels.csv")).show()
+        return
+    rows = [row for row in run.read_csv("predictions.csv") if row["split"] == split]
+    index = {name: number for number, name in enumerate(metrics["label_names"])} | {"": NO_CLASS}
+    labels, predictions = ([index[row[column]] for row in rows] for column in ("label", "prediction"))
+    worst_confusions(labels, predictions, metrics["label_names"], metrics["class_counts"]).show()

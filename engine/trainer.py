@@ -1,0 +1,132 @@
+"""The Lightning trainer from a config: threads, precision and what is switched off on purpose."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+
+from engine.processes import is_one_of_several, processes_per_node
+
+Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
+
+
+def build_trainer(
+    run_folder: Path,
+    callbacks: list[pl.Callback],
+    logger: Any,
+    plugins: list[Any],
+    max_epochs: Annotated[int, ">= 1"] = 10,
+    max_steps: Annotated[int, ">= -1"] = -1,
+    precision: Precision = "auto",
+    accelerator: Literal["auto", "cpu", "gpu"] = "cpu",
+    devices: Annotated[int, ">= 1"] | Literal["auto"] = 1,
+    num_nodes: Annotated[int, ">= 1"] = 1,
+    strategy: Literal["auto", "ddp"] = "auto",
+    num_threads: Annotated[int, ">= 1"] | None = None,
+    gradient_clip_val: Annotated[float, "> 0"] | None = 1.0,
+    accumulate_grad_batches: Annotated[int, ">= 1"] | None = None,
+    gradient_cache_chunk: Annotated[int, ">= 1"] | None = None,
+) -> pl.Trainer:
+    """A trainer that samples nothing itself: batches and their order belong to the data module.
+
+    With several devices or nodes it works in one of the processes that `engine.processes` starts.
+
+    Args:
+        num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
+        accumulate_grad_batches: batches of one optimizer step; null is 1.
+        gradient_cache_chunk: rows that the encoder sees at a time in training; the module reads it.
+    """
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    keep_freed_memory()
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    return pl.Trainer(
+        default_root_dir=run_folder,
+        callbacks=callbacks,
+        logger=logger,
+        plugins=plugins,
+        max_epochs=max_epochs,
+        max_steps=max_steps,
+        precision=resolve_precision(precision, accelerator),
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=num_nodes,
+        # methods with stages leave parameters out of some steps
+        strategy=DDPStrategy(find_unused_parameters=True) if (several := is_one_of_several()) else "auto",
+        sync_batchnorm=several and accelerator != "cpu",
+        gradient_clip_val=gradient_clip_val,
+        accumulate_grad_batches=accumulate_grad_batches or 1,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        enable_model_summary=False,
+        enable_progress_bar=any(isinstance(callback, pl.callbacks.ProgressBar) for callback in callbacks),
+    )
+
+
+def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
+    """What `trainer` asks for and cannot have: on this machine, with this task, sampler, encoder or method."""
+    trainer = plain["trainer"]
+    gpus = torch.cuda.device_count()
+    if trainer["accelerator"] == "gpu" and not gpus:
+        yield (
+            "trainer.accelerator: found gpu, and torch sees no GPU here; allowed: cpu "
+            "(trainer=cpu, or trainer=ddp_cpu for several processes)"
+        )
+    elif trainer["accelerator"] == "gpu" and trainer["devices"] != "auto" and trainer["devices"] > gpus:
+        yield f"trainer.devices: found {trainer['devices']}, allowed: at most {gpus}, the GPUs that torch sees here"
+    if trainer["precision"] == "16-mixed" and not (gpus and trainer["accelerator"] != "cpu"):
+        yield "trainer.precision: found 16-mixed, allowed on the processor: auto, 32, bf16"
+    processes, sampler = trainer["num_nodes"] * processes_per_node(trainer), plain.get("sampler")
+    batch_size = sampler["batch_size"] if sampler else 0
+    if processes > 1 and plain["task"] != "fit":
+        yield f"trainer.devices: found {processes} processes in all, allowed with task={plain['task']}: 1"
+    if batch_size % processes:
+        yield f"sampler.batch_size: found {batch_size}, allowed: a multiple of {processes}, the processes"
+    if (chunk := trainer.get("gradient_cache_chunk")) is not None:
+        rows = plain["method"]["num_views"] * batch_size // processes
+        if plain["encoder"]["train"] == "frozen":
+            yield "trainer.gradient_cache_chunk: has no effect with encoder.train=frozen; allowed: null"
+        elif chunk >= rows:
+            yield f"trainer.gradient_cache_chunk: found {chunk}, allowed: null, or below a batch's {rows} rows"
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what a step frees; else it gives large blocks back and faults them in again at every step."""
+    mmap_threshold, trim_threshold = -3, -1  # of malloc.h
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+    except OSError:  # another C library
+        return
+    libc.mallopt(mmap_threshold, 1 << 30)
+    libc.mallopt(trim_threshold, (1 << 31) - 1)
+
+
+def resolve_precision(precision: str | int, accelerator: str) -> str:
+    """`auto` is bf16-mixed where the processor multiplies bf16 natively, else 32-true."""
+    if str(precision) == "auto":
+        return "bf16-mixed" if multiplies_bf16(accelerator) else "32-true"
+    return {"32": "32-true", "bf16": "bf16-mixed"}.get(str(precision), str(precision))
+
+
+def on_processor(accelerator: str) -> bool:
+    """Whether no GPU is used."""
+    return accelerator == "cpu" or not torch.cuda.is_available()
+
+
+def multiplies_bf16(accelerator: str) -> bool:
+    """Whether the device has bf16 matrix instructions (elsewhere bf16 is emulated and slower than float32)."""
+    if not on_processor(accelerator):
+        return torch.cuda.get_device_capability()[0] >= 8
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags

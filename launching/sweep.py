@@ -1,0 +1,225 @@
+"""The jobs of a sweep: each in a process of its own, and a table of all of them at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from launching.jobs import Process, WarmStarter, start_cold
+from reporting.tables import MISSING, SweepJob, duration, percent, sweep_table
+from storage.run_store import RunFolder, write_text
+
+# A job writes {"run": folder or null, "status": …, "error": …} into the file that this variable names, and a "value"
+# where a sweeper optimises one.
+RESULT_VARIABLE = "KONTRAST_JOB_RESULT"
+NOT_STARTED = "not started"
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 30.0
+
+
+@dataclass
+class _Running:
+    overrides: Sequence[str]
+    result: Path
+    log: Path
+    process: Process
+    started: float = field(default_factory=time.monotonic)
+
+
+def run_jobs(
+    arguments: Sequence[str],
+    jobs: Sequence[Sequence[str]],
+    folder: Path | str,
+    n_jobs: int = 1,
+    first: int = 0,
+    script: str | None = None,
+    on_end: Callable[[int, SweepJob], None] | None = None,
+    stop_after: float | None = None,
+    warm: bool = False,
+    should_stop: Callable[[int], bool] | None = None,
+    shown: str = "test/accuracy",
+) -> list[tuple[SweepJob, Any]]:
+    """Run every job, ``n_jobs`` at a time, and return each with its value, in the order given.
+
+    Args:
+        arguments: what every job gets before its own overrides.
+        jobs: overrides of each job.
+        folder: where each job's output goes, as ``job-NUMBER.log``.
+        first: number of the first job.
+        script: the program; None is the one that runs now.
+        on_end: called with number and outcome of each job that ended by itself.
+        stop_after: seconds after which no further job is started.
+        warm: fork the jobs from one process that has imported what they need.
+        shown: figure of a finished job in the line that says so.
+        should_stop: asked for each running job again and again; a job for which it says True is interrupted.
+
+    Ctrl-C and a termination request stop the jobs that run; the others come back as not started.
+    """
+    folder = Path(folder).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    limit = time.monotonic() + stop_after if stop_after is not None else float("inf")
+    waiting = deque(enumerate(jobs, first))
+    running: dict[int, _Running] = {}
+    ended: dict[int, tuple[SweepJob, Any]] = {}
+    print(f"sweep: {len(jobs)} jobs, {n_jobs} at a time, output in {folder}", flush=True)
+    starter = WarmStarter(folder, _environment(folder / "warm.json", n_jobs)) if warm else None
+    start = starter.start if starter else start_cold
+    try:
+        with _termination_as_interrupt():
+            while waiting or running:
+                while waiting and len(running) < n_jobs and time.monotonic() < limit:
+                    number, overrides = waiting.popleft()
+                    argv = [script or sys.argv[0], *arguments, *overrides]
+                    running[number] = _start(start, argv, overrides, folder, number, n_jobs)
+                if not running:
+                    break
+                for number in [one for one, job in running.items() if job.process.poll() is not None]:
+                    ended[number] = _outcome(running.pop(number))
+                    counted = f"[{len(ended)}/{len(jobs)}]"
+                    print(counted, _progress(ended[number][0], jobs[number - first], shown), flush=True)
+                    if on_end:
+                        on_end(number, ended[number][0])
+                for number in [one for one in running if should_stop and should_stop(one)]:
+                    _signal(running[number], signal.SIGTERM)
+                time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        print("sweep: interrupted, stopping its jobs", flush=True)
+    finally:
+        _stop(list(running.values()))
+        if starter:
+            starter.close()
+    for number, job in running.items():
+        settled, value = _outcome(job)
+        ended[number] = replace(settled, status="interrupted" if settled.status == "failed" else settled.status), value
+    ended.update({number: (SweepJob(_settings(overrides), NOT_STARTED), None) for number, overrides in waiting})
+    return [ended[number] for number in sorted(ended)]
+
+
+def _start(
+    start: Callable[[Sequence[str], dict[str, str], Path], Process],
+    argv: Sequence[str],
+    overrides: Sequence[str],
+    folder: Path,
+    number: int,
+    n_jobs: int,
+) -> _Running:
+    log, result = folder / f"job-{number}.log", folder / f"job-{number}.json"
+    result.unlink(missing_ok=True)
+    return _Running(overrides, result, log, start(argv, _environment(result, n_jobs), log))
+
+
+def _environment(result: Path, n_jobs: int) -> dict[str, str]:
+    environment = {**os.environ, RESULT_VARIABLE: str(result), "PYTHONUNBUFFERED": "1"}
+    environment.setdefault("WANDB_RUN_GROUP", result.parent.name)
+    environment.pop("HYDRA_FULL_ERROR", None)
+    if n_jobs > 1:
+        share = max(1, _cores() // n_jobs)
+        given = os.environ.get("OMP_NUM_THREADS", "")
+        environment["OMP_NUM_THREADS"] = str(min(share, int(given)) if given.isdigit() else share)
+    return environment
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _outcome(job: _Running) -> tuple[SweepJob, Any]:
+    code = job.process.returncode or 0
+    return settled_job(job.overrides, job.result, job.log, code, time.monotonic() - job.started)
+
+
+def settled_job(
+    overrides: Sequence[str], result_file: Path, log: Path, code: int, seconds: float
+) -> tuple[SweepJob, Any]:
+    """A job that has ended, and its value, from the result file that it left and its exit code."""
+    result = json.loads(result_file.read_text()) if result_file.exists() else {}
+    folder = RunFolder(Path(result["run"])) if result.get("run") else None
+    status = result.get("status", "failed")
+    if code != 0 and status == "finished":
+        status = "failed"
+    error = "" if status == "finished" else _one_line(result.get("error")) or _error_line(log, code)
+    metrics = folder.read_metrics() if folder else {}
+    return SweepJob(_settings(overrides), status, folder, error, seconds, metrics), result.get("value")
+
+
+def _settings(overrides: Sequence[str]) -> dict[str, str]:
+    return dict(override.partition("=")[::2] for override in overrides)
+
+
+def _one_line(text: str | None) -> str:
+    return "; ".join((text or "").split("\n"))
+
+
+def _error_line(log: Path, code: int) -> str:
+    """One line on a job that left no result: the signal, a traceback's last line, or its first line of output."""
+    if code < 0:
+        return f"ended by {signal.Signals(-code).name}"
+    text = log.read_text(errors="replace") if log.exists() else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if "HYDRA_FULL_ERROR" not in line]
+    if not lines:
+        return f"ended with code {code} and no output"
+    return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]
+
+
+def _progress(job: SweepJob, overrides: Sequence[str], shown: str) -> str:
+    figure = percent(job.metrics.get(shown))
+    ending = job.error or ("" if figure == MISSING else f"{shown} {figure}")
+    return f"{job.status} after {duration(job.seconds)}: {' '.join(overrides)}  {ending}".rstrip()
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """Let a termination request stop the jobs as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(running: Sequence[_Running]) -> None:
+    """Ask what still runs to end, give it time to record its state, then kill it; a second Ctrl-C kills at once."""
+    for job in running:
+        _signal(job, signal.SIGTERM)  # SIGINT is ignored in what a shell started in the background
+    limit = time.monotonic() + GRACE_SECONDS
+    for job in running:
+        try:
+            job.process.wait(max(0.0, limit - time.monotonic()))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            _signal(job, signal.SIGKILL)
+            job.process.wait()
+
+
+def _signal(job: _Running, number: signal.Signals) -> None:
+    try:
+        os.killpg(job.process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def report_sweep(jobs: Sequence[SweepJob], folder: Path | str) -> None:
+    """Print the table of all jobs; keep it (sweep.md, sweep.csv) and the figure (sweep.svg, .pdf, .png)."""
+    from reporting.sweep_figure import sweep_figure
+
+    table = sweep_table(jobs)
+    write_text(Path(folder) / "sweep.md", table.markdown())
+    write_text(Path(folder) / "sweep.csv", table.csv())
+    sweep_figure(jobs, Path(folder) / "sweep")
+    print()
+    table.show()
+    print(Path(folder).absolute(), flush=True)

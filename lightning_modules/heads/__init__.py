@@ -1,0 +1,1 @@
+"""Heads over an encoder."""

@@ -1,0 +1,1 @@
+"""One module a method, grouped by what the method is for."""

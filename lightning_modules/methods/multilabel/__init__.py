@@ -1,0 +1,1 @@
+"""Methods that learn from several labels a text."""

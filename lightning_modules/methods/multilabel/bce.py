@@ -1,0 +1,26 @@
+"""Binary cross-entropy fine-tuning for texts of several labels."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lightning_modules.base import Batch
+from lightning_modules.methods.multilabel.base import MultiLabelModule
+from losses import BinaryCrossEntropy
+
+
+class BinaryCrossEntropyModule(MultiLabelModule):
+    """Encoder and linear classifier under binary cross-entropy, each label by itself: `method=bce`.
+
+    Raises:
+        ValueError: another loss than bce.
+    """
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        if not isinstance(self.loss, BinaryCrossEntropy):
+            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: bce")
+
+    def training_losses(self, batch: Batch) -> dict[str, Tensor]:
+        """The loss of all views, each with the labels of its text."""
+        return {"loss": self.loss(self(batch)["logits"], batch["labels"].repeat(batch["num_views"], 1))}

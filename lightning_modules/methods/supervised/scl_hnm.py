@@ -1,0 +1,67 @@
+"""SCL-HNM: cross-entropy and supervised contrast with hard negatives on the encoder's own embedding."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor
+from torch.nn import functional
+
+from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.methods.multilabel.base import MultiLabelModule
+from losses import BinaryCrossEntropy, CrossEntropy, HardNegativeContrastiveLoss, SupervisedContrastiveLoss, gather
+
+
+class SCLHNMModule(ClassifierModule):
+    """L = L_CE + alpha L_SCL-HNM (eq. 3) over z = h / |h|, no projection: `method=scl_hnm`.
+
+    `loss=scl` has all negatives in the denominator (eq. 1), the paper's SCL rows. A linear classifier on the pooled
+    embedding, or `head=text_to_text`, as in the published code; figures of the two do not compare.
+
+    Args:
+        alpha: weight of the contrastive term (paper: 0.1).
+
+    The remaining arguments are those of `ClassifierModule`.
+
+    Raises:
+        ValueError: another loss than scl_hnm or scl.
+    """
+
+    def __init__(self, *args, alpha: Annotated[float, ">= 0"] = 0.1, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        if not isinstance(self.loss, (HardNegativeContrastiveLoss, SupervisedContrastiveLoss)):
+            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: scl_hnm, scl")
+        self.classification_loss = CrossEntropy()
+        self.alpha = alpha
+
+    def training_losses(self, batch: Batch) -> dict[str, Tensor]:
+        views = batch["num_views"]
+        labels = batch["labels"].repeat(views, *[1] * (batch["labels"].dim() - 1))
+        embeddings, classification = self.classified(
+            batch, lambda logits: self.classification_loss(logits, labels), labels
+        )
+        if self.alpha == 0:
+            return {"loss": classification}
+        z, labels = gather(functional.normalize(embeddings, dim=1), views), gather(labels, views)
+        contrastive = self.loss(z, labels)
+        if labels.dim() == 1:  # what watches pairs tells those of one class from the others
+            self.watch_pairs(lambda rows, extend: self.loss(rows, labels), z, labels)
+        loss = classification + self.alpha * contrastive
+        return {"loss": loss, "classification": classification, "contrastive": contrastive}
+
+
+class SCLHNMMultiLabelModule(SCLHNMModule, MultiLabelModule):
+    """The same for texts of several labels: L = L_BCE + alpha L_SCL-HNM, `method=scl_hnm_bce`.
+
+    Rows that share a label attract each other (`loss.positives`); the paper, whose data set MPQA Type has several
+    labels, leaves the positives open.
+
+    Arguments as of `SCLHNMModule` and `MultiLabelModule`.
+
+    Raises:
+        ValueError: another loss than scl_hnm or scl.
+    """
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.classification_loss = BinaryCrossEntropy()

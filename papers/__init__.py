@@ -1,0 +1,1 @@
+"""The papers' tables: grids of runs, claims, estimates, reported figures and their report."""

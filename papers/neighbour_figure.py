@@ -1,0 +1,78 @@
+"""A test text among its nearest training rows, by the number of labels that they share (kNN-MLTC, Fig. 3).
+
+    python -m papers.neighbour_figure FIGURE RUN [RUN …] [row=N] [neighbours=80] [paths.runs=… paths.data=… …]
+
+One t-SNE panel a run, which was trained with retrieval=knn; without `row` the first test text that has two labels.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from papers.embedding_figures import coordinates, opened
+from reporting.curves import embedding_figure
+
+TEXT = -1  # in place of a number of shared labels
+NAMES = {TEXT: "the text", 0: "no label shared", 1: "one shared", 2: "two shared", 3: "three or more"}
+
+
+def neighbourhood(
+    query: NDArray, truth: NDArray, vectors: NDArray, labels: NDArray, k: int
+) -> tuple[NDArray, NDArray[np.int64]]:
+    """The query (D,) and its k nearest of the vectors (N, D), (k + 1, D), and how many labels each shares with it.
+
+    Args:
+        truth: labels of the query, (C,) of 0 and 1.
+        labels: of the vectors, (N, C).
+    """
+    nearest = np.argsort(np.linalg.norm(vectors - query, axis=1), kind="stable")[:k]
+    shared = np.minimum(labels[nearest] @ truth, 3).astype(np.int64)
+    return np.vstack([query, vectors[nearest]]), np.append(TEXT, shared)
+
+
+def draw(file: Path, runs: Sequence[str], row: int | None, k: int, overrides: Sequence[str] = ()) -> Path:
+    """Write the figure; returns the SVG. Raises ValueError: a run without a datastore, or no such row."""
+    panels = {}
+    for name in runs:
+        title, rows, shared = _panel(name, row, k, overrides)
+        panels[title] = coordinates(rows, "euclidean"), shared
+    return embedding_figure(panels, NAMES, file)
+
+
+def _panel(name: str, row: int | None, k: int, overrides: Sequence[str]) -> tuple[str, NDArray, NDArray]:
+    from datamodules.labels import label_array
+    from engine.finished import load_module
+    from engine.retrieval import open_datastore
+    from tasks.predict import Encoded
+
+    run, plan = opened(name, overrides)
+    store, corpus = open_datastore(run, plan), plan.corpus()
+    table = corpus.table("test")
+    labels = label_array(table, len(corpus.label_names))
+    labels = labels if labels.ndim == 2 else np.eye(len(corpus.label_names), dtype=np.uint8)[labels]
+    several = np.flatnonzero(labels.sum(axis=1) > 1)
+    row = row if row is not None else int(several[0]) if len(several) else 0
+    if not 0 <= row < len(labels):
+        raise ValueError(f"row: found {row}, allowed: 0 to {len(labels) - 1}, a test row")
+    module, _ = load_module(run, plan)
+    embedding = Encoded(module, plan)([table["text"][row].as_py()])[1][0]
+    vectors, own = np.concatenate(store.vectors()), store.labels(np.arange(len(store)))
+    return f"{plan.plain['method']['name']}, test row {row}", *neighbourhood(embedding, labels[row], vectors, own, k)
+
+
+if __name__ == "__main__":
+    given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word and not word.startswith("paths."))
+    words = [word for word in sys.argv[1:] if "=" not in word]
+    if len(words) < 2 or set(given) - {"row", "neighbours"}:
+        sys.exit(__doc__)
+    place = int(given["row"]) if "row" in given else None
+    paths = [word for word in sys.argv[1:] if word.startswith("paths.")]
+    try:
+        print(draw(Path(words[0]), words[1:], place, int(given.get("neighbours", 80)), paths))
+    except ValueError as error:
+        sys.exit(f"error: {error}")

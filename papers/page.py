@@ -1,0 +1,137 @@
+"""The report as one self-contained HTML page: no file beside it, no network, sortable, printable."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from papers.claims import Verdict
+from papers.grid import Budget
+from papers.render import (
+    TESTS_HEADER,
+    blocks,
+    figure_text,
+    interval_text,
+    p_text,
+    printed_text,
+    test_groups,
+    test_row,
+)
+from papers.table_report import TableReport
+from reporting.tables import MISSING, Table
+
+CLAIM_HEADER = ("claim", "source", "verdict", "effect (points)", "least p (Holm)", "seeds", "command")
+CHECK_HEADER = (
+    *("claim", "against", "column", "metric", "difference"),
+    *("95 % interval", "p", "p (Holm)", "seeds", "outcome"),
+)
+STYLES = {"holds": "v-holds", "holds in part": "v-part", "contradicted": "v-contradicted", "not shown": "v-not"}
+
+
+@dataclass(frozen=True)
+class StatisticsTable:
+    """A table of counts: what Table 1 of a paper is."""
+
+    key: str
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    footnotes: tuple[str, ...]
+
+
+def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
+    """A verdict as text, in the columns of `CLAIM_HEADER`."""
+    claim, checks = verdict.claim, verdict.checks
+    word = verdict.verdict
+    if checks:
+        outcomes = [check.outcome for check in checks]
+        word += f" ({outcomes.count('yes')} of {len(checks)} for it, {outcomes.count('no')} against"
+        word += f"; {len(verdict.wanting)} more lack runs)" if verdict.wanting else ")"
+    differences = [check.result.difference for check in checks]
+    effect = MISSING
+    if differences:
+        ends = sorted({f"{min(differences):+.2f}", f"{max(differences):+.2f}"}, key=float)
+        effect = " to ".join(ends)
+    p_values = [check.holm_p for check in checks if check.holm_p is not None]
+    seeds = sorted({len(check.result.seeds) for check in checks})
+    return (
+        f"{claim.paper}: {claim.statement}",
+        claim.source,
+        word,
+        effect,
+        p_text(min(p_values)) if p_values else MISSING,
+        f"{seeds[0]}" + (f" to {seeds[-1]}" if len(seeds) > 1 else "") if seeds else MISSING,
+        f"make reproduce-tables BUDGET={budget} TABLE={claim.table}",
+    )
+
+
+def check_rows(verdicts: Sequence[Verdict]) -> list[tuple[str, ...]]:
+    """Every comparison of every claim as text, in the columns of `CHECK_HEADER`."""
+    return [
+        (
+            f"{verdict.claim.paper}: {verdict.claim.statement}",
+            *(check.against, check.column, check.metric, f"{check.result.difference:+.2f}"),
+            MISSING if check.result.interval is None else interval_text(check.result.interval, 1),
+            *(p_text(check.p), p_text(check.holm_p), str(len(check.result.seeds)), check.outcome),
+        )
+        for verdict in verdicts
+        for check in verdict.checks
+    ]
+
+
+def claims_markdown(verdicts: Sequence[Verdict], budget: str) -> str:
+    """The page of claims as Markdown."""
+    rows = tuple(claim_row(verdict, budget) for verdict in verdicts)
+    parts = [
+        f"# Does it hold? (BUDGET={budget})",
+        "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05. "
+        '"Not shown" is no proof of the contrary; "contradicted" is.',
+        Table("", CLAIM_HEADER, rows).markdown().strip(),
+    ]
+    if checks := check_rows(verdicts):
+        parts += ["## Every comparison", Table("", CHECK_HEADER, tuple(checks)).markdown().strip()]
+    return "\n\n".join(parts) + "\n"
+
+
+def html_page(
+    budget: Budget,
+    reports: Sequence[TableReport],
+    verdicts: Sequence[Verdict],
+    statistics: Sequence[StatisticsTable],
+    pictures: Mapping[str, Path],
+) -> str:
+    """The whole report.
+
+    Args:
+        pictures: title -> SVG file, embedded.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    context: dict[str, Any] = {
+        "budget": budget,
+        "reports": reports,
+        "statistics": statistics,
+        "verdicts": [
+            {"cells": claim_row(verdict, budget.key), "css": STYLES.get(verdict.verdict, "v-open")}
+            for verdict in verdicts
+        ],
+        "checks": check_rows(verdicts),
+        "claim_header": CLAIM_HEADER,
+        "check_header": CHECK_HEADER,
+        "tests_header": TESTS_HEADER,
+        "pictures": [
+            {"title": title, "data": base64.b64encode(file.read_bytes()).decode()} for title, file in pictures.items()
+        ],
+        "blocks": blocks,
+        "figure_text": figure_text,
+        "printed_text": printed_text,
+        "test_groups": test_groups,
+        "rows_of": lambda tests, report: [test_row(test, report) for test in tests],
+    }
+    return environment.get_template("page.html.j2").render(context)

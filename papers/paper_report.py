@@ -1,0 +1,194 @@
+"""Write the report of a budget from its grid and the runs: tables, claims, figures, one page.
+
+    python -m papers.paper_report reports/BUDGET [RUNS …]
+
+Reads reports/BUDGET/grid.json, the records below reports/ and the run stores given (default: runs).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from papers.claims import judge, load_claims
+from papers.grid import HERE, Grid, footnote_texts, load_budget, load_grid, reported_lines, table_names
+from papers.page import StatisticsTable, claims_markdown, html_page
+from papers.render import cells_csv, latex, markdown, tests_csv
+from papers.sensitivity import sensitivity_figure
+from papers.table_report import TableReport, table_report
+from reporting.curves import conflict_figure, label_figure, lines_figure
+from reporting.metrics import non_uniformity
+from reporting.tables import MISSING, Table
+from storage.run_store import ReportError, RunFolder, list_runs, write_text
+
+
+def read_stores(stores: Sequence[Path]) -> dict[str, RunFolder]:
+    """Finished runs of all stores by id; of several with one id the last store's."""
+    return {run.id: run for store in stores for run in list_runs(store) if run.status == "finished"}
+
+
+def write_report(folder: Path, stores: Sequence[Path]) -> Path:
+    """tables.md, tables.tex, cells.csv, tests.csv, claims.md, figures/ and index.html in ``folder``; returns the page.
+
+    Raises:
+        ReportError: the folder has no grid.json.
+    """
+    file = folder / "grid.json"
+    if not file.is_file():
+        raise ReportError(f"{file}: missing; it is written by make reproduce-tables BUDGET={folder.name}")
+    grid_file = json.loads(file.read_text())
+    budget = load_budget(grid_file["budget"])
+    kept = sorted(one for one in folder.parent.glob("*") if one.is_dir())
+    runs = read_stores([*kept, *stores])
+    grids = sorted(map(load_grid, table_names()), key=lambda grid: (grid.priority, -ord(grid.key[0]), grid.key))
+    reports = {
+        grid.key: table_report(grid, grid_file["tables"][grid.key], runs)
+        for grid in grids
+        if grid_file["tables"].get(grid.key)
+    }
+    verdicts = [judge(claim, reports[claim.table]) for claim in load_claims() if claim.table in reports]
+    statistics = [statistics_table(grid, folder.parent / "cards") for grid in grids if grid.statistics]
+    filled = [report for report in reports.values() if not report.is_empty]
+    pictures = _figures(filled, grid_file["tables"], runs, folder)
+
+    title = f"# The papers' tables, BUDGET={budget.key}\n\n{budget.title}.\n"
+    counted = [Table(f"### {table.title}", table.header, table.rows).markdown() for table in statistics]
+    write_text(folder / "tables.md", "\n".join([title, *(markdown(report) for report in filled), *counted]))
+    write_text(folder / "tables.tex", "\n".join(latex(report) for report in filled))
+    write_text(folder / "cells.csv", cells_csv(filled))
+    write_text(folder / "tests.csv", tests_csv(filled))
+    write_text(folder / "claims.md", claims_markdown(verdicts, budget.key))
+    write_text(folder / "index.html", html_page(budget, filled, verdicts, statistics, pictures))
+    return folder / "index.html"
+
+
+def statistics_table(grid: Grid, cards: Path) -> StatisticsTable:
+    """Counts of data sets, from their cards, beside what is printed."""
+    shown = {(line["dataset"], line["statistic"]): line["value"] for line in reported_lines(grid.reported or "")}
+    rows = []
+    for row in grid.rows:
+        file = cards / f"{row.key}.json"
+        card = json.loads(file.read_text()) if file.is_file() else {}
+        if card:
+            card["u_percent"] = 100 * non_uniformity(list(card["class_counts"].values()))
+        name = row.reported.get("dataset", row.key)
+        cells = [_count(card.get(key), shown.get((name, grid.reported_as.get(key, key)))) for key in grid.statistics]
+        rows.append((row.title, *cells))
+    notes = tuple(footnote_texts()[name] for name in grid.footnotes)
+    return StatisticsTable(grid.key, grid.title, ("data set", *grid.statistics.values()), tuple(rows), notes)
+
+
+def _count(counted: float | None, shown: str | None) -> str:
+    text = MISSING if counted is None else f"{round(counted, 1):g}" if counted < 1e5 else f"{counted:.0f}"
+    return f"{text} ({shown})" if shown else text
+
+
+def _figures(
+    reports: Sequence[TableReport], entries: Mapping[str, Any], runs: Mapping[str, RunFolder], folder: Path
+) -> dict[str, Path]:
+    """Title -> SVG of every figure that the runs at hand allow."""
+    figures = folder / "figures"
+    found = {}
+    for report in reports:
+        if report.grid.curve and (file := sensitivity_figure(report, figures / report.grid.key)):
+            found[f"{report.grid.title}. Mean and standard deviation over seeds."] = file
+    found.update(_epoch_figures(entries, runs, figures))
+    found.update(_label_figures(reports, entries, runs, folder.parent / "cards", figures))
+    found.update(_conflict_figures(entries.get("acl_conflict", ()), runs, figures))
+    for file in sorted(figures.glob("embeddings-*.svg")):  # drawn by papers.embedding_figures, from checkpoints
+        found[f"t-SNE of test embeddings, colour and marker by class: {file.stem.removeprefix('embeddings-')}"] = file
+    return found
+
+
+def _epoch_figures(
+    entries: Mapping[str, Any], runs: Mapping[str, RunFolder], folder: Path
+) -> dict[str, Path]:
+    """The figures of ``definitions/epochs.yaml`` that have runs."""
+    found = {}
+    for spec in yaml.safe_load((HERE / "definitions" / "epochs.yaml").read_text(encoding="utf-8")):
+        grid = load_grid(spec["table"])
+        columns, rows = ({line.key: line.title for line in lines} for lines in (grid.columns, grid.rows))
+        panels: dict[str, dict[str, dict[float, list[float]]]] = {}
+        for entry in (e for e in entries.get(spec["table"], ()) if e["column"] in spec["columns"]):
+            if entry["row"] not in spec["rows"]:
+                continue
+            points = _by_epoch([runs[name] for name in entry["runs"].values() if name in runs], spec["key"])
+            if points:
+                panels.setdefault(columns[entry["column"]], {})[rows[entry["row"]]] = points
+        if panels:
+            file = lines_figure(panels, "epoch", "%", folder / f"epochs-{spec['name']}")
+            found[f"{spec['title']}. Mean and standard deviation over seeds."] = file
+    return found
+
+
+def _by_epoch(runs: Sequence[RunFolder], key: str) -> dict[float, list[float]]:
+    """Epoch -> the figure of each run that measured it there."""
+    points: dict[float, list[float]] = {}
+    for run in (run for run in runs if (run.path / "history.csv").exists()):
+        for line in run.read_csv("history.csv"):
+            if line.get(key):
+                points.setdefault(int(line["epoch"]) + 1, []).append(float(line[key]))
+    return points
+
+
+def _label_figures(
+    reports: Sequence[TableReport], entries: Mapping[str, Any], runs: Mapping[str, RunFolder], cards: Path, folder: Path
+) -> dict[str, Path]:
+    """Label distribution of each column that was run, with what its thinning keeps."""
+    found: dict[str, Path] = {}
+    columns = {column.key: column for report in reports for column in report.columns if column.overrides}
+    for key, column in columns.items():
+        ids = (name for cells in entries.values() for e in cells if e["column"] == key for name in e["runs"].values())
+        run = next((runs[name] for name in ids if name in runs), None)
+        if run is None:
+            continue
+        metrics = run.read_metrics()
+        if "class_counts" not in metrics:
+            continue  # a curve of active learning trains on chosen rows
+        card = cards / f"{metrics.get('dataset')}.json"
+        if not card.is_file():
+            continue
+        kept = dict(zip(metrics["label_names"], metrics["class_counts"], strict=True))
+        title = f"Label distribution of {column.title}"
+        counts = json.loads(card.read_text())["class_counts"]
+        file = label_figure(counts, kept, title, folder / f"labels-{key}")
+        found[f"{title}: training rows; hatched: what trains after the validation split and the thinning."] = file
+    return found
+
+
+def _conflict_figures(
+    entries: Sequence[Mapping[str, Any]], runs: Mapping[str, RunFolder], folder: Path
+) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for column in dict.fromkeys(entry["column"] for entry in entries):
+        ratios: dict[str, dict[int, list[float]]] = {}
+        counts: list[int] = []
+        for entry in (entry for entry in entries if entry["column"] == column):
+            for run in (runs[name] for name in entry["runs"].values() if name in runs):
+                if not (run.path / "gradient_conflict.csv").exists():
+                    continue
+                counts = run.read_metrics()["class_counts"]
+                lines = run.read_csv("gradient_conflict.csv")
+                for line in (line for line in lines if line["epoch"] == lines[-1]["epoch"] and int(line["pairs"])):
+                    shares = ratios.setdefault(entry["row"].removeprefix("with_"), {})
+                    shares.setdefault(int(line["class"]), []).append(float(line["ratio"]))
+        if ratios:
+            title = f"Conflicting gradients by class size, {column}"
+            found[f"{title} (last epoch, mean over seeds)."] = conflict_figure(
+                ratios, counts, title, folder / f"conflict-{column}"
+            )
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    try:
+        print(write_report(Path(sys.argv[1]), [Path(one) for one in sys.argv[2:] or ["runs"]]))
+    except ReportError as error:
+        sys.exit(f"error: {error}")

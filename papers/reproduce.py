@@ -1,0 +1,292 @@
+"""The papers' tables by runs of our own: run what is missing, keep the records, write the report.
+
+    make reproduce-tables BUDGET=smoke|cpu|frozen|paper [TABLE=NAME,…] [DRY_RUN=1] [ARGS="key=value …"]
+    python -m papers.reproduce budget=cpu [table=NAME,…] [dry_run=1] [runs=DIR] [records=DIR] [out=DIR] [jobs=1]
+        [hours=H] [priority=3] [column=NAME,…] [row=NAME,…] [report_only=1]
+        [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=…]
+
+A run counts as done where the run store or the records hold it finished. Stopped at any moment, the same line goes on.
+`hours` starts no further run after that time; `priority=1` leaves out the side tables, `column` runs those data alone,
+`row` those methods.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engine.identify import Named, named
+from launching.sweep import NOT_STARTED, run_jobs
+from papers.dataset_facts import train_rows
+from papers.estimates import Estimate, Stopwatch
+from papers.grid import Budget, Cell, Grid, Line, cells, load_budget, load_grid, table_names
+from papers.hub import unreachable
+from papers.paper_report import read_stores, write_report
+from reporting.tables import MISSING, SweepJob, Table, duration
+from storage.records import keep_record
+from storage.run_store import ReportError, RunFolder, write_text
+
+ROOT = Path(__file__).resolve().parents[1]
+RATIOS = (None, 50, 20, 10)
+PASSED_ON = ("paths.", "logger", "trainer.num_threads")  # what a run id leaves out
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    budget: Budget
+    tables: list[str]
+    dry_run: bool = False
+    report_only: bool = False
+    runs: Path = Path("runs")
+    records: Path | None = None
+    out: Path = Path("reports")
+    jobs: int = 1
+    hours: float | None = None
+    priority: int = 9
+    columns: tuple[str, ...] = ()  # none stands for all
+    rows: tuple[str, ...] = ()
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is missing."""
+
+    id: str
+    cell: Cell
+    seed: int
+    estimate: Estimate
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        return (*self.cell.overrides, f"seed={self.seed}")
+
+
+def options(words: Sequence[str]) -> Options:
+    """Raises ReportError: a word that is unknown or malformed."""
+    if malformed := [word for word in words if "=" not in word]:
+        raise ReportError(f"{malformed[0]}: allowed: key=value, see `python -m papers.reproduce --help`")
+    given = dict(word.partition("=")[::2] for word in words)
+    passed = [word for word in words if word.startswith(PASSED_ON)]
+    plain = {key: value for key, value in given.items() if value and not key.startswith(PASSED_ON)}
+    allowed = set("budget table column row dry_run report_only runs records out jobs hours priority".split())
+    if unknown := set(plain) - allowed:
+        raise ReportError(f"{unknown.pop()}: unknown; allowed: {', '.join(sorted(allowed))}, {', '.join(PASSED_ON)}…")
+    budget = load_budget(plain.get("budget", "smoke"))
+    names = plain.get("table", "all")
+    tables = table_names() if names == "all" else names.split(",")
+    grids = [load_grid(name) for name in tables]
+    records = plain.get("records", budget.records)
+    return Options(
+        budget,
+        tables,
+        dry_run=plain.get("dry_run", "0") not in ("0", "false"),
+        report_only=plain.get("report_only", "0") not in ("0", "false"),
+        runs=Path(plain.get("runs", "runs")),
+        records=None if records is None else Path(records),
+        out=Path(plain.get("out", "reports")),
+        jobs=_number("jobs", plain, int) or 1,
+        hours=_number("hours", plain, float),
+        priority=_number("priority", plain, int) or 9,
+        columns=_chosen("column", plain, [column for grid in grids for column in grid.columns if column.overrides]),
+        rows=_chosen("row", plain, [row for grid in grids for row in grid.rows if row.overrides]),
+        arguments=passed,
+    )
+
+
+def _number(key: str, given: Mapping[str, str], kind: Callable[[str], float]) -> Any:
+    try:
+        number = kind(given[key]) if key in given else None
+    except ValueError:
+        number = 0
+    if number is not None and not number > 0:
+        raise ReportError(f"{key}={given[key]}: allowed: a {'whole ' if kind is int else ''}number above 0")
+    return number
+
+
+def _chosen(key: str, given: Mapping[str, str], known: Sequence[Line]) -> tuple[str, ...]:
+    """The columns or rows asked for."""
+    names = given[key].split(",") if key in given else []
+    keys = {one.key: None for one in known}
+    if unknown := [name for name in names if name not in keys]:
+        raise ReportError(f"{key}: found {unknown[0]!r}; allowed: {', '.join(keys)}")
+    return tuple(names)
+
+
+def finished_runs(given: Options) -> dict[str, RunFolder]:
+    """Finished runs of the run store and of all records below the reports, by id; the store's where both have one."""
+    kept = sorted(folder for folder in given.out.glob("*") if folder.is_dir())
+    return read_stores([*kept, *([given.records] if given.records else []), given.runs])
+
+
+def missing_jobs(
+    grids: Sequence[Grid], given: Options, done: Mapping[str, RunFolder]
+) -> tuple[list[Job], list[Cell], int]:
+    """Runs still to do, in the order in which to do them, the cells that cannot be run here, and how many are done.
+
+    Main tables before side tables, the first seed of everything before the second, cheap runs before dear ones.
+    """
+    stopwatch = Stopwatch(done.values(), train_rows(given.out / "cards", RATIOS))
+    jobs: dict[str, Job] = {}
+    not_here, at_hand = [], set()
+    for grid in grids:
+        for cell in cells(grid, given.budget):
+            run = _run_of(cell, given.budget)
+            if run.problem:
+                not_here.append(replace(cell, skipped=run.problem))
+                continue
+            estimate = stopwatch.estimate(run.config)
+            for seed in cell.seeds:
+                job = Job(run.id(seed), cell, seed, estimate)
+                if not _asked_for(cell, given):
+                    continue
+                if job.id in done:
+                    at_hand.add(job.id)
+                else:
+                    jobs[job.id] = min(jobs.get(job.id, job), job, key=lambda one: one.cell.priority)
+    return sorted(jobs.values(), key=_order), not_here, len(at_hand)
+
+
+def _asked_for(cell: Cell, given: Options) -> bool:
+    chosen = cell.column in (given.columns or [cell.column]) and cell.row in (given.rows or [cell.row])
+    return chosen and cell.priority <= given.priority
+
+
+def _run_of(cell: Cell, budget: Budget) -> Named:
+    """The run of a cell without its seed, or why there can be none here. A budget for another machine asks no hub."""
+    run = named(cell.overrides) if cell.skipped is None else Named({}, cell.skipped)
+    if not run.problem and budget.needs is None and (why := unreachable(run.config)):
+        return Named({}, why)
+    return run
+
+
+def _order(job: Job) -> tuple[Any, ...]:
+    return job.cell.priority, job.seed, job.estimate.seconds or float("inf"), job.id
+
+
+def grid_file(grids: Sequence[Grid], budget: Budget) -> dict[str, Any]:
+    """Which run stands in which cell: what a report needs besides the runs themselves."""
+    return {
+        "budget": budget.key,
+        "tables": {grid.key: list(_cell_entries(grid, budget)) for grid in grids if not grid.statistics},
+    }
+
+
+def _cell_entries(grid: Grid, budget: Budget) -> Iterator[dict[str, Any]]:
+    for cell in cells(grid, budget):
+        run = _run_of(cell, budget)
+        yield {
+            "row": cell.row,
+            "column": cell.column,
+            "command": " ".join(cell.overrides),
+            "runs": {} if run.problem else {str(seed): run.id(seed) for seed in cell.seeds},
+            "problem": run.problem,
+        }
+
+
+def show_plan(jobs: Sequence[Job], not_here: Sequence[Cell], given: Options, done: int) -> None:
+    """What would run, in order, with the time that it is likely to take."""
+    rows = [
+        (job.cell.table, job.cell.row, job.cell.column, str(job.seed), job.id, _time(job.estimate), job.estimate.source)
+        for job in jobs
+    ]
+    header = ("table", "row", "column", "seed", "run", "about", "estimated from")
+    Table(f"BUDGET={given.budget.key}: {given.budget.title}", header, tuple(rows)).show()
+    known = [job.estimate.seconds for job in jobs if job.estimate.seconds is not None]
+    unknown = len(jobs) - len(known)
+    tail = f", and {unknown} of unknown length" if unknown else ""
+    print(f"\n{len(jobs)} runs missing, {done} runs at hand; about {duration(sum(known))} one after another{tail}")
+    for cell in not_here:
+        print(f"not run here: {cell.table} {cell.row} {cell.column}: {cell.skipped}")
+
+
+def _time(estimate: Estimate) -> str:
+    return MISSING if estimate.seconds is None else duration(estimate.seconds)
+
+
+def refuse_without_gpu(budget: Budget) -> None:
+    """Raises ReportError: the budget needs a GPU and there is none."""
+    if budget.needs != "gpu":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        found = f"budget={budget.key}: needs an NVIDIA GPU, found none"
+        raise ReportError(f"{found}; allowed here: dry_run=1, report_only=1")
+
+
+def execute(jobs: Sequence[Job], given: Options) -> list[SweepJob]:
+    """Do the runs, each in a process of its own; the record of each is kept as soon as it is finished."""
+    arguments = ["logger=csv", *given.arguments, f"paths.runs={given.runs.absolute()}"]
+    folder = given.runs / "sweeps" / f"reproduce-{given.budget.key}-{datetime.now(UTC):%Y-%m-%d_%H-%M-%S}"
+
+    def keep(number: int, outcome: SweepJob) -> None:
+        if outcome.folder is None or outcome.status != "finished":
+            return
+        if outcome.folder.id != jobs[number].id:
+            print(f"warning: expected {jobs[number].id}, the run is {outcome.folder.id}", file=sys.stderr)
+        if given.records is not None:
+            keep_record(outcome.folder, given.records)
+
+    overrides = [job.overrides for job in jobs]
+    limit = None if given.hours is None else 3600 * given.hours
+    script = str(ROOT / "run.py")
+    how = {"script": script, "on_end": keep, "stop_after": limit, "warm": given.budget.warm}
+    outcomes = run_jobs(arguments, overrides, folder, given.jobs, **how)
+    return [outcome for outcome, _ in outcomes]
+
+
+def show_failures(jobs: Sequence[Job], outcomes: Sequence[SweepJob]) -> None:
+    """What did not finish, and why."""
+    rows = [
+        (job.cell.table, job.cell.row, job.cell.column, str(job.seed), outcome.status, outcome.error)
+        for job, outcome in zip(jobs, outcomes, strict=True)
+        if outcome.status not in ("finished", NOT_STARTED)
+    ]
+    if idle := sum(outcome.status == NOT_STARTED for outcome in outcomes):
+        print(f"\n{idle} of {len(jobs)} runs not started; the same line goes on")
+    if rows:
+        print()
+        title = f"{len(rows)} of {len(jobs)} runs did not finish; the same line tries them again"
+        Table(title, ("table", "row", "column", "seed", "status", "why"), tuple(rows)).show()
+
+
+def main(words: Sequence[str]) -> int:
+    given = options(words)
+    grids = [load_grid(name) for name in given.tables]
+    done = finished_runs(given)
+    jobs, not_here, at_hand = missing_jobs(grids, given, done)
+    if given.dry_run:
+        show_plan(jobs, not_here, given, at_hand)
+        return 0
+    outcomes: list[SweepJob] = []
+    if jobs and not given.report_only:
+        refuse_without_gpu(given.budget)
+        outcomes = execute(jobs, given)
+    folder = given.out / given.budget.key
+    everything = grid_file([load_grid(name) for name in table_names()], given.budget)
+    write_text(folder / "grid.json", json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
+    page = write_report(folder, [given.runs])
+    show_failures(jobs if outcomes else [], outcomes)
+    print(page)
+    return 1 if any(outcome.status != "finished" for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(__doc__)
+        sys.exit()
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ReportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

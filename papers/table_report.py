@@ -1,0 +1,305 @@
+"""One table of a paper filled with what was measured: cells, marks, tests, caption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from papers.grid import Grid, Line, Metric, Printed, footnote_texts, printed
+from reporting.metrics import thirds
+from reporting.statistics import EffectSize, PairedComparison, effect_size, holm, paired_comparison
+from storage.run_store import ReportError, RunFolder
+
+SEEDS_TO_COUNT = 3
+Key = tuple[str, str, str]  # row, column, metric
+ShownColumns = Sequence[tuple[Line, tuple[Metric, ...]]]
+
+
+@dataclass(frozen=True)
+class CellReport:
+    """What is printed and what was measured in one cell, as fractions by seed."""
+
+    printed: Printed | None = None
+    values: Mapping[int, float] = field(default_factory=dict)
+    wanted: int = 0
+    problem: str | None = None
+    command: str = ""
+    mark: str = ""  # best, second or nothing
+    scale: float = 100  # shown times this: fractions as %
+
+    @property
+    def mean(self) -> float | None:
+        return float(np.mean(list(self.values.values()))) if self.values else None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is a cell of ours, run or still to run, not one of printed figures alone."""
+        return bool(self.values) or self.wanted > 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether there are seeds enough to be called best: three, or all where fewer are wanted."""
+        return bool(self.values) and len(self.values) >= min(SEEDS_TO_COUNT, self.wanted)
+
+    @property
+    def std(self) -> float | None:
+        """Over seeds, n - 1 in the denominator."""
+        return float(np.std(list(self.values.values()), ddof=1)) if len(self.values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A paired test of one row against another in one column and metric."""
+
+    row: str
+    against: str
+    column: str
+    metric: str
+    result: PairedComparison
+    effect: EffectSize | None
+    holm_p: float | None = None
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """A grid under a budget with everything a page shows of it. Cells are keyed by row, column and metric."""
+
+    grid: Grid
+    rows: tuple[Line, ...]
+    columns: tuple[Line, ...]
+    cells: Mapping[Key, CellReport]
+    against_reference: tuple[Comparison, ...]
+    against_best: tuple[Comparison, ...]
+    caption: str
+    footnotes: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    def cell(self, row: Line, column: Line, metric: Metric) -> CellReport:
+        return self.cells.get((row.key, column.key, metric.key), CellReport())
+
+    def values(self, row: str, column: str, metric: str) -> Mapping[int, float]:
+        """Figures by seed of a cell; empty where nothing was measured."""
+        cell = self.cells.get((row, column, metric))
+        return cell.values if cell else {}
+
+    @property
+    def shown(self) -> ShownColumns:
+        """Each column with the metrics that anything was measured or printed of; `missing` names the others."""
+        columns = ((column, tuple(self._metrics_of(column))) for column in self.columns)
+        return tuple((column, metrics) for column, metrics in columns if metrics)
+
+    def _metrics_of(self, column: Line) -> Iterator[Metric]:
+        return (m for m in self.grid.metrics if any(_says(self.cell(row, column, m)) for row in self.rows))
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(cell.values for cell in self.cells.values())
+
+
+def _says(cell: CellReport) -> bool:
+    return bool(cell.values or cell.printed)
+
+
+def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping[str, RunFolder]) -> TableReport:
+    """Fill a grid.
+
+    Args:
+        entries: the table's cells in grid.json: row, column, command, runs (seed -> id), problem.
+        runs: finished runs by id.
+    """
+    by_place = {(entry["row"], entry["column"]): entry for entry in entries}
+    columns = [c for c in grid.columns if not c.overrides or any(column == c.key for _, column in by_place)]
+    rows = [row for row in grid.rows if any((row.key, c.key) in by_place for c in columns)]
+    metrics = {place: _metrics(entry, runs) for place, entry in by_place.items()}
+    cells = {
+        (row.key, column.key, metric.key): _cell(grid, row, column, metric, by_place, metrics)
+        for row in rows
+        for column in columns
+        for metric in grid.metrics
+    }
+    cells = _marked(cells, rows, columns, grid.metrics)
+    runs_used = [seeds for place in metrics.values() for seeds in place.values()]
+    return TableReport(
+        grid,
+        tuple(rows),
+        tuple(columns),
+        cells,
+        _against_reference(grid, cells, rows, columns),
+        _against_best(grid, cells, rows, columns),
+        _caption(grid, runs_used, runs, by_place.values()),
+        tuple(footnote_texts()[name] for name in grid.footnotes),
+        tuple(dict.fromkeys(_missing(grid, by_place, metrics))),
+    )
+
+
+def _metrics(entry: Mapping[str, Any], runs: Mapping[str, RunFolder]) -> dict[int, dict[str, Any]]:
+    found = {int(seed): runs[name] for seed, name in entry["runs"].items() if name in runs}
+    return {seed: {**run.read_metrics(), **conflict_metrics(run)} for seed, run in found.items()}
+
+
+def conflict_metrics(run: RunFolder) -> dict[str, float]:
+    """Share of positive pairs that the loss pushes apart in the last epoch, overall and by thirds of the classes.
+
+    ``conflict/size_correlation`` is its rank correlation with class size, left out where either is constant.
+    """
+    if not (run.path / "gradient_conflict.csv").exists():
+        return {}
+    from scipy.stats import spearmanr
+
+    lines = run.read_csv("gradient_conflict.csv")
+    last = [line for line in lines if line["epoch"] == lines[-1]["epoch"]]
+    counts = run.read_metrics()["class_counts"]
+    figures = {"conflict/last_epoch": _ratio(last)}
+    for name, classes in thirds(counts).items():
+        figures[f"conflict/{name}"] = _ratio([line for line in last if int(line["class"]) in set(classes.tolist())])
+    seen = [line for line in last if int(line["pairs"])]
+    sizes, ratios = [counts[int(line["class"])] for line in seen], [float(line["ratio"]) for line in seen]
+    if len(set(sizes)) > 1 and len(set(ratios)) > 1:
+        figures["conflict/size_correlation"] = float(spearmanr(sizes, ratios).statistic)
+    return figures
+
+
+def _ratio(lines: Iterable[Mapping[str, str]]) -> float:
+    pairs = sum(int(line["pairs"]) for line in lines)
+    return sum(int(line["conflicts"]) for line in lines) / pairs if pairs else 0.0
+
+
+def _cell(
+    grid: Grid,
+    row: Line,
+    column: Line,
+    metric: Metric,
+    entries: Mapping[tuple[str, str], Mapping[str, Any]],
+    metrics: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]],
+) -> CellReport:
+    figure = printed(grid, row, column, metric)
+    entry = entries.get((row.key, column.key))
+    if entry is None:
+        return CellReport(figure)
+    seeds = metrics[row.key, column.key]
+    key = row.reads.get(metric.key, metric.key)
+    values = {seed: float(found[key]) for seed, found in seeds.items() if found.get(key) is not None}
+    return CellReport(figure, values, len(entry["runs"]), entry["problem"], entry["command"], scale=metric.scale)
+
+
+def _marked(
+    cells: dict[Key, CellReport], rows: Sequence[Line], columns: Sequence[Line], metrics: Sequence[Metric]
+) -> dict[Key, CellReport]:
+    """Best and runner-up of each column by the mean as it is shown; ties share a mark. Conflicts have none, nor figures
+    of which the highest is not the best."""
+    marked = dict(cells)
+    for column in columns:
+        for metric in metrics:
+            keys = [(row.key, column.key, metric.key) for row in rows]
+            means = {key: round(metric.scale * (cells[key].mean or 0.0), 2) for key in keys if cells[key].counts}
+            if not metric.marked or metric.key.startswith("conflict/") or len(means) < 2:
+                continue
+            ranked = sorted(set(means.values()), reverse=not metric.lower)
+            for place, value in zip(("best", "second"), ranked, strict=False):
+                for key in [key for key, mean in means.items() if mean == value]:
+                    marked[key] = replace(cells[key], mark=place)
+    return marked
+
+
+def _against_reference(
+    grid: Grid, cells: Mapping[Key, CellReport], rows: Sequence[Line], columns: Sequence[Line]
+) -> tuple[Comparison, ...]:
+    """Every row against the table's reference; Holm's correction over all of them."""
+    if grid.reference is None:
+        return ()
+    found = [
+        _compare(cells, row.key, grid.reference, column.key, metric.key)
+        for column in columns
+        for metric in grid.metrics
+        for row in rows
+        if row.key != grid.reference
+    ]
+    return _corrected(found)
+
+
+def _against_best(
+    grid: Grid, cells: Mapping[Key, CellReport], rows: Sequence[Line], columns: Sequence[Line]
+) -> tuple[Comparison, ...]:
+    """Every proposed row against the best of the rows that are not proposed; Holm's correction over all of them."""
+    found = []
+    for column in columns:
+        for metric in grid.metrics:
+            baselines = [row.key for row in rows if row.key not in grid.proposed]
+            found_here = {key: cells[key, column.key, metric.key] for key in baselines}
+            means = {key: cell.mean or 0.0 for key, cell in found_here.items() if cell.counts}
+            if means:
+                best = (min if metric.lower else max)(means, key=lambda key: means[key])
+                found += [_compare(cells, row, best, column.key, metric.key) for row in grid.proposed]
+    return _corrected(found)
+
+
+def _compare(cells: Mapping[Key, CellReport], row: str, other: str, column: str, metric: str) -> Comparison | None:
+    empty = CellReport()
+    a, b = (cells.get((key, column, metric), empty).values for key in (row, other))
+    if not set(a) & set(b):
+        return None
+    return Comparison(row, other, column, metric, paired_comparison(a, b), effect_size(a, b))
+
+
+def _corrected(comparisons: Sequence[Comparison | None]) -> tuple[Comparison, ...]:
+    made = [comparison for comparison in comparisons if comparison is not None]
+    corrected = holm([comparison.result.t_test_p for comparison in made])
+    return tuple(replace(one, holm_p=p) for one, p in zip(made, corrected, strict=True))
+
+
+def _caption(
+    grid: Grid,
+    used: Sequence[Mapping[str, Any]],
+    runs: Mapping[str, RunFolder],
+    entries: Iterable[Mapping[str, Any]],
+) -> str:
+    """Title, encoder, schedule, protocol and number of seeds, from the runs themselves."""
+    if not used:
+        return f"{grid.title}. Nothing measured yet."
+    ids = [name for entry in entries for name in entry["runs"].values() if name in runs]
+    encoders = sorted({setting for name in ids if (setting := _setting(runs[name])) is not None})
+    protocols = sorted({str(metrics["protocol"]) for metrics in used if metrics.get("protocol")})
+    seeds = sorted({sum(name in runs for name in entry["runs"].values()) for entry in entries} - {0})
+    count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    plural = "seed" if count == "1" else "seeds"
+    note = " (epoch chosen on test)" if "published" in protocols else ""
+    setting = "; ".join(encoders) or "not trained"
+    return f"{grid.title}. Encoder {setting}. Protocol {'/'.join(protocols)}{note}. {count} {plural}; %, mean ± SD."
+
+
+def _setting(run: RunFolder) -> str | None:
+    """Encoder and schedule of a run that trained; None of one that did not."""
+    try:
+        config = run.read_config()
+        if config.get("task") == "cluster" and not (run.path / "history.csv").exists():
+            return None  # k-means
+        encoder, trainer, sampler = config["encoder"], config["trainer"], config["sampler"]
+        layers = f"top {encoder['num_top_layers']}" if encoder["train"] == "top_layers" else encoder["train"]
+        return f"{encoder['name']} ({layers}), {trainer['max_epochs']} epochs, batches of {sampler['batch_size']}"
+    except (ReportError, KeyError, TypeError):
+        return str(run.read_metrics().get("encoder", "unknown"))
+
+
+def _missing(
+    grid: Grid,
+    entries: Mapping[tuple[str, str], Mapping[str, Any]],
+    metrics: Mapping[tuple[str, str], Mapping[int, Any]],
+) -> Iterable[str]:
+    """Lines on what is not there: rows that cannot be run here with the reason, and cells that still lack seeds."""
+    titles = {line.key: line.title for line in (*grid.rows, *grid.columns)}
+    lacking: dict[str, list[str]] = {}
+    for (row, column), entry in entries.items():
+        if entry["problem"]:
+            yield f"{titles[row]}: not run here ({entry['problem']})"
+        elif len(metrics[row, column]) < len(entry["runs"]):
+            share = f"{titles[column]} {len(metrics[row, column])} of {len(entry['runs'])}"
+            lacking.setdefault(titles[row], []).append(share)
+    started = {titles[row] for (row, _), seeds in metrics.items() if seeds}
+    if idle := [row for row in lacking if row not in started]:
+        yield f"Not run yet: {', '.join(idle)}"
+    for row, shares in lacking.items():
+        if row in started:
+            yield f"{row}: seeds still missing ({', '.join(shares)})"

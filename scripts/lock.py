@@ -1,12 +1,11 @@
-"""Resolve pyproject.toml into the two lock files. Run by `make lock`, with Python 3.11 on Linux x86-64.
+"""Resolve pyproject.toml into the two lock files. Run by `make lock`, with any Python the project runs on.
 
-pip resolves in a new, empty virtual environment (`--dry-run --report`: nothing is installed), so the result does not
-depend on what the machine already holds; the wheels are downloaded, about 3 GB with the CUDA parts. Only names and
-versions are written: no hashes, because torch has a different wheel per platform, and no addresses, because where
-packages come from is the machine's own setting.
+uv resolves for all of them at once, on Linux x86-64, from the packages' metadata: no wheel is downloaded, and what the
+machine holds does not matter. Versions that a lock already has stay where they can; `make lock ARGS=--upgrade` takes
+the newest of all. Only names and versions are written: no hashes, because torch has a different wheel per platform,
+and no addresses, because where packages come from is the machine's own setting.
 """
 
-import json
 import re
 import subprocess
 import sys
@@ -16,53 +15,81 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PYTHONS = ("3.11", "3.12", "3.13")
 TORCH = "2.13.0"
-CUDA_PARTS = re.compile(r"nvidia-|cuda-|triton$")
+CUDA_PARTS = re.compile(r"nvidia-|cuda-|triton==")
+SOURCE_ONLY = "antlr4-python3-runtime"  # of Hydra; every other package must come as a wheel
 
 HEADERS = {
     "requirements.lock": """\
-# Every package of the environment, pinned. Made by `make lock` (scripts/lock.py) from pyproject.toml [cpu,dev] with
-# Python 3.11 on Linux x86-64; do not edit. torch comes as the build the machine offers: a CPU wheel where pip finds
-# one, else the registry's build, which brings its CUDA parts itself; they are therefore not pinned here.
+# Every package of the environment, pinned. Made by `make lock` (scripts/lock.py) from pyproject.toml [cpu,dev] for
+# Python 3.11 to 3.13 on Linux x86-64; do not edit. torch comes as the build the machine offers: a CPU wheel where pip
+# finds one, else the registry's build, which brings its CUDA parts itself; they are therefore not pinned here.
 """,
     "requirements-gpu.lock": """\
 # The environment of `make setup EXTRAS=gpu`: the registry's CUDA build of torch and the GPU faiss. Made by `make lock`
-# (scripts/lock.py) from pyproject.toml [gpu,dev] with Python 3.11 on Linux x86-64; do not edit. `===` refuses a build
-# with a local suffix such as +cpu. Resolved and downloaded on a machine without a GPU, not installed there.
+# (scripts/lock.py) from pyproject.toml [gpu,dev] for Python 3.11 to 3.13 on Linux x86-64; do not edit. `===` refuses a
+# build with a local suffix such as +cpu. Resolved on a machine without a GPU, not installed there.
 """,
 }
 
 
-def resolve(python: Path, requirements: list[str]) -> dict[str, str]:
-    """Return {package: version} of all that pip would install for `requirements`, sorted by name."""
-    command = [python, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
-    report = json.loads(subprocess.run([*command, *requirements], check=True, stdout=subprocess.PIPE).stdout)
-    packages = (item["metadata"] for item in report["install"])
-    return dict(sorted((re.sub(r"[-_.]+", "-", p["name"]).lower(), p["version"]) for p in packages))
+def resolve(uv: Path, extra: str, known: str, options: list[str]) -> list[str]:
+    """Return the pins of the project with the extras `extra` and `dev`, torch first.
+
+    Args:
+        uv: the program.
+        extra: `cpu` or `gpu`.
+        known: pins to keep where they can be kept.
+        options: of uv, such as `--upgrade`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        lock, torch = Path(folder) / "lock", Path(folder) / "torch"
+        lock.write_text(known.replace("===", "=="))
+        torch.write_text(f"torch=={TORCH}\n")
+        command = [uv, "pip", "compile", "pyproject.toml", "--universal", "--python-version", PYTHONS[0], "--quiet"]
+        command += ["--extra", extra, "--extra", "dev", "--constraint", torch, "--output-file", lock, *options]
+        command += ["--only-binary", ":all:", "--no-binary", SOURCE_ONLY, "--no-annotate", "--no-header"]
+        subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        pins = [without_environment(line) for line in lock.read_text().splitlines()]
+    return sorted(pins, key=lambda pin: (not pin.startswith("torch=="), pin))
 
 
-def write(name: str, torch_pin: str, packages: dict[str, str]) -> None:
-    """Write one lock, torch first so that its build decides what the others find."""
-    pins = [torch_pin] + [f"{package}=={version}" for package, version in packages.items() if package != "torch"]
-    (ROOT / name).write_text(HEADERS[name] + "\n".join(pins) + "\n")
-    print(f"{name}: {len(pins)} packages")
+def without_environment(pin: str) -> str:
+    """Drop what is true wherever the lock is for from the pin's marker."""
+    always = PROJECT["tool"]["uv"]["environments"][0].split(" and ")
+    requirement, _, marker = pin.partition(" ; ")
+    terms = [term for term in marker.split(" and ") if term and term not in always]
+    return f"{requirement} ; {' and '.join(terms)}" if terms else requirement
+
+
+def check_wheels(uv: Path, lock: Path) -> None:
+    """Raise, with uv's message, unless each pin has a wheel for each Python."""
+    for version in PYTHONS:
+        command = [uv, "pip", "compile", "--no-deps", "--quiet", "--python-version", version, lock]
+        command += ["--python-platform", "x86_64-manylinux_2_28"]
+        command += ["--only-binary", ":all:", "--no-binary", SOURCE_ONLY]
+        subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:
-    if sys.version_info[:2] != (3, 11):
-        sys.exit(f"the locks are made with Python 3.11, this is {sys.version.split()[0]}")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    core, extras = project["dependencies"], project["optional-dependencies"]
+    options = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
-        python = Path(folder) / "bin" / "python"
-        cpu = resolve(python, [f"torch=={TORCH}", *core, *extras["cpu"], *extras["dev"]])
-        cpu = {package: version for package, version in cpu.items() if not CUDA_PARTS.match(package)}
-        write("requirements.lock", f"torch=={TORCH}", cpu)
+        subprocess.run([Path(folder) / "bin/python", "-m", "pip", "install", "-qq", "uv"], check=True)
+        uv = Path(folder) / "bin/uv"
+        cpu = resolve(uv, "cpu", (ROOT / "requirements.lock").read_text(), options)
+        cpu = [pin for pin in cpu if not CUDA_PARTS.match(pin)]
         # The GPU environment differs by the two GPU packages and what they bring, in nothing else.
-        shared = [f"{package}=={version}" for package, version in cpu.items() if package not in ("torch", "faiss-cpu")]
-        gpu = resolve(python, [f"torch==={TORCH}", *extras["gpu"], *shared])
-        write("requirements-gpu.lock", f"torch==={TORCH}", gpu)
+        old = (ROOT / "requirements-gpu.lock").read_text().splitlines()
+        parts = [pin for pin in old if CUDA_PARTS.match(pin) or pin.startswith("faiss-gpu")]
+        gpu = resolve(uv, "gpu", "\n".join([*cpu, *([] if options else parts)]), [])
+        gpu[0] = gpu[0].replace("==", "===")
+        for name, pins in {"requirements.lock": cpu, "requirements-gpu.lock": gpu}.items():
+            (ROOT / name).write_text(HEADERS[name] + "\n".join(pins) + "\n")
+            check_wheels(uv, ROOT / name)
+            print(f"{name}: {len(pins)} packages")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""`make setup`, with pip and the weights stood in for."""
+"""`make setup`, with pip and the weights stood in for, and the Python that `make` takes."""
 
 import importlib.util
+import os
+import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -61,3 +63,35 @@ def test_another_lock_means_a_new_environment(setup, monkeypatch):
     pip(0, monkeypatch, new)
     setup.main()
     assert new.exists() and not old.exists()
+
+
+def make_with(pythons: dict[str, tuple[int, int]], folder: Path) -> subprocess.CompletedProcess:
+    """`make setup` where the only Pythons are these; each prints its name instead of setting up."""
+    for name, version in pythons.items():
+        ready = "exit 0" if (3, 11) <= version < (3, 14) else "exit 1"
+        (folder / name).write_text(f'#!/bin/sh\ncase "$1" in -c) {ready};; *) echo {name} "$@";; esac\n')
+        (folder / name).chmod(0o755)
+    for tool in ("make", "sh"):
+        (folder / tool).symlink_to(shutil.which(tool))
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHON", "MAKEFLAGS")}
+    command = ["make", "--no-print-directory", "-f", ROOT / "Makefile", "setup", "EXTRAS=cpu"]
+    return subprocess.run(command, env=environment | {"PATH": str(folder)}, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("pythons", "taken"),
+    [
+        ({"python3.11": (3, 11), "python3.13": (3, 13)}, "python3.11"),
+        ({"python3.13": (3, 13), "python3": (3, 9)}, "python3.13"),
+        ({"python3.12": (3, 10), "python3": (3, 12)}, "python3"),  # a name may belong to no working Python
+    ],
+)
+def test_make_takes_the_python_that_is_there(pythons, taken, tmp_path):
+    assert make_with(pythons, tmp_path).stdout == f"{taken} scripts/environment.py cpu\n"
+
+
+def test_make_says_in_one_line_what_is_missing(tmp_path):
+    result = make_with({"python3": (3, 10)}, tmp_path)
+    assert result.returncode and not result.stdout
+    (line,) = result.stderr.splitlines()
+    assert "no Python 3.11, 3.12 or 3.13 here: install one" in line

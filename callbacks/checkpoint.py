@@ -13,7 +13,7 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from storage.run_store import RunFolder, replacing
+from storage.run_store import RunFolder, first_line, replacing
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -41,7 +41,7 @@ class AtomicCheckpointIO(CheckpointIO):
         except FileNotFoundError as error:
             raise ValueError(f"checkpoint {path}: no such file") from error
         except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-            reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            reason = first_line(error)[:120]
             raise ValueError(f"checkpoint {path}: cannot be read ({reason}); force=true starts the run anew") from error
 
     def remove_checkpoint(self, path: str | Path) -> None:

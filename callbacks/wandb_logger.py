@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
-from storage.run_store import RunFolder
+from storage.run_store import RunFolder, first_line
 
 DEFAULT_SERVER = "https://api.wandb.ai"
 INIT_TIMEOUT_SECONDS = 20
@@ -32,7 +32,7 @@ class SteadyWandbLogger(WandbLogger):
             super().log_metrics(metrics, step)
         except Exception as error:
             if not self.failed:
-                print(f"W&B takes no more figures ({_first_line(error)}); the run goes on", file=sys.stderr)
+                print(f"W&B takes no more figures ({first_line(error)}); the run goes on", file=sys.stderr)
             self.failed = True
 
 
@@ -90,15 +90,11 @@ def wandb_logger(
         experiment = wandb.init(mode=chosen, **options)
     except wandb.Error as error:
         if chosen != "online":
-            raise ValueError(f"logger: W&B does not start ({_first_line(error)}); logger=csv goes without") from error
-        print(f"W&B cannot be reached, logging offline ({_first_line(error)})", file=sys.stderr)
+            raise ValueError(f"logger: W&B does not start ({first_line(error)}); logger=csv goes without") from error
+        print(f"W&B cannot be reached, logging offline ({first_line(error)})", file=sys.stderr)
         wandb.teardown()
         experiment = wandb.init(mode="offline", **options)
     return SteadyWandbLogger(experiment=experiment, save_dir=run.path)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _mode() -> str:
@@ -133,7 +129,7 @@ def log_outcome(run: RunFolder, figures: Mapping[str, Any]) -> None:
         if media := _media(run, figures):
             wandb.run.log(media)
     except Exception as error:  # W&B's own process may be gone; the run is finished all the same
-        print(f"W&B takes no more figures ({_first_line(error)})", file=sys.stderr)
+        print(f"W&B takes no more figures ({first_line(error)})", file=sys.stderr)
 
 
 def _media(run: RunFolder, figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,5 +186,5 @@ def finish_wandb() -> None:
         wandb.finish()
     except Exception as error:
         later = f"later: wandb sync --include-online {folder}"
-        print(f"W&B cannot be reached ({_first_line(error)}); {later}", file=sys.stderr)
+        print(f"W&B cannot be reached ({first_line(error)}); {later}", file=sys.stderr)
         wandb.teardown()

@@ -18,7 +18,7 @@ from datamodules.samplers import Batches, OrderedBatches
 from engine.finished import load_weights
 from engine.plan import Plan, partial_of
 from engine.trainer import resolve_precision
-from storage.run_store import RunFolder
+from storage.run_store import RunFolder, first_line
 
 Row = dict[str, Any]
 FINAL = "final.ckpt"  # weights of the last epoch
@@ -48,7 +48,7 @@ def _nearest_centre(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
     try:
         model = dict(np.load(run.path / "model.npz"))  # arrays alone: nothing is unpickled
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({str(error).splitlines()[0]})") from error
+        raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({first_line(error)})") from error
     vectors_of: Callable[[list[str]], Vectors]
     if method.vectors == "encoder":
         vectors_of = _Embeddings(plan)

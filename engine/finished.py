@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule, TextModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.run_store import RunFolder, find_run
+from storage.run_store import RunFolder, find_run, first_line
 
 WORDS = "words"  # the folder of a run with the vocabulary of an encoder that learned one
 
@@ -65,7 +65,7 @@ def load_weights(module: TextModule, file: Path, run_id: str, more_allowed: bool
     try:
         checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{file}: cannot be read as a checkpoint ({str(error).splitlines()[0]})") from error
+        raise ValueError(f"{file}: cannot be read as a checkpoint ({first_line(error)})") from error
     module.on_load_checkpoint(checkpoint)
     missing, _ = module.load_state_dict(checkpoint["state_dict"], strict=not more_allowed)
     if missing:

@@ -27,6 +27,7 @@ from lightning_modules.base import MONITORED, ClassifierModule, TextModule
 from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
 from lightning_modules.encoders.words import WordEncoder
 from lightning_modules.methods.clustering.base import ClusteringModule
+from storage.run_store import first_line
 
 GENERATING = ("ce", "scl_hnm")  # methods that head=text_to_text fits
 SERVES = {"fit": "classification", "cluster": "clustering"}  # the kind of method that a task takes
@@ -269,7 +270,7 @@ def _retrieval_findings(node: Mapping[str, Any]) -> Iterator[str]:
     try:
         instantiate(node)
     except Exception as error:  # Hydra wraps what a constructor raises
-        yield str(error.__cause__ or error).splitlines()[0]
+        yield first_line(error.__cause__ or error)
 
 
 def _validate_together(plain: Mapping[str, Any]) -> None:

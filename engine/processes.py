@@ -22,6 +22,8 @@ from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from storage.run_store import first_line
+
 POLL_SECONDS = 1.0
 SETTLE_SECONDS = 2.0  # in which other processes fall for the same reason, or because one is gone
 MEET_SECONDS = 600.0  # in which all nodes must have come
@@ -247,7 +249,7 @@ def _meeting(world: World, name: str) -> Iterator[Any]:
         try:
             store = TCPStore(world.address, world.port, is_master=True, wait_for_workers=False, timeout=timeout)
         except RuntimeError as error:
-            raise ValueError(f"MASTER_PORT: cannot listen on {world.port} ({_first_line(error)})") from error
+            raise ValueError(f"MASTER_PORT: cannot listen on {world.port} ({first_line(error)})") from error
         store.set("run", name)
         yield store
         return
@@ -256,7 +258,7 @@ def _meeting(world: World, name: str) -> Iterator[Any]:
         of_first = store.get("run").decode()
     except RuntimeError as error:
         raise ValueError(
-            f"MASTER_ADDR: the first node did not come to {world.address}:{world.port} ({_first_line(error)})"
+            f"MASTER_ADDR: the first node did not come to {world.address}:{world.port} ({first_line(error)})"
         ) from error
     if of_first != name:
         message = f"node {world.node}: found run {name}, allowed: {of_first}, as on node 0"
@@ -296,7 +298,3 @@ def _heed_other_nodes(store: Any, world: World) -> None:
     except RuntimeError:
         kind, message = "died", "the first node is gone"
     raise (ValueError if kind == "input" else ProcessDied)(message)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from storage.run_store import first_line
+
 COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 HYDRA_KEYS = {"_target_", "_partial_", "_recursive_", "_convert_", "_args_"}
 
@@ -108,7 +110,7 @@ def _check_node(key: str, node: Mapping[str, Any]) -> Iterator[str]:
     try:
         target = get_object(node["_target_"])
     except Exception as error:
-        yield f"{key}._target_: cannot import {node['_target_']!r} ({str(error).splitlines()[0]})"
+        yield f"{key}._target_: cannot import {node['_target_']!r} ({first_line(error)})"
         return
     yield from _check_values(key, node, target, node["_target_"])
 

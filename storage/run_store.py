@@ -228,6 +228,16 @@ class RunFolder:
         self.write_json("metrics.json", merged)
         return merged
 
+    def finish(self, metrics: Mapping[str, Any]) -> None:
+        """Record the run as finished, and only then let go of the state that an unfinished one goes on from."""
+        self.write_metrics(metrics, status="finished")
+        self.drop_last_checkpoint()
+
+    def drop_last_checkpoint(self) -> None:
+        """Remove ``checkpoints/last.ckpt``: a finished run keeps the selected epoch only."""
+        if self.writes:
+            (self.checkpoints / "last.ckpt").unlink(missing_ok=True)
+
     def read_config(self) -> dict[str, Any]:
         """The resolved config that the run was started with. Raises ReportError where the run has none."""
         import yaml
@@ -235,13 +245,13 @@ class RunFolder:
         try:
             return yaml.safe_load((self.path / "config.yaml").read_text())
         except (OSError, yaml.YAMLError) as error:
-            raise ReportError(f"run {self.id}: config.yaml cannot be read ({_first_line(error)})") from error
+            raise ReportError(f"run {self.id}: config.yaml cannot be read ({first_line(error)})") from error
 
     def read_json(self, name: str) -> Any:
         try:
             return json.loads((self.path / name).read_text())
         except (OSError, ValueError) as error:
-            raise ReportError(f"run {self.id}: {name} cannot be read ({_first_line(error)})") from error
+            raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
 
     def read_csv(self, name: str) -> list[dict[str, str]]:
         """Rows of a CSV file by column name. Raises ReportError where it cannot be read."""
@@ -249,7 +259,7 @@ class RunFolder:
             with open(self.path / name, newline="", encoding="utf-8") as file:
                 return list(csv.DictReader(file))
         except (OSError, ValueError) as error:
-            raise ReportError(f"run {self.id}: {name} cannot be read ({_first_line(error)})") from error
+            raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
 
     def write_text(self, name: str, text: str) -> None:
         if self.writes:
@@ -314,8 +324,9 @@ class RunFolder:
             leftover.unlink(missing_ok=True)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that says something; the error's type where none does."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def list_runs(runs_dir: Path | str) -> list[RunFolder]:

@@ -28,7 +28,7 @@ from engine.plan import Plan, partial_of
 from lightning_modules.methods.clustering.base import ClusteringModule
 from reporting.tables import Table, clustering_table
 from storage.run_store import RunFolder, replacing, run_id
-from tasks.fit import logged, record_once, seconds_before, watched_trainer
+from tasks.fit import logged, names_of, record_once, seconds_before, watched_trainer
 
 ORDERS = 5  # orders of evaluation, where the order counts
 SHOWN = 20  # clusters in the printed table
@@ -56,7 +56,7 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
     _refuse_idle(plan, overrides)
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
-        record_once(plan, run, lambda: logged(plan, run, _cluster))
+        record_once(run, config, names_of(plan), lambda: logged(plan, run, _cluster))
     _report(run)
     return run.path
 
@@ -156,7 +156,6 @@ def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clust
     trained = time.perf_counter()
     trainer.save_checkpoint(run.checkpoints / FINAL, weights_only=True)
     found = _evaluated(plan, run, module, datamodule)
-    last.unlink(missing_ok=True)
     seen = [callback for callback in trainer.callbacks if hasattr(callback, "oracle")]
     figures = {
         **{name: value for callback in seen for name, value in callback.oracle().items()},

@@ -25,7 +25,7 @@ from engine.results import outcome_of, report
 from engine.retrieval import retrieval_figures
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.run_store import RunFolder, find_run, run_id
+from storage.run_store import RunFolder, find_run, first_line, run_id
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def trained_run(plan: Plan) -> RunFolder:
             _trained(plan, run, world)
         return run
     with run.lock():
-        record_once(plan, run, lambda: _trained(plan, run, world))
+        record_once(run, config, names_of(plan), lambda: _trained(plan, run, world))
     return run
 
 
@@ -62,48 +62,53 @@ def _refuse_unused_augment(plan: Plan, overrides: list[str]) -> None:
         raise ValueError("augment: has no effect with method.num_views=1; allowed: method.num_views=2 or more")
 
 
-def record_once(plan: Plan, run: RunFolder, work: Callable[[], dict[str, Any]]) -> None:
+def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work: Callable[[], object]) -> None:
     """Do the work of a run, unless it is finished and not to be repeated; its record says how it went.
 
-    Call it inside the run's lock; `work` returns the run's figures.
+    Call it inside the run's lock; `names` identify the run in tables; `work` ends with `RunFolder.finish`, and what it
+    does after that may be lost.
     """
-    if plan.config.force:
+    if config.force:
         run.clear()
     if run.status == "finished":
+        run.drop_last_checkpoint()  # a kill may have come between
         print(f"{run.id} is finished already; force=true repeats it")
         return
     started, earlier = time.perf_counter(), seconds_before(run)
     try:  # from the first write on: a stop right after it is recorded too
-        run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
-        run.write_metrics(status="running", error=None, **names_of(plan))
-        run.write_metrics(work(), status="finished")
+        run.write_text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        run.write_metrics(names, status="running", error=None)
+        work()
     except Exception as error:
-        run.write_metrics(status="failed", error=str(error).splitlines()[0] if str(error) else repr(error))
+        if run.status != "finished":
+            run.write_metrics(status="failed", error=first_line(error))
         raise
     except BaseException:  # Ctrl-C, SIGTERM, and the exit that Lightning turns them into
-        run.write_metrics({"seconds/total": earlier + time.perf_counter() - started}, status="interrupted")
+        if run.status != "finished":
+            run.write_metrics({"seconds/total": earlier + time.perf_counter() - started}, status="interrupted")
         raise KeyboardInterrupt from None
 
 
-def _trained(plan: Plan, run: RunFolder, world: World) -> dict[str, Any]:
-    """Figures of the run, done in this process or in several."""
+def _trained(plan: Plan, run: RunFolder, world: World) -> None:
+    """Do the run in this process or in several."""
     if world.size == 1:
-        return logged(plan, run, _train)
-    return run_processes(_train_in_process, (dict(plan.plain), str(run.path)), world, run.id)
+        logged(plan, run, _train)
+    else:
+        run_processes(_train_in_process, (dict(plan.plain), str(run.path)), world, run.id)
 
 
-def _train_in_process(plain: dict[str, Any], folder: str) -> dict[str, Any]:
+def _train_in_process(plain: dict[str, Any], folder: str) -> None:
     run = RunFolder(folder, writes=is_first_process())
-    return logged(Plan.make(OmegaConf.create(plain)), run, _train)
+    logged(Plan.make(OmegaConf.create(plain)), run, _train)
 
 
-def logged(plan: Plan, run: RunFolder, train: Callable[[Plan, RunFolder], dict[str, Any]]) -> dict[str, Any]:
-    """Figures of `train(plan, run)`, with what is said in the run's log and the outcome in W&B."""
+def logged(plan: Plan, run: RunFolder, train: Callable[[Plan, RunFolder], dict[str, Any]]) -> None:
+    """Finish the run with the figures of `train(plan, run)`; what is said goes to its log, then the outcome to W&B."""
     try:
         with _logged_to(run.path / "run.log") if run.writes else nullcontext():
             figures = train(plan, run)
+            run.finish(figures)
             log_outcome(run, names_of(plan) | figures)
-            return figures
     finally:
         finish_wandb()  # or the next job of a sweep would log into this run
 
@@ -145,8 +150,6 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
 
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
     metrics = measure(plan, run, module, datamodule)
-    if run.writes:
-        last.unlink(missing_ok=True)  # a finished run keeps the selected epoch only
     return metrics | {
         "augment": datamodule.augment_report,
         "epochs": trainer.current_epoch,

@@ -55,7 +55,7 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError("active.validation_size: protocol=published validates on test; allowed there: null")
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
-        record_once(plan, run, lambda: _do(plan, run))
+        record_once(run, config, names_of(plan), lambda: _do(plan, run))
     _report(run)
     return run.path
 
@@ -146,13 +146,13 @@ def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
     return np.sort(np.concatenate([datamodule.indices[part] for part in parts]))
 
 
-def _do(plan: Plan, run: RunFolder) -> dict[str, Any]:
+def _do(plan: Plan, run: RunFolder) -> None:
     pool = Pool(plan)
     rounds = _rounds(plan, pool, run)
     _write_curve(run, rounds, pool)  # a stop may have come between a state and its curve
     figures = _figures(rounds, run)
+    run.finish(figures)
     _log(plan, run, rounds, figures)
-    return figures
 
 
 def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: Mapping[str, Any]) -> None:

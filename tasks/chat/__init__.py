@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.progress import Progress
 
 from datamodules.datamodule import TextDataModule
@@ -19,6 +19,7 @@ from reporting.metrics import class_scores, thirds
 from reporting.tables import summary_table
 from storage.run_store import RunFolder, replacing, run_id
 from tasks.chat.client import Answers, ChatModel, answers_to, parse_label
+from tasks.fit import names_of, record_once, seconds_before
 
 UNPARSABLE = ""  # in predictions.csv: the answer named no class, or several
 
@@ -35,12 +36,7 @@ def chat(config: DictConfig, overrides: list[str]) -> Path:
     plan, model = _chosen(config)
     run = RunFolder(Path(config.paths.runs) / run_id(_identity(plan)))
     with run.lock():
-        if config.force:
-            run.clear()
-        if run.status == "finished":
-            print(f"{run.id} is finished already; force=true repeats it")
-        else:
-            _do(plan, model, run)
+        record_once(run, config, _names(plan, model), lambda: _ask(plan, model, run))
     summary_table(run.read_metrics()).show()
     print(f"answers that name no class: {run.read_metrics()['unparsable']}")
     return run.path
@@ -95,25 +91,13 @@ def _identity(plan: Plan) -> dict[str, Any]:
     return {"method": asked} | {key: plain[key] for key in ("dataset", "imbalance", "protocol", "seed")}
 
 
-def _do(plan: Plan, model: ChatModel, run: RunFolder) -> None:
-    plain, started = plan.plain, time.perf_counter()
-    names = {"method": model.name, "encoder": model.model, "seed": plain["seed"]}
-    names |= {"imbalance/ir": plain["imbalance"].get("ir")}
-    names |= {group: plain[group]["name"] for group in ("dataset", "protocol")}
-    run.write_text("config.yaml", OmegaConf.to_yaml(plan.config, resolve=True))
-    run.write_metrics(status="running", error=None, **names)
-    try:
-        figures = _ask(plan, model, run)
-        run.write_metrics(figures, status="finished", **{"seconds/total": time.perf_counter() - started})
-    except Exception as error:
-        run.write_metrics(status="failed", error=str(error).splitlines()[0])
-        raise
-    except BaseException:
-        run.write_metrics(status="interrupted")
-        raise KeyboardInterrupt from None
+def _names(plan: Plan, model: ChatModel) -> dict[str, Any]:
+    """What identifies the run in tables."""
+    return names_of(plan) | {"method": model.name, "encoder": model.model}
 
 
-def _ask(plan: Plan, model: ChatModel, run: RunFolder) -> dict[str, Any]:
+def _ask(plan: Plan, model: ChatModel, run: RunFolder) -> None:
+    started, earlier = time.perf_counter(), seconds_before(run)
     corpus = plan.corpus()
     refuse_several_labels("chat", corpus)
     datamodule = plan.datamodule(corpus, num_views=1)
@@ -135,12 +119,14 @@ def _ask(plan: Plan, model: ChatModel, run: RunFolder) -> dict[str, Any]:
     counts = datamodule.class_counts.tolist()
     scores = scores_with_errors(labels, parsed, len(label_names), counts)
     figures = {f"test/{name}": value for name, value in scores.items()}
-    return figures | {
+    about = {
         "unparsable": parsed.count(None),
         "asked": asked,
         "class_counts": counts,
         "label_names": label_names,
+        "seconds/total": earlier + time.perf_counter() - started,
     }
+    run.finish(figures | about)
 
 
 def scores_with_errors(

@@ -13,7 +13,8 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from storage.run_store import RunFolder, first_line, replacing
+from storage.files import replacing
+from storage.run_store import RunFolder, first_line
 
 
 class AtomicCheckpointIO(CheckpointIO):

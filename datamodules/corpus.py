@@ -4,9 +4,7 @@ import errno
 import hashlib
 import json
 import logging
-import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +15,11 @@ import pyarrow as pa
 
 from datamodules.builders.base import Dataset, Row
 from datamodules.cards import card, text_digests
-from datamodules.errors import InputError
 from datamodules.labels import class_counts, has_several_labels, label_array
 from datamodules.sources import HOST, HashMemory, fetch, file_sha256
 from datamodules.splits import stratified_split
+from storage.errors import InputError
+from storage.files import replacing_folder
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
@@ -125,7 +124,8 @@ def prepare(
                 if final.exists():
                     log.warning("%s: %s; building it again", final, damage)
                 files = fetch(dataset.sources, mirror, folder / "sources", offline, host)
-                _rebuild(dataset, files, final, whole)
+                with replacing_folder(final) as temporary:
+                    _build(dataset, files, temporary, whole)
         return Corpus(final, _read_meta(final))
 
 
@@ -140,21 +140,6 @@ def _digest(dataset: Dataset, folder: Path, whole: bool) -> str:
     } | ({"whole": True} if whole else {})
     memory.save()
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _rebuild(dataset: Dataset, files: dict[str, Path], final: Path, whole: bool) -> None:
-    prefix = f".{final.name}.tmp-"
-    for stale in final.parent.glob(f"{prefix}*"):  # of a killed process: we hold the lock
-        shutil.rmtree(stale, ignore_errors=True)
-    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=final.parent))
-    try:
-        _build(dataset, files, temporary, whole)
-        temporary.chmod(0o755)
-        if final.exists():
-            shutil.rmtree(final)
-        os.replace(temporary, final)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 Parts = dict[str, tuple[pa.Table, np.ndarray]]  # split -> staged table, mask of its rows

@@ -13,11 +13,11 @@ from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
 from datamodules.collation import FeatureBatches, TokenBatches
-from datamodules.errors import InputError
 from datamodules.labels import class_counts, has_several_labels, label_array
 from datamodules.samplers import Batches, OrderedBatches
 from datamodules.splits import Protocol, random_split, stratified_split
 from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
+from storage.errors import InputError
 
 # Batches are cut from memory-mapped arrays; worker processes would only cost here.
 warnings.filterwarnings("ignore", message=".*does not have many workers.*")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import numpy as np
 
-from datamodules.errors import InputError
 from datamodules.splits import rank_in_class
+from storage.errors import InputError
 
 
 class Imbalance(ABC):

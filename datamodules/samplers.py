@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from torch.utils.data import Sampler
 
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 
 class Batches(Sampler[np.ndarray]):

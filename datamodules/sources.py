@@ -3,13 +3,13 @@
 import hashlib
 import json
 import logging
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from datamodules.errors import InputError
+from storage.errors import InputError, ReportError
+from storage.files import write_text
 
 HOST = "https://raw.githubusercontent.com"
 log = logging.getLogger(__name__)
@@ -66,11 +66,8 @@ class HashMemory:
         """Write the memory; a folder that cannot be written only costs the time to hash again."""
         if not self.changed:
             return
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
-        with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(self.known), encoding="utf-8")
-            os.replace(temporary, self.path)
+        with suppress(ReportError):
+            write_text(self.path, json.dumps(self.known))
 
 
 def fetch(

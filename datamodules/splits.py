@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 
 @dataclass(frozen=True)

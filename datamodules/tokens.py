@@ -3,9 +3,6 @@
 import hashlib
 import json
 import logging
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from datamodules.errors import InputError
+from storage.errors import InputError
+from storage.files import replacing_folder
 
 log = logging.getLogger(__name__)
 
@@ -99,16 +97,11 @@ def cached_tokens(
 
 
 def _build(target: Path, chunks: Callable[[dict], Iterable[list[str]]], tokenizer, max_length: int) -> dict:
-    prefix = f".{target.name}-"
-    for stale in target.parent.glob(f"{prefix}*"):  # of a killed process: we hold the lock
-        shutil.rmtree(stale)
     if target.exists():
         log.warning("%s is damaged, tokenising again", target)
-        shutil.rmtree(target)
-    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
-    try:
-        notes: dict = {}
-        lengths = []
+    notes: dict = {}
+    lengths = []
+    with replacing_folder(target) as temporary:
         with open(temporary / "ids.bin", "wb") as file:
             for texts in chunks(notes):
                 ids, counts = _encode(texts, tokenizer, max_length)
@@ -117,9 +110,6 @@ def _build(target: Path, chunks: Callable[[dict], Iterable[list[str]]], tokenize
         np.save(temporary / "offsets.npy", _offsets(lengths))
         meta = {"sha256": {name: _sha256(temporary / name) for name in ("ids.bin", "offsets.npy")}, "notes": notes}
         (temporary / "meta.json").write_text(json.dumps(meta))
-        os.replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return meta
 
 

@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from storage.files import write_text
+
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 
 
@@ -65,9 +67,7 @@ def report_job(status: str, run: Path | None = None, error: str | None = None) -
     """Tell the launcher of a sweep how its job ended, if one waits for it."""
     if target := os.environ.get("KONTRAST_JOB_RESULT"):
         result = {"status": status, "run": str(run) if run else None, "error": error}
-        temporary = Path(f"{target}.tmp")
-        temporary.write_text(json.dumps(result))
-        temporary.replace(target)
+        write_text(target, json.dumps(result))
 
 
 def explain(error: Exception) -> str:

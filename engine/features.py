@@ -10,7 +10,7 @@ from filelock import FileLock
 
 from datamodules.datamodule import TextDataModule
 from lightning_modules.encoders.transformer import TextEncoder
-from storage.run_store import replacing
+from storage.files import replacing
 
 
 def cached_features(encoder: TextEncoder, datamodule: TextDataModule, key: str, folder: Path) -> dict[str, np.ndarray]:

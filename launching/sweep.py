@@ -17,7 +17,8 @@ from typing import Any
 
 from launching.jobs import Process, WarmStarter, start_cold
 from reporting.tables import MISSING, SweepJob, duration, percent, sweep_table
-from storage.run_store import RunFolder, write_text
+from storage.files import write_text
+from storage.run_store import RunFolder
 
 # A job writes {"run": folder or null, "status": …, "error": …} into the file that this variable names, and a "value"
 # where a sweeper optimises one.

@@ -11,7 +11,7 @@ import yaml
 from papers.grid import HERE
 from papers.table_report import TableReport
 from reporting.statistics import PairedComparison, equivalence_p, holm, paired_comparison, spread_comparison
-from storage.run_store import ReportError
+from storage.errors import ReportError
 
 LEVEL = 0.05
 Test = Literal["greater", "less", "equal", "positive", "steadier"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from storage.run_store import write_text
+from storage.files import write_text
 
 CLUSTERED = ("agnews8000", "searchsnippets", "stackoverflow", "googlenews_ts", "googlenews_t", "googlenews_s", "tweet")
 NAMES = ("r52", "ohsumed", "trec", "dblp", "biomedical", "cr", "agnews", "reuters21578", "goemotions", *CLUSTERED)

@@ -18,7 +18,8 @@ import yaml
 
 from papers.grid import HERE, load_grid
 from reporting.curves import embedding_figure
-from storage.run_store import RunFolder, csv_text, write_text
+from storage.files import write_text
+from storage.run_store import RunFolder, csv_text
 
 if TYPE_CHECKING:
     from engine.plan import Plan

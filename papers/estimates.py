@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from storage.run_store import ReportError, RunFolder, run_id
+from storage.errors import ReportError
+from storage.run_store import RunFolder, run_id
 
 START_SECONDS = 15.0
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from storage.run_store import ReportError
+from storage.errors import ReportError
 
 HERE = Path(__file__).parent
 TABLES = HERE / "definitions" / "tables"

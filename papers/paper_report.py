@@ -24,7 +24,9 @@ from papers.table_report import TableReport, table_report
 from reporting.curves import conflict_figure, label_figure, lines_figure
 from reporting.metrics import non_uniformity
 from reporting.tables import MISSING, Table
-from storage.run_store import ReportError, RunFolder, list_runs, write_text
+from storage.errors import ReportError
+from storage.files import write_text
+from storage.run_store import RunFolder, list_runs
 
 
 def read_stores(stores: Sequence[Path]) -> dict[str, RunFolder]:

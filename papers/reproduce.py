@@ -29,8 +29,10 @@ from papers.grid import Budget, Cell, Grid, Line, cells, load_budget, load_grid,
 from papers.hub import unreachable
 from papers.paper_report import read_stores, write_report
 from reporting.tables import MISSING, SweepJob, Table, duration
+from storage.errors import ReportError
+from storage.files import write_text
 from storage.records import keep_record
-from storage.run_store import ReportError, RunFolder, write_text
+from storage.run_store import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 RATIOS = (None, 50, 20, 10)

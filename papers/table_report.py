@@ -11,7 +11,8 @@ import numpy as np
 from papers.grid import Grid, Line, Metric, Printed, footnote_texts, printed
 from reporting.metrics import thirds
 from reporting.statistics import EffectSize, PairedComparison, effect_size, holm, paired_comparison
-from storage.run_store import ReportError, RunFolder
+from storage.errors import ReportError
+from storage.run_store import RunFolder
 
 SEEDS_TO_COUNT = 3
 Key = tuple[str, str, str]  # row, column, metric

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from storage.run_store import ReportError
+from storage.errors import ReportError
 
 Where = dict[str, str]
 

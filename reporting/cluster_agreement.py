@@ -24,7 +24,8 @@ from sklearn.metrics import adjusted_mutual_info_score
 from reporting.arguments import folder_and_options, run_command
 from reporting.compare import data_set, fits, lookup, spread, written
 from reporting.tables import MISSING, Table
-from storage.run_store import ReportError, RunFolder, list_runs
+from storage.errors import ReportError
+from storage.run_store import RunFolder, list_runs
 
 SCORES = ("cluster/acc", "cluster/nmi")
 Setting = tuple[str, str, str]  # data set, method, values of the keys

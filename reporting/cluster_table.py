@@ -17,7 +17,8 @@ import numpy as np
 from reporting.arguments import folder_and_options, run_command
 from reporting.compare import data_set, fits
 from reporting.tables import MISSING, Table
-from storage.run_store import ReportError, RunFolder, list_runs
+from storage.errors import ReportError
+from storage.run_store import RunFolder, list_runs
 
 KEYS = ("cluster/acc", "cluster/nmi")
 Found = dict[tuple[str, str], dict[int, Mapping[str, Any]]]  # (data set, method) -> seed -> metrics

@@ -19,7 +19,8 @@ from reporting.arguments import folder_and_options, run_command
 from reporting.figures import seeds_figure
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table
-from storage.run_store import ReportError, RunFolder, list_runs
+from storage.errors import ReportError
+from storage.run_store import RunFolder, list_runs
 
 COLUMNS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "val/macro_f1")
 Values = dict[str, dict[int, dict[str, Any]]]  # group -> seed -> metrics

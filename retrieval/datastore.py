@@ -19,6 +19,8 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from storage.files import replacing, write_text
+
 FORMAT = 2
 HEADER = "header.json"
 FILES = ("vectors.npy", "label_starts.npy", "labels.npy", "texts.jsonl")
@@ -124,14 +126,13 @@ class Datastore:
         files = (path / "texts.jsonl" for path in self._segments())
         return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").split("\n") if line]
 
-    def keep(self, name: str, write: Callable[[Path], None]) -> None:
-        """Keep a file beside the rows until the datastore is replaced; ``write`` gets a temporary path."""
+    def keep(self, name: str, write: Callable[[BinaryIO], Any]) -> None:
+        """Keep a file beside the rows until the datastore is replaced; ``write`` gets it, open."""
         with self._writing():
             self._refresh()
-            temporary = self.folder / f".tmp-{name}"
-            write(temporary)
-            digest = _file_digest(temporary)
-            os.replace(temporary, self.folder / name)
+            with replacing(self.folder / name) as file:
+                write(file)
+            digest = _file_digest(self.folder / name)
             self._commit(self.header["segments"], self.header["files"] | {name: digest})
 
     def kept(self, name: str) -> Path | None:
@@ -177,11 +178,13 @@ class Datastore:
         lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts).encode()
         temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=self.folder))
         try:
-            for name, rows in (("label_starts.npy", starts), ("labels.npy", indices)):
-                _write(temporary / name, lambda file, rows=rows: np.save(file, rows))
-            _write(temporary / "texts.jsonl", lambda file: file.write(lines))
+            arrays = {"label_starts": starts, "labels": indices, "vectors": np.ascontiguousarray(vectors, np.float32)}
+            for name, rows in arrays.items():
+                with replacing(temporary / f"{name}.npy") as file:
+                    np.save(file, rows)
+            with replacing(temporary / "texts.jsonl") as file:
+                file.write(lines)
             content = _digest(temporary, FILES[1:])
-            _write(temporary / "vectors.npy", lambda file: np.save(file, np.ascontiguousarray(vectors, np.float32)))
             digest = _digest(temporary)
             target = self.folder / f"segment-{digest[:16]}"
             if _digest(target) != digest:
@@ -196,9 +199,7 @@ class Datastore:
         body = {key: value for key, value in self.header.items() if key != "checksum"} | {"segments": segments}
         body |= {} if files is None else {"files": files}
         header = body | {"checksum": _checksum(body)}
-        temporary = self.folder / ".tmp-header"
-        _write(temporary, lambda file: file.write(json.dumps(header, indent=1, ensure_ascii=False).encode()))
-        os.replace(temporary, self.folder / HEADER)
+        write_text(self.folder / HEADER, json.dumps(header, indent=1, ensure_ascii=False))
         self.header = header
         self.__dict__.pop("_label_rows", None)
         self._remove_unnamed()
@@ -230,14 +231,6 @@ def _read_header(folder: Path) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("format") != FORMAT or header.get("checksum") != _checksum(header):
         raise ValueError(f"{folder}: {HEADER} is altered or of another version; build the datastore again")
     return header
-
-
-def _write(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file to disk, so that a rename after it never stands before its content."""
-    with path.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _checksum(header: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,14 +110,14 @@ class Index:
         distances[positions < 0] = np.inf
         return (distances, positions) if itself is None else _without(itself, distances, positions)
 
-    def save(self, file: Path) -> None:
+    def save(self, file: BinaryIO) -> None:
         """Write what was built. Raises ValueError for `flat`, which builds nothing."""
         if self.kind == "flat":
             raise ValueError("index: flat builds nothing to write; allowed: ivf, hnsw, pq")
         import faiss
 
         on_cpu = faiss.index_gpu_to_cpu(self._faiss) if _gpus() and self.kind in ON_GPU else self._faiss
-        faiss.write_index(on_cpu, str(file))
+        faiss.write_index(on_cpu, faiss.PyCallbackIOWriter(file.write))
 
 
 def exact_search(

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from storage.run_store import RunFolder, list_runs, write_text
+from storage.files import write_text
+from storage.run_store import RunFolder, list_runs
 
 FILES = ("environment.json", "history.csv", "metrics.json", "gradient_conflict.csv", "curve.csv")
 

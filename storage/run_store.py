@@ -1,28 +1,27 @@
 """The run store: one folder per run, named by the content of its configuration.
 
 ``runs/ID/`` holds ``config.yaml``, ``environment.json``, ``metrics.json`` (with ``status``), ``history.csv``,
-``predictions.csv`` and ``checkpoints/``. Every file appears whole or not at all: it is written under a temporary name,
-flushed to disk and then renamed, so a process killed at any moment leaves no half-written file under its final name.
+``predictions.csv`` and ``checkpoints/``. Every file appears whole or not at all (`storage.files`).
 """
 
 from __future__ import annotations
 
 import csv
 import difflib
-import errno
 import hashlib
 import io
 import json
 import math
-import os
 import re
-import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+from storage.errors import ReportError
+from storage.files import write_errors, write_text
 
 # What a run id leaves out: where files lie, what is shown, what is asked of the run, and on which device it works.
 UNHASHED_GROUPS = frozenset(
@@ -46,10 +45,6 @@ UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", 
 UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
 
 LOCK_NAME = ".lock"
-
-
-class ReportError(ValueError):
-    """A run or a result that cannot be found, read or written; the message is one line."""
 
 
 def run_id(config: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -> str:
@@ -109,52 +104,6 @@ def _name(config: Mapping[str, Any], group: str) -> str:
     if not name:
         raise ReportError(f"{group}.name: missing in the config, a run id needs it")
     return re.sub(r"[^A-Za-z0-9_.]+", "_", str(name))
-
-
-@contextmanager
-def replacing(path: Path | str) -> Iterator[BinaryIO]:
-    """Open a binary file that takes the place of ``path`` when the block ends without an error, and vanishes otherwise.
-
-    Raises:
-        ReportError: the folder cannot be written to, a full disk included; ``path`` is then what it was before.
-    """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise _write_error(path, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut; some platforms cannot open folders, and there the rename itself must do."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_error(path: Path, error: OSError) -> ReportError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ReportError(f"no space left in {path.parent} for {path.name}: free some, or set paths.runs elsewhere")
-    return ReportError(f"cannot write {path.name} in {path.parent}: {error.strerror or error}")
-
-
-def write_text(path: Path | str, text: str) -> None:
-    """Write UTF-8 text atomically. Raises ReportError as `replacing` does."""
-    with replacing(path) as file:
-        file.write(text.encode())
 
 
 def csv_text(rows: Iterable[Sequence[Any]], header: Sequence[str]) -> str:
@@ -296,16 +245,15 @@ class RunFolder:
         from filelock import FileLock, Timeout
 
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / LOCK_NAME)
-            lock.acquire(timeout=0)
+            with write_errors(self.path / LOCK_NAME):
+                self.path.mkdir(parents=True, exist_ok=True)
+                lock = FileLock(self.path / LOCK_NAME)
+                lock.acquire(timeout=0)
         except Timeout:
             if not wait:
                 raise ReportError(f"run {self.id}: another process is working on it") from None
             say(f"run {self.id}: another process is working on it, waiting until it is done")
             lock.acquire()
-        except OSError as error:
-            raise _write_error(self.path / LOCK_NAME, error) from error
         try:
             self._remove_leftovers()
             yield self

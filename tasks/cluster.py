@@ -27,7 +27,8 @@ from engine.environment import environment
 from engine.plan import Plan, partial_of
 from lightning_modules.methods.clustering.base import ClusteringModule
 from reporting.tables import Table, clustering_table
-from storage.run_store import RunFolder, replacing, run_id
+from storage.files import replacing
+from storage.run_store import RunFolder, run_id
 from tasks.fit import logged, names_of, record_once, seconds_before, watched_trainer
 
 ORDERS = 5  # orders of evaluation, where the order counts

@@ -25,7 +25,8 @@ from engine.plan import Plan
 from engine.retrieval import chosen_vote, open_datastore, retrieval_of
 from engine.trainer import resolve_precision
 from lightning_modules.base import ClassifierModule
-from storage.run_store import RunFolder, replacing
+from storage.files import replacing
+from storage.run_store import RunFolder
 
 PIECE = 8192  # rows held in memory at a time
 Row = dict[str, Any]

@@ -21,7 +21,8 @@ from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.sweep_figure import trials_figure
 from reporting.tables import MISSING, SweepJob, Table, percent
-from storage.run_store import RunFolder, run_id, write_text
+from storage.files import write_text
+from storage.run_store import RunFolder, run_id
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 DIGITS = 4  # significant ones of a drawn number, so that a trial's command can be typed

@@ -24,6 +24,7 @@ MODULES = sorted([*ROOT.glob("run.py"), *(file for room in ROOMS for file in (RO
 LEAVES = {"losses", "datamodules", "active_learning", "clustering", "retrieval", "storage"}
 ALLOWED = {
     **dict.fromkeys(LEAVES, set()),
+    **dict.fromkeys(["datamodules", "retrieval"], {"storage"}),
     "reporting": {"storage"},
     "lightning_modules": {"losses", "clustering"},
     "callbacks": {"reporting", "clustering", "storage"},

@@ -3,18 +3,19 @@
 import hashlib
 import json
 import logging
-import os
 import random
 import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, BinaryIO, ClassVar, TypeVar
 
 import numpy as np
 from filelock import FileLock
 
 from datamodules.sources import SourceFile
+from storage.errors import ReportError
+from storage.files import replacing
 
 Fetch = Callable[[tuple[SourceFile, ...]], dict[str, Path]]
 T = TypeVar("T")
@@ -139,7 +140,9 @@ def like(word: str, replacement: str) -> str:
     return replacement[:1].upper() + replacement[1:] if word[:1].isupper() else replacement
 
 
-def kept(path: Path | None, load: Callable[[Path], T], build: Callable[[], T], save: Callable[[T, Path], None]) -> T:
+def kept(
+    path: Path | None, load: Callable[[Path], T], build: Callable[[], T], save: Callable[[T, BinaryIO], None]
+) -> T:
     """What ``build`` gives, kept at ``path``; read from there where it is whole. Safe for processes side by side."""
     if path is None:
         return build()
@@ -151,12 +154,9 @@ def kept(path: Path | None, load: Callable[[Path], T], build: Callable[[], T], s
             except Exception as error:  # whatever a damaged file makes its reader raise
                 log.warning("%s is damaged (%s); making it again", path, type(error).__name__)
         made = build()
-        temporary = path.with_name(f".{os.getpid()}-{path.name}")
         try:
-            save(made, temporary)
-            os.replace(temporary, path)
-        except OSError as error:  # it only costs time at the next start
+            with replacing(path) as file:
+                save(made, file)
+        except ReportError as error:  # it only costs time at the next start
             log.warning("%s could not be kept: %s", path, error)
-        finally:
-            temporary.unlink(missing_ok=True)
         return made

@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from datamodules.augment.base import STOP_WORDS, Augmentation, Fetch, kept, replace_words
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 WORD_START = ("Ġ", "▁")  # how byte-level and sentencepiece vocabularies mark the first piece of a word
 MAX_NEIGHBORS = 20
@@ -84,9 +84,8 @@ def _load(path: Path) -> Table:
         return Table(*(arrays[field] for field in Table._fields))
 
 
-def _save(table: Table, path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **table._asdict())
+def _save(table: Table, file: BinaryIO) -> None:
+    np.savez(file, **table._asdict())
 
 
 @dataclass

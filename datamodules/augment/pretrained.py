@@ -11,7 +11,7 @@ import numpy as np
 
 from datamodules.augment.base import STOP_WORDS, WORD, Augmentation, Fetch, below, draw, like, text_rng
 from datamodules.augment.embedding import WORD_START, stem
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 
 def model_folder(key: str, repo: str, path: str | None) -> Path:

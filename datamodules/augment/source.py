@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from datamodules.augment.base import Augmentation
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 
 @dataclass

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 
@@ -72,8 +72,8 @@ def load_lexicon(fetch: Fetch, cache: Path | None) -> Lexicon:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             return json.load(file)
 
-    def save(lexicon: Lexicon, path: Path) -> None:
-        with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as file:
+    def save(lexicon: Lexicon, binary: BinaryIO) -> None:
+        with gzip.open(binary, "wt", encoding="utf-8", compresslevel=6) as file:
             json.dump(lexicon, file, ensure_ascii=False)
 
     return kept(cache and cache / "lexicon" / f"oewn-{lexicon_digest()}.json.gz", load, build, save)

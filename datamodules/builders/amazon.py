@@ -8,8 +8,8 @@ import numpy as np
 
 from datamodules.builders.base import Row
 from datamodules.builders.user_files import Csv
-from datamodules.errors import InputError
 from datamodules.splits import rank_in_class
+from storage.errors import InputError
 
 
 class AmazonReviews(Csv):

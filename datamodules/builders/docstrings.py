@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.builders.base import Dataset, Row
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 PARTS = {  # library -> its subpackages that are classes
     "numpy": "lib ma polynomial",

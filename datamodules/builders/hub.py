@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 
 class Hub(Dataset):

@@ -8,8 +8,8 @@ from typing import Annotated
 from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
 from datamodules.builders.json_array import json_array_rows
 from datamodules.builders.user_files import file_lines
-from datamodules.errors import InputError
 from datamodules.sources import SourceFile
+from storage.errors import InputError
 
 PAIRS = {"train": ("text_train", "label_train"), "val": ("text_val", "label_val"), "test": ("text_test", "label_test")}
 AAPD_FILES = ("blalalt", "bert", "0e10f205565cf61391749d81bfad120e336e1d1a")

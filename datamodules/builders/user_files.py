@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
 

@@ -11,7 +11,7 @@ from callbacks.checkpoint import AtomicCheckpointIO, BestCheckpoint, LastCheckpo
 from callbacks.early_stopping import PersistentEarlyStopping
 from callbacks.history import History
 from callbacks.timing import Timing
-from storage.run_store import ReportError
+from storage.errors import ReportError
 
 
 def watchers(setting, *others):

@@ -16,8 +16,8 @@ from datamodules.augment.embedding import Embedding, nearest, stem, vocabulary_w
 from datamodules.augment.none import NoAugmentation
 from datamodules.augment.source import Source
 from datamodules.augment.wordnet import Synonyms, WordNet, build_lexicon, inflect, load_lexicon
-from datamodules.errors import InputError
 from datamodules.sources import fetch
+from storage.errors import InputError
 
 LEXICON = {
     "big": {"a": ["large", "great", "with child"], "n": ["Big"]},
@@ -327,7 +327,7 @@ def test_kept_results_are_read_again_and_made_again_when_damaged(tmp_path, caplo
             path,
             load=lambda file: json.loads(file.read_text()),
             build=lambda: made.append(1) or {"a": len(made)},
-            save=lambda value, file: file.write_text(json.dumps(value)),
+            save=lambda value, file: file.write(json.dumps(value).encode()),
         )
 
     assert get() == get() == {"a": 1}
@@ -339,11 +339,11 @@ def test_kept_results_are_read_again_and_made_again_when_damaged(tmp_path, caplo
 
 def test_a_full_disk_costs_only_the_keeping(tmp_path, caplog):
     def full(value, file):
-        file.write_text("half")
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     assert kept(tmp_path / "x", load=str, build=lambda: 5, save=full) == 5
-    assert "No space left" in caplog.text and not [file for file in tmp_path.iterdir() if file.suffix != ".lock"]
+    assert "no space left" in caplog.text and not [file for file in tmp_path.iterdir() if file.suffix != ".lock"]
 
 
 def test_damaged_neighbor_table_is_made_again(tokenizer, tmp_path):

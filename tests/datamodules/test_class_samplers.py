@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from datamodules.errors import InputError
 from datamodules.samplers import ClassBalanced, MPerClass, Reversed, Shuffle, SquareRoot
+from storage.errors import InputError
 
 SIZES = np.array([1200, 500, 200, 80, 17, 3])
 RNG = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from datamodules import corpus as corpus_module
 from datamodules.builders.base import Dataset
 from datamodules.builders.user_files import Csv
 from datamodules.corpus import Corpus, prepare
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 

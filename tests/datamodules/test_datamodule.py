@@ -17,10 +17,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.datamodule import TextDataModule, predict_loader
-from datamodules.errors import InputError
 from datamodules.imbalance import Exponential
 from datamodules.samplers import LengthGrouped, Shuffle
 from datamodules.tokens import CHUNK
+from storage.errors import InputError
 
 WORDS = [f"w{i}" for i in range(50)]
 CLEAN = {"name": "clean", "val_fraction": 0.1, "monitor": "val/macro_f1", "mode": "max"}

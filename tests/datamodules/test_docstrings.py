@@ -10,7 +10,7 @@ import pytest
 
 from datamodules.builders import docstrings as builder
 from datamodules.builders.docstrings import Docstrings, distinct, first_sentence, split
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 LOCK = Path(__file__).parents[2] / "requirements.lock"
 ROWS_SHA256 = "dfd04293608223fa40b715fa29a7dae70abb66ba756835fae7e63fe05e79dead"

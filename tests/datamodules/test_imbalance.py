@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datamodules.errors import InputError
 from datamodules.imbalance import Counts, Exponential, Listed, Step
+from storage.errors import InputError
 
 # Rows per class of the published train splits.
 SHAPES = {

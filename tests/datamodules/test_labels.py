@@ -15,11 +15,11 @@ from datamodules.cards import cooccurrence, describe
 from datamodules.collation import FeatureBatches
 from datamodules.corpus import prepare
 from datamodules.datamodule import TextDataModule
-from datamodules.errors import InputError
 from datamodules.imbalance import Counts, Exponential, Listed
 from datamodules.labels import class_counts, label_array
 from datamodules.samplers import ClassBalanced, Shuffle
 from datamodules.splits import multilabel_split, stratified_split
+from storage.errors import InputError
 from tests.datamodules.test_corpus import Rows
 from tests.datamodules.test_datamodule import wordpiece
 

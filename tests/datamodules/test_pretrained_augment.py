@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from datamodules.augment.pretrained import BackTranslation, Contextual, in_batches
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 SIZE = {"vocab_size": 400, "pad_token_id": 0}
 TEXTS = ["apple pear and copper", "rain or snow", "of the", "", "horse tiger rabbit eagle", "apple pear and copper"]

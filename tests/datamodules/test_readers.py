@@ -12,7 +12,7 @@ from datamodules.builders.hub import Hub
 from datamodules.builders.user_files import Csv, Jsonl
 from datamodules.cards import describe
 from datamodules.corpus import Corpus, prepare
-from datamodules.errors import InputError
+from storage.errors import InputError
 
 GOOD = "text,label\nred apple,fruit\ngreen pear,fruit\ngrey iron,metal\nold zinc,metal\n"
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from datamodules.errors import InputError
 from datamodules.samplers import LengthGrouped, Shuffle
+from storage.errors import InputError
 
 LENGTHS = np.random.default_rng(0).integers(4, 60, 1003)
 LABELS = np.zeros(len(LENGTHS), dtype=np.int64)

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import pytest
 
 from datamodules import sources
-from datamodules.errors import InputError
 from datamodules.sources import SourceFile, fetch
+from storage.errors import InputError
 
 
 def source(path: str, content: bytes) -> SourceFile:

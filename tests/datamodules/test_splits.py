@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from datamodules.errors import InputError
 from datamodules.splits import Protocol, rank_in_class, stratified_split
+from storage.errors import InputError
 
 OHSUMED = [585, 430, 377, 240, 215, 179, 176, 168, 155, 122, 114, 101, 92, 83, 59, 54, 49, 40, 35, 29, 25, 21, 9]
 

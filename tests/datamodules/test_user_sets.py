@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from datamodules.corpus import prepare
-from datamodules.errors import InputError
+from storage.errors import InputError
 from tests.datamodules.test_builders import as_sets, dataset, expected_splits, rows_of
 
 TEXTS = "we study codes over finite fields\nneural networks that read papers\na theorem\n"

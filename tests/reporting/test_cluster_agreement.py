@@ -10,7 +10,8 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from reporting.arguments import run_command
 from reporting.cluster_agreement import agreement, agreement_table, agreements, correlation_table, main, settings
-from storage.run_store import ReportError, RunFolder, list_runs
+from storage.errors import ReportError
+from storage.run_store import RunFolder, list_runs
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from reporting.cluster_table import cluster_table, clusterings, main
-from storage.run_store import ReportError, RunFolder, list_runs
+from storage.errors import ReportError
+from storage.run_store import RunFolder, list_runs
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from scipy import stats
 
 from reporting.compare import compare, grouped, lookup
 from reporting.figures import seeds_figure
+from storage.errors import ReportError
 from storage.records import keep_records
-from storage.run_store import ReportError, RunFolder, list_runs
+from storage.run_store import RunFolder, list_runs
 
 FIGURES = {"ce": [0.50, 0.52, 0.51], "sharprecl": [0.55, 0.56, 0.58]}
 

@@ -14,7 +14,7 @@ from papers.grid import (
     reported_lines,
     table_names,
 )
-from storage.run_store import ReportError
+from storage.errors import ReportError
 
 BUDGETS = ("smoke", "cpu", "frozen", "paper")
 WITH_RUNS = [name for name in table_names() if not load_grid(name).statistics]

@@ -16,7 +16,8 @@ from papers.page import claim_row
 from papers.paper_report import write_report
 from papers.render import blocks, escape_latex, figure_text, latex, markdown
 from papers.table_report import TableReport, table_report
-from storage.run_store import ReportError, RunFolder
+from storage.errors import ReportError
+from storage.run_store import RunFolder
 
 CE = (0.60, 0.62, 0.61, 0.59, 0.60)
 SHARP = (0.65, 0.68, 0.66, 0.63, 0.66)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import run_store
-from storage.run_store import ReportError, RunFolder, find_run, list_runs, run_id
+from storage.errors import ReportError
+from storage.run_store import RunFolder, find_run, list_runs, run_id
 
 CONFIG = {
     "seed": 0,
@@ -108,15 +108,6 @@ def test_metrics_merge_and_stay_json(tmp_path):
     assert [path.name for path in run.path.iterdir()] == ["metrics.json"]
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    target = tmp_path / "a.txt"
-    target.write_text("old")
-    with pytest.raises(KeyError), run_store.replacing(target) as file:
-        file.write(b"new")
-        raise KeyError
-    assert target.read_text() == "old" and os.listdir(tmp_path) == ["a.txt"]
-
-
 def test_full_disk_is_one_line_with_the_folder(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -126,13 +117,6 @@ def test_full_disk_is_one_line_with_the_folder(tmp_path, monkeypatch):
         RunFolder(tmp_path).write_text("a.txt", "x" * 10)
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the platform has no /dev/full")
-def test_a_real_full_device_is_refused(tmp_path):
-    with pytest.raises(OSError) as caught, open("/dev/full", "wb", buffering=0) as file:
-        file.write(b"x")
-    assert "no space left" in str(run_store._write_error(tmp_path / "x", caught.value))
 
 
 HOLD = """

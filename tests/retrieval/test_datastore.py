@@ -143,7 +143,7 @@ def test_who_opened_the_old_one_does_not_add_to_the_new(store):
 
 
 def test_a_kept_file_goes_with_its_datastore(store):
-    store.keep("index-a", lambda path: path.write_bytes(b"built"))
+    store.keep("index-a", lambda file: file.write(b"built"))
     found = Datastore.open(store.folder, "model-1")
     assert found.kept("index-a").read_bytes() == b"built" and found.kept("index-b") is None
     found.add(ROWS[:1] + 50, [[0]], ["more"])

@@ -16,7 +16,8 @@ from engine.identify import CONF, named
 from papers import reproduce
 from papers.dataset_facts import train_rows
 from papers.grid import cells, load_budget, load_grid, table_names
-from storage.run_store import ReportError, list_runs, run_id
+from storage.errors import ReportError
+from storage.run_store import list_runs, run_id
 
 ROOT = Path(__file__).resolve().parents[2]
 # stands in for run.py: names the run as it does, and "measures" without training

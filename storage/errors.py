@@ -1,0 +1,25 @@
+"""The exceptions of bad input and of files that cannot be used; each message is one line."""
+
+from typing import Any
+
+SHOWN = 80  # characters of a bad value that a message repeats
+
+
+class InputError(ValueError):
+    """Bad input, in one line: where (key, or file and line), what was found, what is allowed."""
+
+
+class ReportError(ValueError):
+    """A run or a result that cannot be found, read or written; the message is one line."""
+
+
+def short(value: Any, limit: int = SHOWN) -> str:
+    """`repr` of a value for a message, at most ``limit`` characters and an ellipsis."""
+    text = repr(value[: limit + 1] if isinstance(value, str) else value)
+    return text if len(text) <= limit + 2 else f"{text[:limit]}…"
+
+
+def short_list(names: Any, limit: int = 20) -> str:
+    """Names for a message, at most ``limit`` of them."""
+    names = list(names)
+    return ", ".join(short(name) for name in names[:limit]) + (", …" if len(names) > limit else "")

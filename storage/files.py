@@ -1,0 +1,203 @@
+"""Files that appear whole or not at all, and output that goes where it was said.
+
+A regular file is written without a name, flushed to disk, named and then renamed over the old one, so a process killed
+at any moment leaves the old file and nothing else. Links are followed. What is no regular file (a device, a pipe, an
+open descriptor as /dev/stdout) is written through and stays what it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from storage.errors import ReportError
+
+STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def replacing(path: Path | str) -> Iterator[BinaryIO]:
+    """Open a binary file that takes the place of ``path`` when the block ends without an error, and vanishes otherwise.
+
+    Raises:
+        ReportError: the folder cannot be written to, a full disk included; ``path`` is then what it was before.
+    """
+    path = Path(path)
+    with write_errors(path), _written_through(path) if is_written_through(path) else _whole(path) as file:
+        yield file
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write UTF-8 text atomically. Raises ReportError as `replacing` does."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing_folder(path: Path | str) -> Iterator[Path]:
+    """A new folder that takes the place of ``path`` when the block ends without an error, and vanishes otherwise.
+
+    What killed processes left of earlier tries is removed. Raises OSError; ``path`` is then what it was before.
+    """
+    target = Path(os.path.realpath(path))
+    prefix = f".{target.name}.tmp-"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in target.parent.glob(f"{glob.escape(prefix)}*"):
+        with _hold(abandoned) as is_free:
+            if is_free:
+                shutil.rmtree(abandoned, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+    try:
+        with _hold(temporary):
+            yield temporary
+            temporary.chmod(0o755)
+            if target.exists():
+                shutil.rmtree(target)
+            os.replace(temporary, target)
+            _sync_folder(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def is_written_through(path: Path | str) -> bool:
+    """Whether ``path`` is there and no regular file: a device, a pipe, a descriptor of this process."""
+    try:
+        return _descriptor(path) is not None or not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _write_error(Path(path), error) from error
+
+
+def is_stdout(path: Path | str) -> bool:
+    """Whether what is written to ``path`` comes out of this process' standard output; "-" is its short name."""
+    return str(path) == "-" or _descriptor(path) == 1
+
+
+@contextmanager
+def write_errors(path: Path | str) -> Iterator[None]:
+    """Turn what stops a write to ``path`` into a ReportError that names it; other files' errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or not _is_beside(error.filename, Path(path)):
+            raise
+        raise _write_error(Path(path), error) from error
+    except Exception as error:
+        if "No space left on device" not in str(error):  # what a library makes of a full disk
+            raise
+        raise _write_error(Path(path), OSError(errno.ENOSPC, "No space left on device")) from error
+
+
+def _is_beside(filename: str | bytes | int | None, path: Path) -> bool:
+    """Whether the file that an error names, if it does, is one that a write to ``path`` touches."""
+    if filename is None or isinstance(filename, int):
+        return True
+    other, target = os.path.realpath(os.fsdecode(filename)), os.path.realpath(path)
+    return other.startswith(os.path.dirname(target)) or target.startswith(other)
+
+
+def _write_error(path: Path, error: OSError) -> ReportError:
+    if error.errno in NO_SPACE:
+        return ReportError(f"no space left in {path.parent} for {path.name}: free some, or write elsewhere")
+    return ReportError(f"cannot write {path.name} in {path.parent}: {error.strerror or error}")
+
+
+@contextmanager
+def _written_through(path: Path) -> Iterator[BinaryIO]:
+    descriptor = _descriptor(path)
+    with open(path if descriptor is None else os.dup(descriptor), "wb") as file:
+        yield file
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{os.getpid()}-{secrets.token_hex(3)}.tmp")
+    try:
+        descriptor, is_named = _new_file(temporary)
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+            if not is_named:
+                _name(descriptor, temporary)
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _new_file(path: Path) -> tuple[int, bool]:
+    """A descriptor of a new file, and whether it has the name: one without vanishes with the process."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
+        with suppress(OSError):  # a file system that knows no files without names
+            return os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), False
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), True
+
+
+def _name(descriptor: int, path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:  # a folder's descriptor makes os.link follow the link in /proc
+        os.link(f"/proc/self/fd/{descriptor}", path.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
+
+
+def _descriptor(path: Path | str) -> int | None:
+    """The open descriptor of this process that ``path`` names, if any: /dev/stdout, /dev/fd/N, a link to one."""
+    name = os.path.abspath(path)
+    for _ in range(40):  # as many links as Linux follows
+        if name in STANDARD:
+            return STANDARD[name]
+        if match := re.fullmatch(r"/(?:dev|proc/self|proc/(\d+))/fd/(\d+)", name):
+            return int(match[2]) if match[1] in (None, str(os.getpid())) else None
+        if not os.path.islink(name):
+            return None
+        name = os.path.normpath(os.path.join(os.path.dirname(name), os.readlink(name)))
+    return None
+
+
+@contextmanager
+def _hold(folder: Path) -> Iterator[bool]:
+    """Hold a folder while the block runs; False where another process does, whose death would end its hold."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = True
+    except OSError:
+        is_held = False
+    try:
+        yield is_held
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut; some platforms cannot open folders, and there the rename itself must do."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -20,14 +20,23 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on how to dis
 def main(config: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
 
-    from engine.command_line import exit_code
-    from tasks.dispatch import run_task  # torch is imported only when there is something to do
+    from engine.command_line import announce, exit_code
 
-    if code := exit_code(lambda: run_task(config, list(HydraConfig.get().overrides.task))):
+    def run() -> None:
+        announce(config)
+        from tasks.dispatch import run_task  # torch is imported only when there is something to do
+
+        run_task(config, list(HydraConfig.get().overrides.task))
+
+    if code := exit_code(run):
         sys.exit(code)  # inside the job: Hydra adds its own lines to an exception, not to an exit
 
 
 if __name__ == "__main__":
     from engine.command_line import exit_code
 
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        from engine.help import show_help
+
+        sys.exit(exit_code(lambda: show_help(sys.argv[1:])))
     sys.exit(exit_code(main))

@@ -10,8 +10,9 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from storage.files import write_text
 
@@ -46,6 +47,21 @@ def exit_code(main: Callable[[], None]) -> int:
         traceback.print_exc()
         return _fail(f"a fault of Kontrast's own, please report it: {type(error).__name__}: {error}", FAULT)
     return 0
+
+
+def announce(config: Mapping[str, Any]) -> None:
+    """Say what is about to be done, before the libraries are loaded, which takes seconds."""
+    names = [str(config.get("task")), *([f"run {config['run']}"] if config.get("run") else _group_names(config))]
+    to_stderr = config.get("output") == "-"  # then stdout holds the predictions alone
+    print(f"{' · '.join(names)}: loading PyTorch", flush=True, file=sys.stderr if to_stderr else sys.stdout)
+
+
+def _group_names(config: Mapping[str, Any]) -> Iterator[str]:
+    for group in ("method", "active", "dataset", "encoder", "head"):
+        node = config.get(group)
+        if isinstance(node, Mapping) and node.get("name"):
+            yield str(node["name"])
+    yield f"seed {config.get('seed')}"
 
 
 def _refuse_flag(parser: argparse.ArgumentParser, message: str) -> None:

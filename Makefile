@@ -15,7 +15,7 @@ RUN_PYTHON := .venv/bin/python
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run reproduce-tables test lint bench lock clean
+.PHONY: help setup run reproduce-tables test lint docs bench lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ lint: setup  ## ruff on everything, mypy where types help
 	$(RUN_PYTHON) -m ruff check .
 	$(RUN_PYTHON) -m mypy
 
+docs: setup  ## the documentation site, into site/; any dead link or wrong docstring fails (ARGS is passed on)
+	NO_MKDOCS_2_WARNING=1 $(RUN_PYTHON) -m mkdocs build --strict $(ARGS)
+
 bench: setup  ## every race in benchmarks/ against its peer
 	set -e; for race in benchmarks/[a-z]*.py; do $(RUN_PYTHON) -m benchmarks.$$(basename $$race .py); done
 
@@ -43,5 +46,5 @@ lock:  ## resolve pyproject.toml into the two lock files (ARGS=--upgrade: newest
 	@$(or $(PYTHON),$(error $(NO_PYTHON))) scripts/lock.py $(ARGS)
 
 clean:  ## remove the environment and caches; runs, data and cache stay
-	rm -rf .venv .venv.lock build dist .pytest_cache .ruff_cache .mypy_cache *.egg-info
+	rm -rf .venv .venv.lock build dist site .pytest_cache .ruff_cache .mypy_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -33,15 +33,25 @@ class AECLLoss(nn.Module):
     Source: AECL (Yao and Li, Neural Networks 2025). Shapes: see `forward`.
 
     Args:
-        instance_tau, guided, directions, guided_pairs, weight_floor, positives, attention_weights, rows: of
-            :class:`SimilarityGuidedLoss`.
-        cluster_tau, positive_in_denominator: of :class:`ClusterContrastiveLoss`.
+        instance_tau: temperature of L_I, > 0. This and the next seven: see :class:`SimilarityGuidedLoss`.
+        guided: whether a text also attracts what it attends to in its cluster (eq. 7).
+        directions: `one_log` as printed, or `log_each`.
+        guided_pairs: `across` as printed, or `all`.
+        weight_floor: added to the attention inside a cluster, >= 0.
+        positives: `same_cluster` as printed, `others_of_cluster` or `all`.
+        attention_weights: `trained`, or `constant`: no gradient through the weights of eq. 7.
+        rows: `own` as printed, or `every`: what the published code computes by a broadcast.
+        cluster_tau: temperature of L_C, > 0. This and the next: see :class:`ClusterContrastiveLoss`.
+        positive_in_denominator: of L_C, as in the published code.
         threshold: of a confident assignment, in [0, 1].
         entropies: `raised`, or `as_printed`.
         balance: `entropy` is L_E2 as in eq. 13; `divergence_from_uniform` is 2 log M - 2 L_E2 (published code), the
             same gradient twice as large, and 0 at balance.
-        instance_weight, pseudo_weight, row_entropy_weight, balance_weight: lambda_1 to lambda_4 of the paper, >= 0.
-            The paper's lambda_4: 0.09 for heavily imbalanced sets, 0.18 for slightly imbalanced ones, 10 for balanced.
+        instance_weight: of L_I, lambda_1 of the paper, >= 0.
+        pseudo_weight: of L_P, lambda_2, >= 0.
+        row_entropy_weight: of L_E1, lambda_3, >= 0.
+        balance_weight: of L_E2, lambda_4, >= 0 (the paper: 0.09 for heavily imbalanced sets, 0.18 for slightly
+            imbalanced ones, 10 for balanced).
 
     Raises:
         ValueError: an argument out of range.

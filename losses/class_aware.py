@@ -77,8 +77,15 @@ class ClassAwareClusteringLoss(AECLLoss):
     in `AECLLoss`: z (2, N, D) and logits (2, N, M) count, h and S do not.
 
     Args:
-        instance_tau, contrast_threshold: of the class-aware contrast.
-        others: as in `AECLLoss`.
+        instance_tau: temperature of the class-aware contrast, > 0.
+        contrast_threshold: of its confidence, in [0, 1]; a text below it attracts its own other view alone.
+        cluster_tau: temperature of L_C, > 0. This and the next ones: as in `AECLLoss`.
+        positive_in_denominator: of L_C.
+        threshold: of a confident assignment, in [0, 1].
+        instance_weight: of the class-aware contrast, in the place of L_I, >= 0.
+        pseudo_weight: of L_P, >= 0.
+        row_entropy_weight: of L_E1, >= 0.
+        balance_weight: of L_E2, >= 0.
     """
 
     def __init__(

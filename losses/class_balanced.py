@@ -93,7 +93,9 @@ class ClassBalancedLoss(nn.Module):
 
     Args:
         effective_number_beta: in [0, 1); 0 weighs all classes alike, towards 1 the weight tends to 1 / n_c.
-        base, gamma, average: see :func:`class_balanced`.
+        base: ``cross_entropy``; ``focal``; ``sigmoid``, the sum over classes of one-against-rest cross-entropies.
+        gamma: of ``focal``, >= 0.
+        average: over ``rows`` (a batch of rare rows weighs more) or over ``weights`` (it weighs as any other).
     """
 
     def __init__(

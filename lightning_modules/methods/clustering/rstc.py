@@ -25,7 +25,8 @@ class RSTCModule(PseudoLabelModule):
         unit_length: whether k-means sees the embeddings at unit length.
         refreshes: how often transport gives new labels at most, spaced quadratically over the other epochs; those that
             fall into one epoch are one.
-        entropy_weight, size_weight: e1 and e2 of the transport (published: 0.1, and 0.1 for imbalanced sets or 1).
+        entropy_weight: e1 of the transport (published: 0.1).
+        size_weight: e2 of the transport (published: 0.1 for imbalanced sets, else 1).
         sizes: of the clusters: `adaptive`, or `uniform`.
         projection_size: of the contrast.
         head_dropout: before the hidden layers of the clustering network.

@@ -18,8 +18,11 @@ class ACLModule(ClassifierModule):
 
     Args:
         alpha: weight of the contrastive term (paper: 0.1 on CIFAR, 0.5 elsewhere).
-        views_many, views_medium, views_few: views that enter the contrastive term, by rows of the class in training.
-        many_above, few_below: more rows than the one is "many", fewer than the other "few" (paper: 100 and 20).
+        views_many: views that enter the contrastive term, of a class with many rows in training.
+        views_medium: the same, of a class with neither many nor few.
+        views_few: the same, of a class with few.
+        many_above: more rows than this is "many" (paper: 100).
+        few_below: fewer rows than this is "few" (paper: 20).
         classification_views: `all` gives every view to Balanced Softmax (paper); `contrastive` encodes only the views
             that enter the contrastive term, and classifies these: less time where most rows are of large classes.
         centre_momentum: of the class centres (not given in the paper).

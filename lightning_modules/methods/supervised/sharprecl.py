@@ -19,7 +19,8 @@ class SharpReCLModule(ClassifierModule):
     Args:
         mu: weight of the contrastive term, eq. 12.
         K: hard examples a class, eq. 9; a class with fewer gives what it has.
-        n_pos, n_neg: size of the rebalanced positive and negative set of a class (paper §4: 10 and 500).
+        n_pos: size of the rebalanced positive set of a class (paper §4: 10).
+        n_neg: size of its negative set (paper §4: 500).
         mixing_beta: Beta(mixing_beta, mixing_beta) of the mixup weight, eq. 10.
         projection_size: output of both projections (not given in the paper; its code: 100).
         projection_norm: batch_norm is the published code's addition.

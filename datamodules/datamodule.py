@@ -244,6 +244,16 @@ class TextDataModule(LightningDataModule):
                 raise InputError(f"{split} features: found shape {array.shape}, allowed: ({views} or 1, {wanted}, D)")
         self._features = features
 
+    def feature_rows(self, split: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Features ``(V * N, D)`` of a split, view-major, and labels ``(V * N,)`` or ``(V * N, C)``; after
+        `use_features`."""
+        assert self._features is not None
+        views = self._features[split]
+        labels = torch.from_numpy(self.labels[split])
+        labels = labels.float() if self.multilabel else labels
+        tile = (len(views), 1) if self.multilabel else (len(views),)
+        return torch.from_numpy(views.reshape(-1, views.shape[-1]).copy()), labels.tile(tile)
+
     def texts(self, split: str) -> list[str]:
         """Texts of a split, in the order of its positions."""
         return self.corpus.table(self._table_of[split]).column("text").take(self.indices[split]).to_pylist()

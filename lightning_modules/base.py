@@ -15,6 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.gradient_cache import embed_in_chunks
+from lightning_modules.heads.linear_solver import solve_and_choose
 from lightning_modules.heads.text_to_text import TextToTextHead
 from losses import pair_gradients
 
@@ -210,6 +211,7 @@ class ClassifierModule(TextModule):
     multilabel = False  # whether texts have any number of labels: batches then carry them as (B, C) of 0 and 1
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
     generates = False  # whether `head=text_to_text` stands for the linear classifier
+    linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
 
     def __init__(
         self,
@@ -242,6 +244,30 @@ class ClassifierModule(TextModule):
             "micro_f1": MulticlassF1Score(average="micro", **size),
         }
         return MetricCollection(metrics, prefix=f"{split}/", compute_groups=False)
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the classifier is solved to its optimum and not trained: nothing else could be learned."""
+        return self.linear_loss is not None and self.encoder.frozen and not self.generates
+
+    def solve(self, train: tuple[Tensor, Tensor], validation: tuple[Tensor, Tensor]) -> dict[str, Any]:
+        """Set the linear classifier to the minimum of `linear_loss` on embeddings (N, D) and labels of the train rows.
+
+        The strength of the penalty is the one with the lowest loss on the validation rows. Returns what was chosen.
+        """
+        assert self.linear_loss is not None
+        has_bias = self.classifier.bias is not None
+        chosen = solve_and_choose(self.linear_loss, train, validation, self.num_classes, has_bias)
+        with torch.no_grad():
+            self.classifier.weight.copy_(chosen.best.weight)
+            if has_bias:
+                self.classifier.bias.copy_(chosen.best.bias)
+        losses = {f"{strength:.3g}": value for strength, value in chosen.validation_losses.items()}
+        return {
+            "solver/penalty": chosen.best.strength,
+            "solver/converged": chosen.best.converged,
+            "solver/validation_losses": losses,
+        }
 
     def use_head(self, head: TextToTextHead) -> None:
         """Let a decoder that answers in words stand for the linear classifier; it learns at the optimizer's rate."""

@@ -141,22 +141,43 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     run.write_json("environment.json", environment(plan, corpus, trainer))
     prepared = time.perf_counter()
 
-    last = run.checkpoints / "last.ckpt"
     module.selection_split = "test" if datamodule.protocol.name == "published" else "val"
+    learned = _solved(run, module, datamodule) if module.is_solved else _learned(plan, run, module, datamodule, trainer)
+    trained = time.perf_counter()
+
+    metrics = measure(plan, run, module, datamodule)
+    return (
+        metrics
+        | learned
+        | {
+            "augment": datamodule.augment_report,
+            "seconds/prepare": prepared - started,
+            "seconds/fit": trained - prepared,
+            "seconds/total": earlier + time.perf_counter() - started,
+        }
+    )
+
+
+def _learned(
+    plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: TextDataModule, trainer: pl.Trainer
+) -> dict[str, Any]:
+    """Train epoch by epoch, from the last whole one where there is one; the selected epoch's weights are loaded."""
+    last = run.checkpoints / "last.ckpt"
     if plan.plain.get("start_from") and not last.is_file():
         _start_from(plan, module)
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
-    trained = time.perf_counter()
-
     load_weights(module, run.checkpoints / "best.ckpt", run.id)
-    metrics = measure(plan, run, module, datamodule)
-    return metrics | {
-        "augment": datamodule.augment_report,
-        "epochs": trainer.current_epoch,
-        "seconds/prepare": prepared - started,
-        "seconds/fit": trained - prepared,
-        "seconds/total": earlier + time.perf_counter() - started,
-    }
+    return {"epochs": trainer.current_epoch}
+
+
+def _solved(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
+    """Solve the classifier on the features of a frozen encoder; every process of a run does the same."""
+    chosen = module.solve(datamodule.feature_rows("train"), datamodule.feature_rows("val"))
+    checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
+    module.on_save_checkpoint(checkpoint)
+    if run.writes:
+        AtomicCheckpointIO().save_checkpoint(checkpoint, run.checkpoints / "best.ckpt")
+    return {"epochs": 0} | chosen
 
 
 def _start_from(plan: Plan, module: ClassifierModule) -> None:

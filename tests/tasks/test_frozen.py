@@ -69,3 +69,14 @@ def test_below_layers_that_train_each_text_is_encoded_once(fit, cluster, task):
     with mock.patch.object(TopLayers, "recall", spy):
         assert learn("encoder.train=top_layers", "encoder.num_top_layers=1", *line[task]).code == 0
     assert found and all(states is not None for states in found)
+
+
+def test_cross_entropy_over_a_frozen_encoder_is_solved(fit, use, toy_csv, tmp_path):
+    run = fit("method=ce", "encoder.train=frozen")
+    assert run.code == 0, run.err
+    metrics = run.metrics
+    assert metrics["epochs"] == 0 and metrics["solver/converged"]
+    assert metrics["test/macro_f1"] > 0.8  # two epochs of steps stay at the majority class, 0.1
+    assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
+    stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+    assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored

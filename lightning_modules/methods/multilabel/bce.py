@@ -21,6 +21,10 @@ class BinaryCrossEntropyModule(MultiLabelModule):
         if not isinstance(self.loss, BinaryCrossEntropy):
             raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: bce")
 
+    def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
+        """The loss of logits and labels, each (N, C), a scalar."""
+        return self.loss(logits, labels)
+
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         """The loss of all views, each with the labels of its text."""
-        return {"loss": self.loss(self(batch)["logits"], batch["labels"].repeat(batch["num_views"], 1))}
+        return {"loss": self.linear_loss(self(batch)["logits"], batch["labels"].repeat(batch["num_views"], 1))}

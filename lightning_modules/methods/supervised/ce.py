@@ -19,8 +19,12 @@ class CrossEntropyModule(ClassifierModule):
             raise ValueError(f"loss: found {found}, allowed with head=text_to_text: cross_entropy")
         super().use_head(head)
 
+    def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
+        """The loss of logits (N, C) and labels (N,), a scalar."""
+        return self.loss(logits, labels, self.class_counts)
+
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         """The loss of all views, each with the label of its text."""
         labels = batch["labels"].repeat(batch["num_views"])
-        _, loss = self.classified(batch, lambda logits: self.loss(logits, labels, self.class_counts), labels)
+        _, loss = self.classified(batch, lambda logits: self.linear_loss(logits, labels), labels)
         return {"loss": loss}

@@ -3,7 +3,9 @@
 import csv
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Before torch, transformers and wandb are imported anywhere: they read these once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,6 +18,9 @@ os.environ.setdefault("WANDB_SILENT", "true")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.command_lines import Result
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -128,3 +133,81 @@ def toy_csv(tmp_path: Path) -> dict[str, Path]:
         with files[split].open("w", newline="", encoding="utf-8") as handle:
             csv.writer(handle).writerows([("text", "label"), *rows])
     return files
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> list[str]:
+    """Overrides that put everything below the test's folder."""
+    return ["paths.source_mirror=null", *(f"paths.{name}={tmp_path / name}" for name in ("runs", "data", "cache"))]
+
+
+@pytest.fixture
+def small(tiny_encoder_dir: Path) -> list[str]:
+    """Overrides for a tiny encoder that learns something in a few short epochs."""
+    return [
+        "logger=csv",
+        f"encoder.path={tiny_encoder_dir}",
+        "encoder.sha256=null",
+        "dataset.max_length=32",
+        "trainer.max_epochs=2",
+        "trainer.precision=32",
+        "optimizer.lr=1e-2",
+        "method.head_lr=1e-2",
+    ]
+
+
+@pytest.fixture
+def files(toy_csv: dict[str, Path]) -> list[str]:
+    """Overrides that choose the toy CSV."""
+    return ["dataset=csv", *(f"dataset.{split}={path}" for split, path in toy_csv.items())]
+
+
+@pytest.fixture
+def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., "Result"]:
+    """Train on the toy CSV: `fit("method=ce", "seed=1")`; later words win."""
+    from tests.command_lines import command
+
+    return lambda *arguments, stdin="": command([*files, *store, *small, *arguments], stdin)
+
+
+@pytest.fixture
+def cluster(store: list[str], toy_csv: dict[str, Path], tiny_encoder_dir: Path) -> Callable[..., "Result"]:
+    """Cluster the train file of the toy CSV: `cluster("method=sbert_kmeans")`."""
+    from tests.command_lines import command
+
+    files = ["task=cluster", "dataset=csv", f"dataset.train={toy_csv['train']}", "dataset.max_length=32"]
+    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null"]
+    return lambda *arguments: command([*files, *encoder, "logger=csv", *store, *arguments])
+
+
+@pytest.fixture
+def use(store: list[str]) -> Callable[..., "Result"]:
+    """A task on a finished run: `use("evaluate", result, "output=-")`."""
+    from tests.command_lines import command
+
+    def call(task: str, run, *arguments: str, stdin: str = "") -> "Result":
+        name = run if isinstance(run, str) else run.folder.name
+        return command([f"task={task}", f"run={name}", *store, *arguments], stdin)
+
+    return call
+
+
+@pytest.fixture
+def start(store, small, files, tmp_path, monkeypatch) -> Callable:
+    """Start a command line in a process of its own; its output lies in NAME.out and .err."""
+    from tests.own_process import context, run_alone
+
+    monkeypatch.chdir(ROOT)
+    started = []
+
+    def call(*arguments: str, name: str = "output", dies: Callable[[], None] | None = None):
+        line = [*files, *store, *small, *arguments]
+        process = context.Process(target=run_alone, args=(line, tmp_path / name, dies))
+        process.start()
+        started.append(process)
+        return process
+
+    yield call
+    for process in started:
+        process.kill()
+        process.join()

@@ -8,8 +8,8 @@ import pytest
 
 from tasks.chat import scores_with_errors
 from tasks.chat.client import parse_label
+from tests.command_lines import command, rows
 from tests.conftest import TOPICS
-from tests.tasks.command_lines import command, rows
 
 
 class Server(ThreadingHTTPServer):

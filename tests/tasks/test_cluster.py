@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from clustering.scores import clustering_scores
 from tasks.cluster import cluster
-from tests.tasks.command_lines import command
+from tests.command_lines import command
 from tests.tasks.prototype_clustering import PrototypeClustering
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from datamodules.datamodule import TextDataModule
 from lightning_modules.methods.supervised.sharprecl import SharpReCLModule
-from tests.tasks.command_lines import best_weights, outcome, rows, same_weights
+from tests.command_lines import best_weights, outcome, rows, same_weights
 
 
 @pytest.mark.parametrize("method", ["sharprecl", "ce", "logit_adjusted"])

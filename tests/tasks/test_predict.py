@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tasks.command_lines import rows
+from tests.command_lines import rows
 
 TEXTS = ["the copper near a zinc", 'a "quoted" apple,\nand a pear', "snow  and\thail", "ÄÖ 日本 tiger"]
 

@@ -19,7 +19,7 @@ from reporting.tables import SweepJob
 from storage.run_store import RunFolder, list_runs
 from tasks import search as module
 from tasks.search import Search, ended_trials, open_study
-from tests.tasks.command_lines import RUN_PY, command
+from tests.command_lines import RUN_PY, command
 
 SPACE = {"loss.tau": {"low": 0.1, "high": 1.0}, "method.K": {"choices": [5, 10]}}
 

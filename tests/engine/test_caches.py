@@ -1,0 +1,50 @@
+"""Prepared data and token caches that were damaged are made again, with a warning; a run works from any folder."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.command_lines import RUN_PY, outcome
+
+DAMAGES = {
+    "cut short": lambda data: data[: len(data) // 2],
+    "altered": lambda data: data[:-20] + bytes(20 * [7]),
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage", "warning"),
+    [
+        ("data/csv-*/train.arrow", "cut short", "building it again"),
+        ("data/csv-*/train.arrow", "altered", "building it again"),
+        ("data/csv-*/meta.json", "empty", "building it again"),
+        ("cache/tokens/*/ids.bin", "cut short", "is damaged, tokenising again"),
+        ("cache/tokens/*/ids.bin", "altered", "is damaged, tokenising again"),
+        ("cache/tokens/*/offsets.npy", "empty", "is damaged, tokenising again"),
+        ("cache/tokens/*/meta.json", "cut short", "is damaged, tokenising again"),
+    ],
+)
+def test_a_damaged_cache_is_found_and_made_again(fit, tmp_path, pattern, damage, warning):
+    line = ["method=ce", "trainer.max_epochs=1"]
+    run = fit(*line).folder
+    expected = outcome(run)
+    assert warning not in (run / "run.log").read_text()
+    file = next(tmp_path.glob(pattern))
+    whole = file.read_bytes()
+    file.write_bytes(DAMAGES[damage](whole))
+    assert outcome(fit(*line, "force=true").folder) == expected
+    assert warning in (run / "run.log").read_text()
+    assert next(tmp_path.glob(pattern)).read_bytes() == whole or pattern.startswith("data")  # that one names times
+
+
+@pytest.mark.slow
+def test_a_run_started_in_another_folder(small, toy_csv, tmp_path):
+    line = [sys.executable, str(RUN_PY), "dataset=csv", "method=ce", "trainer.max_epochs=1", *small]
+    names = [f"dataset.{split}={path.name}" for split, path in toy_csv.items()]
+    done = subprocess.run([*line, *names], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (run,) = [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
+    assert done.stdout.splitlines()[-1] == f"runs/{run.name}"
+    assert (run / "predictions.csv").exists() and any((tmp_path / "data").glob("csv-*"))

@@ -1,0 +1,82 @@
+"""A frozen encoder, or its frozen lower layers: what it makes of a text is computed once and kept."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from lightning_modules.encoders.top_layers import TopLayers
+from lightning_modules.encoders.transformer import TextEncoder
+from tests.command_lines import best_weights, outcome, rows
+
+
+@pytest.fixture
+def counted():
+    """Counts the encoder's forward passes."""
+    with mock.patch.object(TextEncoder, "forward", autospec=True, side_effect=TextEncoder.forward) as forward:
+        yield forward
+
+
+def test_features_are_cached_and_a_damaged_cache_is_made_again(fit, counted, tmp_path):
+    line = ["encoder.train=frozen", "trainer.max_epochs=3"]
+    first = fit(*line)
+    assert first.code == 0, first.err
+    passes, expected = counted.call_count, outcome(first.folder)
+    assert 0 < passes <= 4
+    assert not [name for name in best_weights(first.folder) if name.startswith("encoder.")]
+    files = sorted((tmp_path / "cache" / "features").glob("*.npy"))
+    assert len(files) == 3 and sorted(np.load(file).shape[0] for file in files) == [1, 1, 2]
+
+    assert outcome(fit(*line, "force=true").folder) == expected
+    assert counted.call_count == passes
+
+    damages = (lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" + data[1:])
+    for file, damage in zip(files, damages, strict=True):
+        file.write_bytes(damage(file.read_bytes()))
+    assert outcome(fit(*line, "force=true").folder) == expected
+    assert counted.call_count == 2 * passes
+
+
+def test_a_frozen_run_is_evaluated_and_predicts(fit, use, toy_csv, tmp_path):
+    run = fit("encoder.train=frozen")
+    assert use("evaluate", run).code == 0
+    assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
+    stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+    assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
+
+
+@pytest.mark.parametrize("augment", ["dropout", "none"])
+def test_equal_views_are_refused(fit, augment):
+    error = fit("encoder.train=frozen", f"augment={augment}").error
+    assert error.startswith(f"augment={augment}: the views of a frozen encoder would be identical")
+
+
+def test_more_blocks_than_there_are(fit):
+    error = fit("encoder.train=top_layers", "encoder.num_top_layers=9").error
+    assert error == "encoder.num_top_layers: found 9; allowed: 1 to 2"
+
+
+@pytest.mark.parametrize("task", ["fit", "cluster"])
+def test_below_layers_that_train_each_text_is_encoded_once(fit, cluster, task):
+    recall, found = TopLayers.recall, []
+
+    def spy(self, tokens, mask):
+        found.append(recall(self, tokens, mask))
+        return found[-1]
+
+    learn = {"fit": fit, "cluster": cluster}[task]
+    line = {"fit": [], "cluster": ["method=sccl", "augment=dropout", "trainer.max_epochs=2", "sampler.batch_size=34"]}
+    with mock.patch.object(TopLayers, "recall", spy):
+        assert learn("encoder.train=top_layers", "encoder.num_top_layers=1", *line[task]).code == 0
+    assert found and all(states is not None for states in found)
+
+
+def test_cross_entropy_over_a_frozen_encoder_is_solved(fit, use, toy_csv, tmp_path):
+    run = fit("method=ce", "encoder.train=frozen")
+    assert run.code == 0, run.err
+    metrics = run.metrics
+    assert metrics["epochs"] == 0 and metrics["solver/converged"]
+    assert metrics["test/macro_f1"] > 0.8  # two epochs of steps stay at the majority class, 0.1
+    assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
+    stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+    assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored

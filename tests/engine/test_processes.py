@@ -1,0 +1,206 @@
+"""A run on several processes from the command line: the same table, and one line for whatever ends it."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.processes import ProcessDied, World, _heed_other_nodes, _meeting, _tell
+from tests.command_lines import RUN_PY, rows
+from tests.own_process import status, the_run, wait_for
+
+FIT = ["method=sharprecl", "trainer=ddp_cpu", "trainer.max_epochs=6", "sampler.batch_size=32"]
+
+
+@pytest.fixture
+def without_dropout(tiny_encoder_dir, tmp_path) -> list[str]:
+    """Overrides for an encoder and a head without dropout, whose draws depend on the process."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny_encoder_dir, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config.update(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    (folder / "config.json").write_text(json.dumps(config))
+    return [f"encoder.path={folder}", "method.dropout=0"]
+
+
+def processes_of(process) -> list[int]:
+    """Processes that the server of the given one has forked, in the order of their numbers."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+        except OSError:  # ended meanwhile
+            continue
+        if state != "Z":
+            children.setdefault(int(parent), []).append(int(stat.parent.name))
+    return sorted(pid for child in children.get(process.pid, []) for pid in children.get(child, []))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def trained_epochs(tmp_path) -> int:
+    histories = list(tmp_path.glob("runs/*/history.csv"))
+    return len(rows(histories[0])) if histories else 0
+
+
+def alike(run: Path, other: Path) -> None:
+    """Two runs of one config with equal figures, up to the order of sums."""
+    assert run.name == other.name
+    predictions = [[list(row.values())[:4] for row in rows(one / "predictions.csv")] for one in (run, other)]
+    assert predictions[0] == predictions[1] and len(predictions[0]) == 7 + 24
+    for row, expected in zip(*(rows(one / "history.csv") for one in (run, other)), strict=True):
+        found = {key: float(value) for key, value in row.items()}
+        assert found == pytest.approx({key: float(value) for key, value in expected.items()}, rel=1e-3)
+
+
+def test_two_processes_end_with_the_table_of_one(fit, without_dropout, tmp_path):
+    one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one")
+    two = fit(*FIT, *without_dropout)
+    assert two.code == 0, two.err
+    alike(two.folder, one.folder)
+    figures = {key for key in one.metrics if key.startswith(("test/", "val/"))}
+    assert {key: two.metrics[key] for key in figures} == pytest.approx({key: one.metrics[key] for key in figures})
+    assert two.metrics["status"] == "finished" and two.metrics["epochs"] == one.metrics["epochs"]
+    assert json.loads((two.folder / "environment.json").read_text())["devices"] == 2
+    table = [line for line in two.out.splitlines() if "·" in line and "test split" in line]
+    assert table and all(line in one.out for line in table)
+    assert not list(two.folder.rglob("*.tmp")) and not (two.folder / "checkpoints" / "last.ckpt").exists()
+
+
+def test_a_killed_process_ends_the_run_with_one_line(start, tmp_path):
+    process = start(*FIT, "trainer.max_epochs=500", "callbacks.early_stopping=null")
+    wait_for(lambda: trained_epochs(tmp_path) > 0, process)
+    first, second = processes_of(process)
+    os.kill(second, signal.SIGKILL)
+    process.join(30)
+    assert process.exitcode == 1
+    (line,) = (tmp_path / "output.err").read_text().splitlines()
+    assert line.startswith("error: process 1 of 2 was ended by SIGKILL"), line
+    assert status(the_run(tmp_path)) == "failed"
+    assert "SIGKILL" in json.loads((the_run(tmp_path) / "metrics.json").read_text())["error"]
+    assert not is_alive(first)
+
+
+@pytest.mark.slow
+def test_interrupted_and_killed_it_goes_on_and_one_process_may_end_it(fit, start, without_dropout, tmp_path):
+    line = [*FIT, *without_dropout]
+    undisturbed = fit(*line, "trainer=cpu", f"paths.runs={tmp_path}/undisturbed").folder
+    process = start(*line)
+    wait_for(lambda: trained_epochs(tmp_path) > 0, process)
+    working = processes_of(process)
+    os.kill(process.pid, signal.SIGTERM)
+    process.join(30)
+    assert process.exitcode == 130
+    (said,) = (tmp_path / "output.err").read_text().splitlines()
+    assert said == "error: interrupted; type the same command again to go on"
+    assert status(the_run(tmp_path)) == "interrupted" and not any(map(is_alive, working))
+
+    before = trained_epochs(tmp_path)
+    process = start(*line)
+    wait_for(lambda: trained_epochs(tmp_path) > before, process)
+    working = processes_of(process)
+    process.kill()
+    process.join()
+    time.sleep(1)
+    assert len(working) == 2 and not any(map(is_alive, working))  # none goes on writing into a run that nobody holds
+    assert fit(*line, "trainer=cpu").code == 0
+    alike(the_run(tmp_path), undisturbed)
+
+
+def test_what_a_process_finds_wrong_is_said_once(fit, tmp_path):
+    error = fit(*FIT, "optimizer.lr=1e30", "trainer.gradient_clip_val=null").error
+    assert error.startswith("loss: found") and "optimizer.lr" in error
+    assert status(the_run(tmp_path)) == "failed"
+
+
+def test_fewer_rows_than_processes(fit):
+    error = fit(*FIT, "trainer.devices=8").error
+    assert error == "evaluation split: found 7 rows, allowed: at least 8 (processes)"
+
+
+@pytest.mark.slow
+def test_two_jobs_of_two_processes(store, small, files, tmp_path):
+    line = [sys.executable, str(RUN_PY), "-m", "hydra.launcher.n_jobs=2", *files, *store, *small, *FIT]
+    done = subprocess.run([*line, "loss.tau=0.3,0.5"], capture_output=True, text=True, cwd=RUN_PY.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 jobs, 2 finished" in done.stdout
+    runs = [path for path in (tmp_path / "runs").iterdir() if (path / "metrics.json").exists()]
+    assert len(runs) == 2 and {status(run) for run in runs} == {"finished"}
+    for run in runs:
+        assert json.loads((run / "environment.json").read_text())["devices"] == 2
+        assert len(rows(run / "predictions.csv")) == 7 + 24
+
+
+@pytest.mark.slow
+def test_two_nodes(fit, store, small, files, without_dropout, tmp_path):
+    one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    line = [sys.executable, str(RUN_PY), *files, *store, *small, *FIT, *without_dropout]
+    nodes = [
+        subprocess.Popen(
+            [*line, "trainer.num_nodes=2", "trainer.devices=1"],
+            env=os.environ | place | {"NODE_RANK": str(node)},
+            cwd=RUN_PY.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for node in range(2)
+    ]
+    outputs = [node.communicate(timeout=120)[0] for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], outputs
+    alike(the_run(tmp_path), one)
+    assert "epoch 1/6" in outputs[0] and outputs[1].splitlines() == [str(the_run(tmp_path))]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def test_nodes_that_do_not_fit_together_say_so():
+    first, second = (World(2, 1, node, port=port) for port in [free_port()] for node in range(2))
+    with _meeting(first, "one-run") as store:
+        with pytest.raises(ValueError, match="node 1: found run another, allowed: one-run, as on node 0"):
+            with _meeting(second, "another"):
+                pass
+        with pytest.raises(ValueError, match="node 1: found run another"):
+            _heed_other_nodes(store, first)  # the first node stops for it
+
+
+def test_a_node_hears_that_another_failed_or_is_gone():
+    first, second = (World(2, 1, node, port=port) for port in [free_port()] for node in range(2))
+    with _meeting(first, "run") as store, _meeting(second, "run") as of_second:
+        _heed_other_nodes(store, first)
+        _tell(of_second, second, "died", "process 1 of 2 was ended by SIGKILL")
+        with pytest.raises(ProcessDied, match="process 1 of 2 was ended by SIGKILL"):
+            _heed_other_nodes(store, first)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"MASTER_ADDR": "a", "MASTER_PORT": "7", "NODE_RANK": "1"}, World(2, 4, 1, "a", 7)),
+        ({"SLURM_NODEID": "1", "SLURM_NODELIST": "n[05-06]", "SLURM_JOB_ID": "123"}, World(2, 4, 1, "n05", 15123)),
+    ],
+    ids=["by hand", "SLURM"],
+)
+def test_a_node_knows_its_place(monkeypatch, variables, expected):
+    for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "SLURM_NODEID"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert World.of({"num_nodes": 2, "devices": 4, "accelerator": "gpu"}) == expected

@@ -1,0 +1,96 @@
+"""Classification losses and samplers against imbalance, from the command line to predictions."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+from tests.command_lines import rows
+
+METHODS = ["focal", "dice", "class_balanced", "balanced_softmax", "post_hoc_logit_adjustment", "ldam_drw"]
+
+
+# Weighted epochs of ldam_drw have another loss, which says nothing beside the one before.
+OPTIONS = {"ldam_drw": ["method.reweight_from=1"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [*((method, OPTIONS.get(method, [])) for method in METHODS), ("dice", ["loss.reading=batch"])],
+)
+def test_the_loss_falls_and_the_checkpoint_gives_the_same_figures(fit, use, method, options):
+    result = fit(f"method={method}", *options, "callbacks.early_stopping=null", "sampler.batch_size=16")
+    losses = [float(row["train/loss"]) for row in rows(result.folder / "history.csv")]
+    assert len(losses) == 2 and losses[1] < losses[0]
+    metrics = result.metrics
+    assert metrics["status"] == "finished" and metrics["method"] == method
+    before = (result.folder / "predictions.csv").read_text()
+    assert use("evaluate", result).code == 0
+    evaluated = json.loads((result.folder / "evaluation.json").read_text())
+    assert evaluated["test/macro_f1"] == metrics["test/macro_f1"]
+    assert (result.folder / "predictions.csv").read_text() == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["method=post_hoc_logit_adjustment", "method.adjustment_strength=4"], ["method=ldam_drw"]],
+    ids=lambda options: options[0],
+)
+def test_predict_and_export_predict_as_evaluation_did(fit, use, toy_csv, tmp_path, options):
+    result = fit(*options)
+    recorded = [row for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]
+    assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}").code == 0
+    predicted = rows(tmp_path / "out.csv")
+    assert [row["prediction"] for row in predicted] == [row["prediction"] for row in recorded]
+    for one, other in zip(predicted, recorded, strict=True):
+        assert float(one["probability"]) == pytest.approx(float(other["probability"]), abs=1e-4)
+
+    folder = tmp_path / "exported"
+    assert use("export", result, f"output={folder}").code == 0
+    about = json.loads((folder / "kontrast.json").read_text())
+    assert about["unit_norm_embeddings"] == ("ldam_drw" in options[0])
+    assert ("functional.normalize" in (folder / "README.md").read_text()) == about["unit_norm_embeddings"]
+    encoder, head = AutoModel.from_pretrained(folder).eval(), load_file(folder / "classifier.safetensors")
+    batch = AutoTokenizer.from_pretrained(folder)(
+        [row["text"] for row in predicted], return_tensors="pt", padding=True, truncation=True, max_length=32
+    )
+    with torch.inference_mode():
+        hidden, mask = encoder(**batch).last_hidden_state, batch["attention_mask"].unsqueeze(-1)
+        embedding = (hidden * mask).sum(1) / mask.sum(1)
+        if about["unit_norm_embeddings"]:
+            embedding = torch.nn.functional.normalize(embedding, dim=-1)
+        probability, label = (embedding @ head["weight"].T + head.get("bias", 0)).softmax(-1).max(-1)
+    assert [about["label_names"][i] for i in label] == [row["prediction"] for row in recorded]
+    assert probability.tolist() == pytest.approx([float(row["probability"]) for row in recorded], abs=1e-4)
+
+
+def test_post_hoc_differs_from_cross_entropy_in_prediction_alone(fit):
+    plain, adjusted = fit("method=ce"), fit("method=post_hoc_logit_adjustment", "method.adjustment_strength=4")
+    first = [row["train/loss"] for row in rows(plain.folder / "history.csv")]
+    assert first == [row["train/loss"] for row in rows(adjusted.folder / "history.csv")]
+    smallest = "weather"  # 8 of 68 rows
+    share = [
+        sum(row["prediction"] == smallest for row in rows(result.folder / "predictions.csv"))
+        for result in (plain, adjusted)
+    ]
+    assert share[1] > share[0]
+
+
+@pytest.mark.parametrize("sampler", ["class_balanced", "square_root", "reversed", "m_per_class"])
+def test_every_sampler_trains(fit, sampler):
+    few = ["sampler.rows_per_class=4"] if sampler == "m_per_class" else []
+    result = fit("method=ce", f"sampler={sampler}", "sampler.batch_size=16", *few)
+    assert result.metrics["status"] == "finished"
+
+
+def test_bad_options_are_one_line(fit):
+    assert "loss.gamma: found -1" in fit("method=focal", "loss.gamma=-1").error
+    assert "loss.reading: found 'both'; allowed: per_sample, batch" in fit("method=dice", "loss.reading=both").error
+    assert "method.reweight_from: found 2" in fit("method=ldam_drw", "method.reweight_from=2").error
+    assert "method.classifier_bias" in fit("method=ldam_drw", "+method.classifier_bias=true").error
+    post_hoc = fit("method=post_hoc_logit_adjustment", "loss=balanced_softmax")
+    assert "loss: found BalancedSoftmaxLoss" in post_hoc.error
+    m_per_class = fit("method=ce", "sampler=m_per_class", "sampler.rows_per_class=2")
+    assert "sampler.rows_per_class: found 2" in m_per_class.error

@@ -1,0 +1,66 @@
+"""SimCSE, SCL with cross-entropy, SCL-HNM, Hybrid-SC, DualCL and SPCL from the command line to predictions."""
+
+import json
+
+import pytest
+
+from tests.command_lines import best_weights, rows
+
+# z and theta are single positions, which a random encoder fills only in time
+SLOWLY = ["sampler.batch_size=8", "trainer.max_epochs=14", "callbacks.early_stopping=null", "optimizer.lr=5e-3"]
+RUNS = {
+    "simcse": ["method=simcse", "augment=dropout"],
+    "scl_ce": ["method=scl_ce"],
+    "scl_hnm": ["method=scl_hnm"],
+    "hybrid_sc": ["method=hybrid_sc"],
+    "hybrid_psc": ["method=hybrid_sc", "loss=psc"],
+    "dualcl": ["method=dualcl", *SLOWLY],
+    "dualcl_learned": ["method=dualcl", "method.label_tokens=learned", *SLOWLY],
+    "spcl": ["method=spcl", "method.pool_size=16", "method.num_drawn=4"],
+    "spcl_centres": ["method=spcl", "method.centres_per_class=2"],
+}
+WITHOUT_LINEAR_HEAD = {"dualcl": "method=dualcl", "spcl_centres": "method.centres_per_class: found 2"}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_learns_and_the_checkpoint_predicts_the_same(fit, use, toy_csv, tmp_path, name):
+    result = fit("sampler.batch_size=16", "trainer.max_epochs=8", *RUNS[name])
+    assert result.metrics["status"] == "finished" and result.metrics["method"] == RUNS[name][0].split("=")[1]
+    assert result.metrics["test/accuracy"] >= 0.5  # four classes of one size
+    before = (result.folder / "predictions.csv").read_text()
+    assert use("evaluate", result).code == 0
+    evaluated = json.loads((result.folder / "evaluation.json").read_text())
+    assert evaluated["test/macro_f1"] == result.metrics["test/macro_f1"]
+    assert (result.folder / "predictions.csv").read_text() == before
+    assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}").code == 0
+    recorded = [row["prediction"] for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]
+    assert [row["prediction"] for row in rows(tmp_path / "out.csv")] == recorded
+    exported = use("export", result, f"output={tmp_path / 'exported'}")
+    if name in WITHOUT_LINEAR_HEAD:
+        assert exported.code == 2 and WITHOUT_LINEAR_HEAD[name] in exported.err
+    elif "dualcl" not in name:
+        assert exported.code == 0 and (tmp_path / "exported" / "kontrast.json").exists()
+
+
+def test_pools_and_centres_of_spcl_lie_in_the_checkpoint(fit):
+    result = fit(*RUNS["spcl"], "sampler.batch_size=16")
+    weights = best_weights(result.folder)
+    assert weights["pool"].shape == (4, 16, 32) and weights["pool_filled"].min() >= 1
+    assert weights["is_centre"].all() and weights["bank_labels"].min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["method=simcse", "loss=scl"], "loss: found SupervisedContrastiveLoss, allowed with method=simcse: simcse"),
+        (["method=simcse", "method.num_views=1"], "method.num_views: found 1; allowed: 2"),
+        (["method=scl_ce", "method.mu=1.5"], "method.mu: found 1.5; allowed"),
+        (["method=dualcl", "encoder.train=frozen"], "encoder.train: found frozen, allowed with method=dualcl"),
+        (["method=dualcl", "method.label_tokens=some"], "method.label_tokens: found 'some'; allowed: names, learned"),
+        (["method=spcl", "encoder.train=frozen"], "encoder.train: found frozen, allowed with method=spcl"),
+        (["method=hybrid_sc", "loss=simcse"], "loss: found SimCSELoss, allowed with method=hybrid_sc: scl, psc"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(fit, options, message):
+    result = fit(*options)
+    assert result.code == 2 and message in result.err

@@ -1,0 +1,236 @@
+"""Active learning on the toy pool: the curve, what was chosen, kills between phases, a person as the oracle."""
+
+import csv
+import json
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from tests.command_lines import best_weights, rows
+
+STRATEGIES = [
+    path.stem for path in sorted((Path(__file__).parents[3] / "conf" / "active").glob("*.yaml")) if path.stem != "_base"
+]
+SHORT = ["method=scl_hnm", "active.query_size=8", "active.budget=24", "trainer.max_epochs=3"]
+
+
+@pytest.fixture
+def learn(fit):
+    return lambda *arguments, stdin="": fit(*SHORT, *arguments, stdin=stdin)
+
+
+def test_a_curve_from_the_first_query_to_the_budget(learn):
+    result = learn("active=rep_clun")
+    curve, chosen = rows(result.folder / "curve.csv"), rows(result.folder / "chosen.csv")
+    assert [row["labels"] for row in curve] == ["8", "16", "24"]
+    assert len({row["position"] for row in chosen}) == 24 and all(row["reason"] for row in chosen)
+    metrics = result.metrics
+    assert metrics["status"] == "finished" and metrics["active"] == "rep_clun" and metrics["protocol"] == "few_shot"
+    heights = [float(row["test/accuracy"]) for row in curve]
+    area = (heights[0] + 2 * heights[1] + heights[2]) / 4
+    assert metrics["active/area_accuracy"] == pytest.approx(area)
+    assert "area under the curve" in result.out and (result.folder / "curve.svg").exists()
+    # a round is a run: what it labelled, a fifth of it to choose the epoch
+    kept = json.loads((result.folder.parent / curve[-1]["run"] / "kept_indices.json").read_text())
+    assert (len(kept["train"]), len(kept["val"])) == (19, 5)
+    assert sorted(kept["train"] + kept["val"]) == sorted(int(row["position"]) for row in chosen)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_runs(learn, strategy):
+    result = learn(f"active={strategy}", "active.budget=16", "trainer.max_epochs=1", "method=ce")
+    assert len(rows(result.folder / "chosen.csv")) == 16
+
+
+def test_two_runs_agree_to_the_bit(learn, tmp_path):
+    files = [learn("active=badge", f"paths.runs={tmp_path / name}").folder for name in ("one", "two")]
+    for name in ("curve.csv", "chosen.csv"):
+        assert (files[0] / name).read_text() == (files[1] / name).read_text()
+
+
+def test_an_interrupt_changes_nothing(learn, tmp_path):
+    """The kills of every phase are in test_active_kills.py."""
+    import tasks.active
+
+    whole = learn("active=entropy", f"paths.runs={tmp_path / 'whole'}").folder
+    with mock.patch.object(tasks.active, "_train", side_effect=KeyboardInterrupt):
+        stopped = learn("active=entropy")
+    assert stopped.code == 130 and "type the same command again" in stopped.err
+    again = learn("active=entropy").folder
+    for name in ("curve.csv", "chosen.csv"):
+        assert (again / name).read_text() == (whole / name).read_text()
+
+
+def pool_of(path, texts):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *texts])
+    return f"dataset.train={path}"
+
+
+def test_a_pool_smaller_than_the_query_is_asked_for_whole_and_equal_texts_once(learn, tmp_path):
+    texts = [("apple pear", "fruit"), ("iron zinc", "metal")] * 5 + [(f"plum {i}", "fruit") for i in range(6)]
+    pool = pool_of(tmp_path / "pool.csv", texts)
+    result = learn("active=margin", "active.query_size=20", pool, pool.replace("train", "test"))
+    chosen = rows(result.folder / "chosen.csv")
+    assert sorted(row["text"] for row in chosen) == sorted({text for text, _ in texts})
+    assert result.metrics["labels"] == 8 and result.metrics["rounds"] == 1
+
+
+@pytest.mark.parametrize("options", [["active=rep_clun"], ["active=cal", "method=ce", "active.query_size=2"]])
+def test_labels_that_are_all_equal(learn, tmp_path, options):
+    """One class seen, two never: the curve is defined; a query too small to train on is followed by the next."""
+    pool = pool_of(tmp_path / "pool.csv", [(f"plum {i}", "fruit") for i in range(20)])
+    test = pool_of(tmp_path / "test.csv", [("plum", "fruit"), ("iron", "metal")]).replace("train", "test")
+    names = "dataset.label_names=[metal,fruit,never]"
+    result = learn("active.query_size=4", *options, "active.budget=8", "trainer.max_epochs=1", pool, test, names)
+    curve = rows(result.folder / "curve.csv")
+    assert [int(row["labels"]) for row in curve] == ([4, 8] if "active=rep_clun" in options else [4, 6, 8])
+    assert all(float(row["non-uniformity"]) == pytest.approx(4 / 3) for row in curve)
+    assert {row["label"] for row in rows(result.folder / "chosen.csv")} == {"fruit"}
+    assert float(curve[-1]["test/macro_f1"]) <= float(curve[-1]["test/accuracy"])
+
+
+def test_a_pool_of_which_too_little_can_be_labelled(learn, tmp_path):
+    pool = pool_of(tmp_path / "pool.csv", [(f"plum {i}", "fruit") for i in range(4)])  # of which one becomes test
+    given = [pool, "dataset.test=null", "dataset.label_names=[metal,fruit]", "active.oracle=prompt"]
+    result = learn("active=random", "active.query_size=2", *given, stdin="2s\na\n")
+    assert result.code == 2
+    assert "round 1: 1 labels, too few to train" in result.err
+    assert "active: found 1 labelled texts and none left to ask for; allowed: at least 3" in result.err
+
+
+def test_a_person_fills_a_file(learn, tmp_path):
+    options = ["active=entropy", "active.oracle=file", "active.budget=16"]
+    first = learn(*options)
+    assert first.code == 2 and "8 texts to label in" in first.err and "fill the column label" in first.err
+    (file,) = tmp_path.glob("runs/*/to_label.csv")
+    assert "0 of 8" not in learn(*options).err and "8 of 8 labels are missing" in learn(*options).err
+
+    def fill(labels):
+        made = rows(file)
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, made[0].keys())
+            writer.writeheader()
+            writer.writerows(row | {"label": label} for row, label in zip(made, labels, strict=True))
+        return made
+
+    fill(["fruit"] * 7 + ["fruits"])
+    assert (
+        "to_label.csv:9: found 'fruits'; allowed: animal, fruit, metal, weather, skip, ambiguous"
+        in learn(*options).err
+    )
+    asked = fill(["fruit", "metal"] * 3 + ["skip", "metal"])
+    assert "8 texts to label" in learn(*options).err  # of the next round: the budget counts labels
+    assert not {row["text"] for row in rows(file)} & {row["text"] for row in asked}
+    (first_round,) = (run for run in tmp_path.glob("runs/*") if (run / "kept_indices.json").exists())
+    counts = json.loads((first_round / "metrics.json").read_text())["class_counts"]
+    assert counts[0] == counts[3] == 0 and sum(counts) == 6  # as the person said; one of the seven validates
+    fill(["animal"] * 8)
+    assert "1 texts to label" in learn(*options).err
+    fill(["weather"])
+    done = learn(*options)
+    assert done.metrics["labels"] == 16
+    assert [row["label"] for row in rows(done.folder / "chosen.csv")][:8] == ["fruit", "metal"] * 3 + ["skip", "metal"]
+
+
+NAMES = "dataset.label_names=[weather,metal,fruit,animal]"
+
+
+def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
+    pool, test = tmp_path / "pool.csv", f"dataset.test={toy_csv['test']}"
+    texts = [row["text"] for row in rows(toy_csv["train"])]
+    pool.write_text("text\n" + "".join(f"{text}\n" for text in texts))
+    options = ["method=ce", "active=rep", "active.query_size=4", "active.budget=4", "trainer.max_epochs=1"]
+
+    def ask(*arguments, stdin=""):
+        return fit(*options, f"dataset.train={pool}", *arguments, stdin=stdin)
+
+    assert "no column 'label'" in ask("dataset.test=null", "active.oracle=file").error
+    assert "allowed: file, prompt" in ask(NAMES, test, "active.oracle=labels").error
+    assert "cannot be thinned" in ask(NAMES, test, "active.oracle=file", "imbalance.ir=2").error
+    missing = f"{len(texts)} of {len(texts)} train rows have no label"
+    assert missing in fit("method=ce", f"dataset.train={pool}", NAMES, test).error
+    answers = ["weather", "metal", "fruit", "fruit"]
+    by_file = [NAMES, test, "active.oracle=file"]
+    assert "4 texts to label" in ask(*by_file).error
+    (file,) = tmp_path.glob("runs/*/to_label.csv")
+    lines = file.read_text().splitlines()
+    file.write_text("".join(f"{line}{label}\n" for line, label in zip(lines, ["", *answers], strict=True)))
+    by_keys = [NAMES, "dataset.test=null", "active.oracle=prompt"]
+    stopped = ask(*by_keys, stdin="12q")
+    assert stopped.code == 130 and "type the same command again" in stopped.err
+    for result, split in ((ask(*by_file), "test"), (ask(*by_keys, stdin="33\n"), "val")):
+        (curve,) = rows(result.folder / "curve.csv")
+        assert 0 <= float(curve[f"{split}/accuracy"]) <= 1 and len(curve) == 5
+        assert result.metrics[f"{split}/accuracy"] == float(curve[f"{split}/accuracy"])
+        assert [row["label"] for row in rows(result.folder / "chosen.csv")] == answers
+        assert ("say little" in result.out) == (split == "val")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["active=entropy", "protocol=clean"], "protocol: found clean, allowed with active: few_shot, published"),
+        (["active=entropy", "active.query_size=200"], "active.query_size: found 200; allowed: a number or a list"),
+        (["active=entropy", "active.query_size=[8,0]"], "active.query_size: found [8, 0]; allowed: a number or a list"),
+        (["active=entropy", "active.oracle=friend"], "active.oracle: found 'friend'; allowed: labels, file, prompt"),
+        (["active=entropy", "active.query_size=2", "active.budget=2"], "active.budget: found 2; allowed: at least 3"),
+        (["active=guess"], "guess"),
+        (["active=random", "active.validation_size=7"], "active.validation_size: found 7; allowed: up to"),
+    ],
+)
+def test_what_cannot_be_is_one_line(learn, options, message):
+    result = learn(*options)
+    assert result.code == 2 and message in result.error
+
+
+def test_a_round_may_go_on_from_the_last_weights(learn, fit):
+    still = ["active=random", "active.budget=16", "trainer.max_epochs=1", "optimizer.lr=1e-9", "method.head_lr=1e-9"]
+    options = ["active.reset_weights=false", "active.validation_size=3", "active.keep_weights=all"]
+    curve = rows(learn(*still, *options).folder / "curve.csv")
+    first, second = (learn(*still, *options).folder.parent / row["run"] for row in curve)
+    kept = [json.loads((run / "kept_indices.json").read_text()) for run in (first, second)]
+    assert [(len(one["train"]), len(one["val"])) for one in kept] == [(5, 3), (13, 3)]
+    moved = [_distance(first, second), _distance(first, fit("method=scl_hnm", "seed=1", *still[2:]).folder)]
+    assert moved[0] < 1e-6 < 1e-2 < moved[1]
+
+
+def _distance(one, other):
+    weights = [best_weights(run)["classifier.weight"] for run in (one, other)]
+    return float((weights[0] - weights[1]).abs().max())
+
+
+def test_a_start_that_does_not_fit_is_one_line(fit):
+    run = fit("method=scl_hnm", "trainer.max_epochs=1").folder.name
+    assert f"start_from={run}: found method=scl_hnm; allowed: method=ce" in fit("method=ce", f"start_from={run}").error
+    assert "start_from=nobody: no such run" in fit("method=ce", "start_from=nobody").error
+
+
+def test_query_sizes_in_turn_and_the_figures_of_each_point(learn, use, toy_csv, tmp_path):
+    result = learn("active=entropy", "active.query_size=[4,8]", "active.budget=16", "callbacks=geometry")
+    curve, metrics = rows(result.folder / "curve.csv"), result.metrics
+    assert [row["labels"] for row in curve] == ["4", "12", "16"]
+    for row in curve:
+        assert metrics[f"active/accuracy@{row['labels']}"] == float(row["test/accuracy"])
+        assert metrics[f"active/macro_f1@{row['labels']}"] == float(row["test/macro_f1"])
+    last = json.loads((result.folder.parent / curve[-1]["run"] / "metrics.json").read_text())
+    assert metrics["test/alignment"] == last["test/alignment"] and metrics["test/accuracy"] == last["test/accuracy"]
+    found = use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'predicted.csv'}")
+    assert found.code == 0 and len(rows(tmp_path / "predicted.csv")) == 24  # by the last round
+    assert metrics["active/non_uniformity"] == float(curve[-1]["non-uniformity"]) and metrics["seconds/total"] > 0
+
+
+def test_weights_of_earlier_rounds_are_dropped_and_made_again_where_another_curve_needs_them(learn, tmp_path):
+    one, first_random = "active.budget=16", ["active.seed_rounds=1"]
+    curve = rows(learn("active=entropy", one, *first_random).folder / "curve.csv")
+    weights = [tmp_path / "runs" / row["run"] / "checkpoints" / "best.ckpt" for row in curve]
+    assert [file.is_file() for file in weights] == [False, True]
+    shared = rows(learn("active=margin", one, *first_random).folder / "curve.csv")
+    alone = rows(learn("active=margin", one, *first_random, f"paths.runs={tmp_path / 'alone'}").folder / "curve.csv")
+    assert shared[0]["run"] == curve[0]["run"] and shared == alone
+
+
+def test_the_published_protocol_chooses_by_test_and_says_so(learn):
+    result = learn("active=random", "protocol=published", "active.budget=8")
+    assert "protocol published" in result.out and result.metrics["protocol"] == "published"

@@ -33,8 +33,9 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    from engine.command_line import exit_code
+    from engine.command_line import exit_code, without_null_groups
 
+    sys.argv[1:] = without_null_groups(sys.argv[1:])
     if {"--help", "-h"} & set(sys.argv[1:]):
         from engine.help import show_help
 

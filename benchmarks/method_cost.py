@@ -18,7 +18,7 @@ from lightning.pytorch import Callback
 from tabulate import tabulate
 
 from benchmarks._measure import ROOT, spread
-from engine.label_kind import choices
+from engine.choices import choices
 from engine.plan import Plan, partial_of
 from lightning_modules.base import ClassifierModule
 
@@ -42,7 +42,7 @@ class StepTimes(Callback):
 
 def methods() -> list[str]:
     """Methods for texts of one label."""
-    classes = {name: get_object(target) for name, target in choices("method")}
+    classes = {name: get_object(target) for name, target in choices("method").items()}
     return [name for name, one in classes.items() if issubclass(one, ClassifierModule) and not one.multilabel]
 
 

@@ -90,6 +90,8 @@ class BestCheckpoint(_FixedCheckpoint):
     Epochs after which the module is not ``is_selectable`` are passed over.
     """
 
+    serves = "classification"  # which methods it is for
+
     def __init__(self, run: RunFolder, protocol: Any) -> None:
         super().__init__(run, "best", monitor=protocol.monitor, mode=protocol.mode, save_weights_only=True)
         self.latest = getattr(protocol, "ties", "earliest") == "latest"

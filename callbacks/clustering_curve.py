@@ -27,6 +27,8 @@ class ClusteringCurve(Callback):
         interval: epochs between two looks.
     """
 
+    serves = "clustering"  # which methods it is for
+
     def __init__(self, run: RunFolder, protocol: Any, interval: Annotated[int, ">= 1"] = 1) -> None:
         self.interval = interval
         self.best: dict[str, float] = {}

@@ -20,6 +20,8 @@ class PersistentEarlyStopping(EarlyStopping):
     Epochs after which the module is not ``is_selectable`` do not count.
     """
 
+    serves = "classification"  # which methods it is for
+
     def __init__(
         self,
         run: RunFolder,

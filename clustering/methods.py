@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -29,6 +30,9 @@ class KMeansClustering:
 
     serves = "clustering"
     multilabel = False
+    losses = ()
+    protocols = ("transductive",)
+    encoder_training = ("frozen",)
 
     def __init__(
         self,
@@ -45,6 +49,13 @@ class KMeansClustering:
         self.name, self.vectors, self.num_clusters, self.num_views = name, vectors, num_clusters, num_views
         self.num_starts, self.max_iter, self.unit_length = num_starts, max_iter, unit_length
         self.max_words, self.sample_rows = max_words, sample_rows
+
+    @staticmethod
+    def unused_groups(options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Groups of a config that the method with these options does not read."""
+        idle = ("imbalance", "active", "retrieval", "head", "start_from")
+        idle = (*idle, "loss", "augment", "optimizer", "scheduler", "callbacks")
+        return idle if options["vectors"] == "encoder" else (*idle, "encoder", "sampler")
 
     def scaled(self, vectors: Vectors) -> Vectors:
         """The vectors that are clustered."""

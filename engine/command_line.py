@@ -16,6 +16,7 @@ from typing import Any
 
 from storage.files import write_text
 
+CONF = Path(__file__).resolve().parents[1] / "conf"
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 
 
@@ -64,6 +65,13 @@ def _group_names(config: Mapping[str, Any]) -> Iterator[str]:
     yield f"seed {config.get('seed')}"
 
 
+def without_null_groups(arguments: list[str]) -> list[str]:
+    """`GROUP=null`, which Hydra refuses, as the `~GROUP` that it takes for the same."""
+    groups = [argument.removesuffix("=null") for argument in arguments]
+    pairs = zip(arguments, groups, strict=True)
+    return [f"~{group}" if group != argument and (CONF / group).is_dir() else argument for argument, group in pairs]
+
+
 def _refuse_flag(parser: argparse.ArgumentParser, message: str) -> None:
     raise ValueError(f"{message}; allowed: key=value, group=choice, -m for a sweep, --help")
 
@@ -100,6 +108,10 @@ def explain(error: Exception) -> str:
         return f"{error.full_key}: missing; allowed: {error.full_key}=VALUE"
     if getattr(error, "options", None) is not None or "Available options in" in text:
         return _unknown_choice(error, text)
+    if match := re.search(r"resolving interpolation '([^']+)', possible interpolation keys: (.*)", text):
+        chosen = match.group(2).split(", ")
+        group = next(name for name in re.findall(r"\{(\w+)\}", match.group(1)) if name not in chosen)
+        return f"{group}: found null; allowed: {', '.join(sorted(file.stem for file in (CONF / group).glob('*.yaml')))}"
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return f"{match.group(1)}: found several values; allowed: one, or a sweep over them with -m"
     for pattern in (r"Could not override '([^']+)'", r"Key '[^']+' is not in struct\s+full_key: (\S+)"):
@@ -142,11 +154,10 @@ def _keys_under(parent: str) -> list[str] | None:
     from hydra.errors import HydraException
     from omegaconf import DictConfig, OmegaConf
 
-    folder = Path(__file__).resolve().parents[1] / "conf"
-    choices = [a for a in sys.argv[1:] if re.fullmatch(r"\w+=\w+", a) and (folder / a.split("=")[0]).is_dir()]
+    choices = [a for a in sys.argv[1:] if re.fullmatch(r"\w+=\w+", a) and (CONF / a.split("=")[0]).is_dir()]
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(folder), version_base="1.3"):
+        with initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose("config", overrides=choices)
         node = OmegaConf.select(config, parent) if parent else config
     except (HydraException, ValueError):

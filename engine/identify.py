@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from engine.command_line import CONF, explain, without_null_groups
 from storage.run_store import run_id
-
-CONF = Path(__file__).resolve().parents[1] / "conf"
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,10 @@ def named(overrides: tuple[str, ...]) -> Named:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from engine.command_line import explain
-
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose("config", overrides=list(overrides))
+            config = compose("config", overrides=without_null_groups(list(overrides)))
         return Named(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
     except (HydraException, OmegaConfBaseException) as error:
         return Named({}, explain(error).split("; ")[0])

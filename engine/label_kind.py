@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.utils import get_object
 
 from datamodules.corpus import Corpus
-from engine.identify import CONF
+from engine.choices import choices, name_of
 from engine.validation import ConfigError
 
 KINDS = {False: "one label a text", True: "any number of labels a text"}
@@ -40,8 +37,8 @@ def _findings(plain: Mapping[str, Any], multilabel: bool) -> Iterator[str]:
     for group in ("method", "sampler"):
         node = plain[group]
         if _misfit(node["_target_"], multilabel):
-            name = node.get("name") or _name_of(group, node["_target_"])
-            allowed = ", ".join(name for name, target in choices(group) if not _misfit(target, multilabel))
+            name = node.get("name") or name_of(group, node["_target_"])
+            allowed = ", ".join(name for name, target in choices(group).items() if not _misfit(target, multilabel))
             yield f"{group}: found {name}, which takes {KINDS[not multilabel]}; {data}; allowed: {allowed}"
     for name, node in (plain.get("callbacks") or {}).items():
         if node and _misfit(node["_target_"], multilabel):
@@ -51,18 +48,3 @@ def _findings(plain: Mapping[str, Any], multilabel: bool) -> Iterator[str]:
 def _misfit(target: str, multilabel: bool) -> bool:
     takes = getattr(get_object(target), "multilabel", None)
     return takes is not None and takes != multilabel
-
-
-def _name_of(group: str, target: str) -> str:
-    return next((name for name, other in choices(group) if other == target), target)
-
-
-@cache
-def choices(group: str) -> list[tuple[str, str]]:
-    """Name and target of every choice of a group."""
-    return [(file.stem, _target(file, group)) for file in sorted((CONF / group).glob("*.yaml"))]
-
-
-def _target(file: Path, group: str) -> str:
-    node = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return node.get(group, node)["_target_"]

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra.utils import get_object, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from datamodules.builders.base import Dataset
 from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import LearnedTokenizer, TextDataModule
-from datamodules.samplers import ByClass
 from datamodules.sources import SourceFile, fetch
+from engine.composition import check_composition, is_module, serves
 from engine.features import cached_features
-from engine.label_kind import check_label_kind, choices
-from engine.trainer import on_processor, trainer_findings
-from engine.validation import ConfigError, signature, validate
-from lightning_modules.base import MONITORED, ClassifierModule, TextModule
+from engine.label_kind import check_label_kind
+from engine.trainer import on_processor
+from engine.validation import signature, validate
+from lightning_modules.base import ClassifierModule, TextModule
 from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
 from lightning_modules.encoders.words import WordEncoder
 from lightning_modules.methods.clustering.base import ClusteringModule
-from storage.run_store import first_line
-
-GENERATING = ("ce", "scl_hnm")  # methods that head=text_to_text fits
-SERVES = {"fit": "classification", "cluster": "clustering"}  # the kind of method that a task takes
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class Plan:
         """Validate every node and what depends on two nodes. Raises ConfigError with all findings."""
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         validate(plain)
-        _validate_together(plain)
+        check_composition(plain)
         return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")))
 
     def inputs(self) -> dict[str, str]:
@@ -62,12 +58,12 @@ class Plan:
     @property
     def serves(self) -> str:
         """Which tasks take the method: "classification" or "clustering"."""
-        return _serves(self.plain["method"]["_target_"])
+        return serves(self.plain["method"])
 
     @property
     def trains(self) -> bool:
         """Whether the method is a module that is trained."""
-        return _is_module(self.plain["method"])
+        return is_module(self.plain["method"])
 
     def corpus(self, whole: bool = False) -> Corpus:
         """The data set, in its splits or as one whole."""
@@ -99,7 +95,7 @@ class Plan:
                 f"dataset.max_length: found {self.dataset.max_length}, allowed: <= {limit}, "
                 f"the positions of encoder={self.encoder.name}"
             )
-        augment = instantiate(config.augment) if num_views > 1 else None
+        augment = instantiate(config.get("augment")) if num_views > 1 else None
 
         def ready(tokenizer: Any) -> Any:
             if augment is not None:
@@ -194,108 +190,3 @@ class Plan:
 def partial_of(node: DictConfig) -> Callable[..., Any]:
     """What a node names, still to be called with the objects of a run: passed to Hydra they would become configs."""
     return instantiate(node, _partial_=True, _convert_="all")
-
-
-def _is_module(method: Mapping[str, Any]) -> bool:
-    return issubclass(get_object(method["_target_"]), TextModule)
-
-
-def _task_findings(plain: Mapping[str, Any]) -> Iterator[str]:
-    """A task whose kind of method it is not, and groups that would do nothing for clusters."""
-    method, task = plain["method"], plain["task"]
-    wanted, serves = SERVES.get(task), _serves(method["_target_"])
-    if wanted and serves != wanted:
-        allowed = ", ".join(name for name, target in choices("method") if _serves(target) == wanted)
-        yield f"method: found {method['name']}, for {serves}; allowed with task={task}: {allowed}"
-        return
-    if serves != "clustering":
-        if plain["protocol"]["name"] == "transductive":
-            yield "protocol: found transductive, allowed with a classifier: clean, few_shot, published"
-        return
-    if plain["protocol"]["name"] != "transductive":
-        yield f"protocol: found {plain['protocol']['name']}, allowed with task=cluster: transductive"
-    if plain.get("start_from"):
-        yield "start_from: has no effect with task=cluster; allowed: null"
-    if plain.get("sampler") and issubclass(get_object(plain["sampler"]["_target_"]), ByClass):
-        yield "sampler: draws by labels, which clustering does not see; allowed: length_grouped, shuffle"
-    if (plain.get("callbacks") or {}).get("early_stopping"):
-        yield "callbacks.early_stopping: nothing stops a clustering early; allowed: null, callbacks=clustering"
-    idle = ["imbalance", "active", "retrieval", "head"]
-    if not _is_module(method):
-        idle += ["loss", "augment", "optimizer", "scheduler", "callbacks"]
-        idle += ["encoder"] if method["vectors"] != "encoder" else []
-        if method["vectors"] == "encoder" and plain["encoder"]["train"] != "frozen":
-            yield f"encoder.train: found {plain['encoder']['train']}, allowed with method={method['name']}: frozen"
-    for group in idle:
-        if any(value is not None for value in (plain.get(group) or {}).values()):
-            yield f"{group}: has no effect with method={method['name']}; allowed: {group}=null"
-
-
-def _serves(target: str) -> str:
-    return getattr(get_object(target), "serves", "classification")
-
-
-def _word_findings(plain: Mapping[str, Any], augment: str) -> Iterator[str]:
-    """What an encoder whose vocabulary comes from the train rows of a run cannot serve."""
-    encoder = f"encoder={plain['encoder']['name']}"
-    if augment == "embedding" and not plain["encoder"].get("path"):
-        yield (
-            f"augment=embedding: {encoder} starts from random word vectors, whose neighbours say nothing; "
-            f"allowed: source, wordnet, eda, dropout, none, or encoder.path=FILE with word vectors"
-        )
-    if _serves(plain["method"]["_target_"]) == "clustering":
-        yield f"encoder: found {plain['encoder']['name']}, allowed with task=cluster: a pretrained encoder"
-    for key in ("active", "start_from"):
-        if plain.get(key):
-            yield f"{key}: {encoder} has a vocabulary of its own in every run; allowed: null, or a pretrained encoder"
-
-
-def _head_findings(plain: Mapping[str, Any]) -> Iterator[str]:
-    """What a head that generates does not go with."""
-    head, encoder = f"head={plain['head']['name']}", plain["encoder"]
-    if plain["method"]["name"] not in GENERATING:
-        yield f"{head}: found method={plain['method']['name']}; allowed: {', '.join(GENERATING)}"
-    for key in ("lora", "quantization"):
-        if encoder.get(key) is not None:
-            yield f"encoder.{key}: has no effect with {head}; allowed: null"
-    if encoder["train"] == "frozen":
-        yield f"encoder.train: found frozen, whose features hold no tokens; allowed with {head}: full, top_layers"
-    if encoder.get("pooling") == "cls":
-        yield f"encoder.pooling: found cls; allowed with {head}: mean, first_token, last_token"
-    if plain["trainer"].get("gradient_cache_chunk") is not None:
-        yield f"trainer.gradient_cache_chunk: allowed with {head}: null"
-
-
-def _retrieval_findings(node: Mapping[str, Any]) -> Iterator[str]:
-    try:
-        instantiate(node)
-    except Exception as error:  # Hydra wraps what a constructor raises
-        yield first_line(error.__cause__ or error)
-
-
-def _validate_together(plain: Mapping[str, Any]) -> None:
-    """What no single signature can see."""
-    findings = list(_task_findings(plain))
-    if findings:
-        raise ConfigError("\n".join(findings))
-    frozen = (plain.get("encoder") or {}).get("train") == "frozen"
-    views = plain["method"]["num_views"]
-    augment = plain["augment"]["_target_"].split(".")[-2] if plain.get("augment") else "none"
-    if frozen and views > 1 and augment in ("dropout", "none"):
-        findings.append(
-            f"augment={augment}: the views of a frozen encoder would be identical; "
-            f"allowed with encoder.train=frozen: source, wordnet, eda, embedding"
-        )
-    if plain.get("encoder") and issubclass(get_object(plain["encoder"]["_target_"]), WordEncoder):
-        findings.extend(_word_findings(plain, augment if views > 1 else "none"))
-    split = "test" if plain["protocol"]["name"] == "published" else "val"
-    monitored = [f"{split}/{name}" for name in MONITORED]
-    if plain["protocol"]["name"] != "transductive" and plain["protocol"]["monitor"] not in monitored:
-        findings.append(f"protocol.monitor: found {plain['protocol']['monitor']!r}; allowed: {', '.join(monitored)}")
-    if plain.get("head"):
-        findings.extend(_head_findings(plain))
-    findings.extend(trainer_findings(plain))
-    if plain.get("retrieval"):
-        findings.extend(_retrieval_findings(plain["retrieval"]))
-    if findings:
-        raise ConfigError("\n".join(findings))

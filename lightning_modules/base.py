@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import lightning.pytorch as pl
 import torch
@@ -45,7 +45,12 @@ class TextModule(pl.LightningModule):
     each other `pair_gradients`, a function that gives what `GradientConflict` counts.
     """
 
-    serves = "classification"  # or "clustering": which tasks take the method
+    # What a method takes of the other groups of a config; `engine.composition` checks it before anything is built.
+    serves: ClassVar[str] = "classification"  # or "clustering": which tasks take the method
+    losses: ClassVar[tuple[type[nn.Module], ...]] = (nn.Module,)
+    protocols: ClassVar[tuple[str, ...]] = ("clean", "few_shot", "published")
+    encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers", "frozen")  # values of encoder.train
+    unused_groups: ClassVar[tuple[str, ...]] = ()
     pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 
     def __init__(
@@ -210,7 +215,8 @@ class ClassifierModule(TextModule):
 
     multilabel = False  # whether texts have any number of labels: batches then carry them as (B, C) of 0 and 1
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
-    generates = False  # whether `head=text_to_text` stands for the linear classifier
+    losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = ()  # those that it takes with `head=text_to_text`
+    generates = False  # whether that head stands for the linear classifier
     linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from losses.acl import ACLLoss, updated_centres, views_of_classes
 from losses.aecl import AECLLoss
+from losses.arguments import ClassificationLoss
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.bcl import BalancedContrastiveLoss
 from losses.binary_cross_entropy import BinaryCrossEntropy
@@ -58,6 +59,7 @@ __all__ = [
     "ClassAwareClusteringLoss",
     "ClassAwareContrastiveLoss",
     "ClassBalancedLoss",
+    "ClassificationLoss",
     "ClusterContrastiveLoss",
     "CrossEntropy",
     "DiceLoss",

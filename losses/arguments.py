@@ -7,10 +7,17 @@ from collections.abc import Callable, Collection
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class ClassificationLoss(nn.Module):
+    """A loss of logits (N, C), labels (N,) and train rows a class (C,), which `method=ce` and its like take.
+
+    Source: this house.
+    """
 
 
 def check_tau(tau: float) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from losses.arguments import ClassificationLoss
 from losses.class_prior import log_prior
 from losses.distributed import gather
 from losses.logit_compensated import logit_compensated_cross_entropy
@@ -29,7 +30,7 @@ def balanced_softmax(logits: Tensor, labels: Tensor, class_counts: Tensor) -> Te
     return logit_compensated_cross_entropy(logits, labels, log_prior(class_counts))
 
 
-class BalancedSoftmaxLoss(nn.Module):
+class BalancedSoftmaxLoss(ClassificationLoss):
     """Module form of :func:`balanced_softmax`, over the global batch of all processes.
 
     Source: Ren et al. (NeurIPS 2020). `forward` takes logits (N, C), labels (N,) and class_counts (C,).

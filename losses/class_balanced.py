@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal, get_args
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from losses.arguments import check_choice, check_rows, full_precision
+from losses.arguments import ClassificationLoss, check_choice, check_rows, full_precision
 from losses.class_prior import effective_number_weights
 from losses.distributed import gather
 from losses.focal import focal_per_sample
@@ -86,7 +86,7 @@ def class_balanced(
     return weighted_mean(values, class_weights.to(logits)[labels], average)
 
 
-class ClassBalancedLoss(nn.Module):
+class ClassBalancedLoss(ClassificationLoss):
     """Module form of :func:`class_balanced`, over the global batch of all processes.
 
     Source: Cui et al. (CVPR 2019). `forward` takes logits (N, C), labels (N,) and class_counts (C,).

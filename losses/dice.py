@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal, get_args
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from losses.arguments import check_choice, check_rows, full_precision
+from losses.arguments import ClassificationLoss, check_choice, check_rows, full_precision
 from losses.distributed import gather
 from losses.probabilities import log_softmax_and_complement
 
@@ -60,7 +60,7 @@ def dice(
     return loss.sum(dim=1).mean()
 
 
-class DiceLoss(nn.Module):
+class DiceLoss(ClassificationLoss):
     """Module form of :func:`dice`, over the global batch of all processes.
 
     Source: Li et al. (ACL 2020). Shapes: see `forward`.

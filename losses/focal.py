@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from losses.arguments import check_rows, full_precision
+from losses.arguments import ClassificationLoss, check_rows, full_precision
 from losses.distributed import gather
 from losses.probabilities import log_softmax_and_complement
 
@@ -27,7 +27,7 @@ def focal_per_sample(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tens
     return -(gamma * log_rest).exp() * log_p
 
 
-class FocalLoss(nn.Module):
+class FocalLoss(ClassificationLoss):
     """Mean of :func:`focal_per_sample` over the global batch of all processes.
 
     The paper's alpha is not here: one number for all classes only rescales the learning rate, and one for each class

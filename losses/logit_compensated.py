@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from losses.arguments import check_rows, full_precision
+from losses.arguments import ClassificationLoss, check_rows, full_precision
 from losses.class_prior import log_prior as log_prior_of
 from losses.distributed import gather
 
@@ -48,7 +48,7 @@ def logit_compensated_cross_entropy(
     return _cross_entropy(logits + adjustment_strength * log_prior.to(logits), labels)
 
 
-class LogitCompensatedCrossEntropy(nn.Module):
+class LogitCompensatedCrossEntropy(ClassificationLoss):
     """Module form of :func:`logit_compensated_cross_entropy` over the global batch of all processes.
 
     The prior comes from ``class_counts`` at each call. Source: SharpReCL, eq. 6. Shapes: see `forward`.
@@ -67,7 +67,7 @@ class LogitCompensatedCrossEntropy(nn.Module):
         )
 
 
-class CrossEntropy(nn.Module):
+class CrossEntropy(ClassificationLoss):
     """Plain cross-entropy with the call signature of :class:`LogitCompensatedCrossEntropy`, over the global batch.
 
     Source: maximum likelihood, as every paper here has it. Shapes: see `forward`.

@@ -119,7 +119,7 @@ def _num_clusters(plan: Plan, num_labels: int, num_texts: int, vectors: Any) -> 
 
 def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clusters:
     method: KMeansClustering = partial_of(plan.config.method)()
-    if plan.config.logger:
+    if plan.config.get("logger"):
         partial_of(plan.config.logger)(run=run, config=plan.plain)  # W&B gets the outcome
     arrays: dict[str, Any] = {}
     if method.vectors == "encoder":

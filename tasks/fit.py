@@ -240,7 +240,7 @@ def measure(
 
 def _callbacks(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> list[Any]:
     """Those with `split_figures` measure a split once the weights are chosen, the others watch training."""
-    nodes = [node for node in (plan.config.callbacks or {}).values() if node is not None]
+    nodes = [node for node in (plan.config.get("callbacks") or {}).values() if node is not None]
     return [partial_of(node)(run=run, protocol=datamodule.protocol) for node in nodes]
 
 
@@ -248,7 +248,7 @@ def watched_trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> p
     """The trainer of a run, with its callbacks, its logger and checkpoints that are whole or absent."""
     config = plan.config
     callbacks = [callback for callback in _callbacks(plan, run, datamodule) if not hasattr(callback, "split_figures")]
-    logger = partial_of(config.logger)(run=run, config=plan.plain) if config.logger else False
+    logger = partial_of(config.logger)(run=run, config=plan.plain) if config.get("logger") else False
     return partial_of(config.trainer)(
         run_folder=run.path, callbacks=callbacks, logger=logger, plugins=[AtomicCheckpointIO()]
     )

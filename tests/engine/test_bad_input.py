@@ -12,6 +12,8 @@ from tests.command_lines import RUN_PY, command
 
 ONE_LINE = [
     (["method=sharpcrl"], ["method=sharpcrl", "sharprecl", "allowed"]),
+    (["dataset=null"], ["dataset: found null", "agnews"]),
+    (["~loss"], ["loss: found null", "sharprecl"]),
     (["methd=ce"], ["methd", "allowed", "method"]),
     (["method.k=3"], ["method.k", "allowed", "K"]),
     (["+method.k=3"], ["method.k", "allowed"]),

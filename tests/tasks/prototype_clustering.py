@@ -17,6 +17,7 @@ class PrototypeClustering(ClusteringModule):
     Texts are drawn to their batch mean a little, so that the order of evaluation counts.
     """
 
+    losses = ()
     depends_on_companions = True
     stop_at: int | None = None  # the epoch before which a test interrupts
 

@@ -40,9 +40,10 @@ class AECLModule(PseudoLabelModule):
     The remaining arguments are those of `ClusteringModule`; `num_views` is 2.
 
     Raises:
-        ValueError: another loss than one of AECL's stages; stages that leave no epoch to the third.
+        ValueError: stages that leave no epoch to the third.
     """
 
+    losses = (AECLLoss,)
     depends_on_companions = True
 
     def __init__(
@@ -59,9 +60,6 @@ class AECLModule(PseudoLabelModule):
         **kwargs,
     ) -> None:
         super().__init__(*args, num_views=num_views, **kwargs)
-        if not isinstance(self.loss, AECLLoss):
-            found = type(self.loss).__name__
-            raise ValueError(f"loss: found {found}, allowed with method={self.name}: aecl, class_aware")
         hidden, self.embedding_rms = self.encoder.hidden_size, embedding_rms
         self.projector = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, projection_size))
         attentions = {"encoder_layer": EncoderLayerAttention, "bare": BareAttention}

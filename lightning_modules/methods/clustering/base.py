@@ -31,6 +31,8 @@ class ClusteringModule(TextModule):
     """
 
     serves = "clustering"
+    protocols = ("transductive",)
+    unused_groups = ("imbalance", "active", "retrieval", "head", "start_from")
     multilabel = False
     depends_on_companions = False  # whether the outputs of a text depend on the other texts of its batch
 

@@ -34,8 +34,10 @@ class RSTCModule(PseudoLabelModule):
     The remaining arguments are those of `ClusteringModule`; `num_views` is 2.
 
     Raises:
-        ValueError: another loss than rstc; a run that ends before the first transport.
+        ValueError: a run that ends before the first transport.
     """
+
+    losses = (RSTCLoss,)
 
     def __init__(
         self,
@@ -52,8 +54,6 @@ class RSTCModule(PseudoLabelModule):
         **kwargs,
     ) -> None:
         super().__init__(*args, num_views=num_views, **kwargs)
-        if not isinstance(self.loss, RSTCLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: rstc")
         hidden = self.encoder.hidden_size
         self.projector = ProjectionHead(hidden, projection_size)
         self.head = ClusterHead(hidden, hidden, self.num_clusters, head_dropout)

@@ -26,12 +26,12 @@ class SCCLModule(PseudoLabelModule):
     The remaining arguments are those of `ClusteringModule`; `num_views` is 2.
     """
 
+    losses = (SCCLLoss,)
+
     def __init__(
         self, *args, projection_size: Annotated[int, ">= 1"] = 128, num_views: Literal[2] = 2, **kwargs
     ) -> None:
         super().__init__(*args, num_views=num_views, **kwargs)
-        if not isinstance(self.loss, SCCLLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: sccl")
         hidden = self.encoder.hidden_size
         self.projector = ProjectionHead(hidden, projection_size)
         self.centres = nn.Parameter(torch.zeros(self.num_clusters, hidden))

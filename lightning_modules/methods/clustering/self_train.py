@@ -33,10 +33,11 @@ class SelfTrainModule(PseudoLabelModule):
     The remaining arguments are those of `ClusteringModule`; `num_views` is 1.
 
     Raises:
-        ValueError: another loss than student_t; `sif` with a frozen encoder, which hands out embeddings alone; a run
+        ValueError: `sif` with a frozen encoder, which hands out embeddings alone; a run
             that ends before the clustering begins.
     """
 
+    losses = (StudentTClusteringLoss,)
     word_weights: Tensor
     common_direction: Tensor
 
@@ -51,8 +52,6 @@ class SelfTrainModule(PseudoLabelModule):
         **kwargs,
     ) -> None:
         super().__init__(*args, num_views=num_views, **kwargs)
-        if not isinstance(self.loss, StudentTClusteringLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: student_t")
         if vectors == "sif" and self.encoder.frozen:
             raise ValueError("encoder.train: found frozen, allowed with method.vectors=sif: full (it is not trained)")
         self.encoder.requires_grad_(False)

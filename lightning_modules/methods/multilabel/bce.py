@@ -11,15 +11,12 @@ from losses import BinaryCrossEntropy
 
 class BinaryCrossEntropyModule(MultiLabelModule):
     """Encoder and linear classifier under binary cross-entropy, each label by itself: `method=bce`.
-
-    Raises:
-        ValueError: another loss than bce.
     """
+
+    losses = (BinaryCrossEntropy,)
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        if not isinstance(self.loss, BinaryCrossEntropy):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: bce")
 
     def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
         """The loss of logits and labels, each (N, C), a scalar."""

@@ -22,16 +22,12 @@ class KNNMultiLabelModule(MultiLabelModule):
             is a sum over the batch, `loss.reduction=sum`.
 
     The remaining arguments are those of `MultiLabelModule`.
-
-    Raises:
-        ValueError: another loss than multilabel_contrastive.
     """
+
+    losses = (MultiLabelContrastiveLoss,)
 
     def __init__(self, *args, gamma: Annotated[float, ">= 0"] = 0.1, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        if not isinstance(self.loss, MultiLabelContrastiveLoss):
-            found, allowed = type(self.loss).__name__, "multilabel_contrastive"
-            raise ValueError(f"loss: found {found}, allowed with method={self.name}: {allowed}")
         self.classification_loss = BinaryCrossEntropy()
         self.gamma = gamma
 

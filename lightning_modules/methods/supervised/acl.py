@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.heads.projection import ProjectionHead
-from losses import BalancedSoftmaxLoss, gather, updated_centres, views_of_classes
+from losses import ACLLoss, BalancedSoftmaxLoss, gather, updated_centres, views_of_classes
 
 
 class ACLModule(ClassifierModule):
@@ -34,6 +34,8 @@ class ACLModule(ClassifierModule):
     Raises:
         ValueError: a class would use more views than num_views, or few_below > many_above + 1.
     """
+
+    losses = (ACLLoss,)
 
     def __init__(
         self,

@@ -32,6 +32,8 @@ class BCLModule(ClassifierModule):
         ValueError: `views: separate` with one view.
     """
 
+    losses = (BalancedContrastiveLoss,)
+
     def __init__(
         self,
         *args,
@@ -47,8 +49,6 @@ class BCLModule(ClassifierModule):
         if classifier_bias and cosine_scale is not None:
             raise ValueError("method.classifier_bias: found true, allowed: false with method.cosine_scale")
         super().__init__(*args, classifier_bias=classifier_bias, **kwargs)
-        if not isinstance(self.loss, BalancedContrastiveLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: bcl")
         if views == "separate" and self.num_views < 2:
             raise ValueError(f"method.num_views: found {self.num_views}, allowed: >= 2 with method.views=separate")
         size = self.encoder.hidden_size

@@ -35,9 +35,12 @@ class DualCLModule(ClassifierModule):
     The remaining arguments are those of `ClassifierModule`; there is no linear classifier.
 
     Raises:
-        ValueError: another loss than dualcl, a frozen encoder (its features would have to hold the labels), an encoder
+        ValueError: a frozen encoder (its features would have to hold the labels), an encoder
             that takes no positions with `label_positions: shared`.
     """
+
+    losses = (DualContrastiveLoss,)
+    encoder_training = ("full", "top_layers")
 
     def __init__(
         self,
@@ -49,12 +52,8 @@ class DualCLModule(ClassifierModule):
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if not isinstance(self.loss, DualContrastiveLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: dualcl")
         if not isinstance(self.encoder, TextEncoder):
             raise ValueError(f"encoder: found one of words, allowed with method={self.name}: transformers")
-        if self.encoder.frozen:
-            raise ValueError(f"encoder.train: found frozen, allowed with method={self.name}: full, top_layers")
         self.shared_positions = label_positions == "shared"
         if self.shared_positions and not _takes_positions(self.encoder.model):
             kind = type(self.encoder.model).__name__

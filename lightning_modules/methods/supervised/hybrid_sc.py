@@ -27,10 +27,9 @@ class HybridSCModule(ClassifierModule):
         projection_size: output of the projection (published: 128).
 
     The remaining arguments are those of `ClassifierModule`.
-
-    Raises:
-        ValueError: another loss than scl or psc.
     """
+
+    losses = (SupervisedContrastiveLoss, PrototypicalContrastiveLoss)
 
     def __init__(
         self,
@@ -41,8 +40,6 @@ class HybridSCModule(ClassifierModule):
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if not isinstance(self.loss, (SupervisedContrastiveLoss, PrototypicalContrastiveLoss)):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: scl, psc")
         self.project = ProjectionHead(self.encoder.hidden_size, projection_size)
         if isinstance(self.loss, PrototypicalContrastiveLoss):
             self.prototypes = nn.Parameter(torch.randn(self.num_classes, projection_size))

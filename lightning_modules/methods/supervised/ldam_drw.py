@@ -22,11 +22,9 @@ class LDAMDRWModule(ClassifierModule):
         classifier_bias: none, for cosines.
 
     The remaining arguments are those of `ClassifierModule`.
-
-    Raises:
-        ValueError: another loss than LDAM, which alone takes cosines.
     """
 
+    losses = (LDAMLoss,)
     unit_norm_embeddings = True
 
     def __init__(
@@ -37,8 +35,6 @@ class LDAMDRWModule(ClassifierModule):
         **kwargs,
     ) -> None:
         super().__init__(*args, classifier_bias=classifier_bias, **kwargs)
-        if not isinstance(self.loss, LDAMLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: ldam")
         self.reweight_from = reweight_from
 
     def cosines(self, embeddings: Tensor) -> Tensor:

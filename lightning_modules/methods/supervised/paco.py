@@ -22,10 +22,10 @@ class PaCoModule(QueueModule):
     Arguments are those of `QueueModule`; `num_views` is 2.
     """
 
+    losses = (ParametricContrastiveLoss,)
+
     def __init__(self, *args, num_views: Literal[2] = 2, **kwargs) -> None:
         super().__init__(*args, num_views=num_views, **kwargs)
-        if not isinstance(self.loss, ParametricContrastiveLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: paco, gpaco")
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         labels = batch["labels"]

@@ -20,15 +20,13 @@ class PostHocLogitAdjustmentModule(CrossEntropyModule):
 
     The remaining arguments are those of `ClassifierModule`. Logits of an evaluation step are the adjusted ones, so
     val/loss is their cross-entropy.
-
-    Raises:
-        ValueError: another loss than plain cross-entropy; one that knows the prior would correct it twice.
     """
+
+    losses = (CrossEntropy,)  # one that knows the prior would correct it twice
+    losses_of_words = ()
 
     def __init__(self, *args, adjustment_strength: Annotated[float, ">= 0"] = 1.0, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        if type(self.loss) is not CrossEntropy:
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: cross_entropy")
         self.register_buffer("adjustment", (adjustment_strength * log_prior(self.class_counts)).float(), False)
 
     def logits(self, embeddings: Tensor) -> Tensor:

@@ -21,15 +21,12 @@ class SCLCrossEntropyModule(ClassifierModule):
         mu: weight of the contrastive term (published grid: 0.1 to 1).
 
     The remaining arguments are those of `ClassifierModule`.
-
-    Raises:
-        ValueError: another loss than scl.
     """
+
+    losses = (SupervisedContrastiveLoss,)
 
     def __init__(self, *args, mu: Annotated[float, ">= 0", "<= 1"] = 0.5, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        if not isinstance(self.loss, SupervisedContrastiveLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: scl")
         self.classification_loss = CrossEntropy()
         self.mu = mu
 

@@ -22,15 +22,12 @@ class SCLHNMModule(ClassifierModule):
         alpha: weight of the contrastive term (paper: 0.1).
 
     The remaining arguments are those of `ClassifierModule`.
-
-    Raises:
-        ValueError: another loss than scl_hnm or scl.
     """
+
+    losses = losses_of_words = (HardNegativeContrastiveLoss, SupervisedContrastiveLoss)
 
     def __init__(self, *args, alpha: Annotated[float, ">= 0"] = 0.1, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        if not isinstance(self.loss, (HardNegativeContrastiveLoss, SupervisedContrastiveLoss)):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: scl_hnm, scl")
         self.classification_loss = CrossEntropy()
         self.alpha = alpha
 
@@ -57,10 +54,9 @@ class SCLHNMMultiLabelModule(SCLHNMModule, MultiLabelModule):
     labels, leaves the positives open.
 
     Arguments as of `SCLHNMModule` and `MultiLabelModule`.
-
-    Raises:
-        ValueError: another loss than scl_hnm or scl.
     """
+
+    losses_of_words = ()
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)

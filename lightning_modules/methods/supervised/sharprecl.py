@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.heads.projection import ProjectionHead
-from losses import LogitCompensatedCrossEntropy, draw_samples, gather, hard_ratio_schedule
+from losses import LogitCompensatedCrossEntropy, SharpReCLLoss, draw_samples, gather, hard_ratio_schedule
 
 
 class SharpReCLModule(ClassifierModule):
@@ -38,6 +38,8 @@ class SharpReCLModule(ClassifierModule):
 
     The remaining arguments are those of `ClassifierModule`.
     """
+
+    losses = (SharpReCLLoss,)
 
     def __init__(
         self,

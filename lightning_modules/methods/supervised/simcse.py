@@ -22,15 +22,12 @@ class SimCSEModule(ClassifierModule):
         mu: weight of the contrastive term; published nowhere for the joint form.
 
     The remaining arguments are those of `ClassifierModule`; `num_views` is 2.
-
-    Raises:
-        ValueError: another loss than simcse.
     """
+
+    losses = (SimCSELoss,)
 
     def __init__(self, *args, mu: Annotated[float, ">= 0"] = 0.1, num_views: Literal[2] = 2, **kwargs) -> None:
         super().__init__(*args, num_views=num_views, **kwargs)
-        if not isinstance(self.loss, SimCSELoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: simcse")
         size = self.encoder.hidden_size
         self.project = nn.Sequential(nn.Linear(size, size), nn.Tanh())
         self.classification_loss = CrossEntropy()

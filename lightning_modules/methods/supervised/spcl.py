@@ -33,9 +33,11 @@ class SPCLModule(ClassifierModule):
     The remaining arguments are those of `ClassifierModule`; there is no linear classifier.
 
     Raises:
-        ValueError: another loss than spcl, or a frozen encoder, which would leave nothing to train.
+        ValueError: a frozen encoder, which would leave nothing to train.
     """
 
+    losses = (SupervisedPrototypicalContrastiveLoss,)
+    encoder_training = ("full", "top_layers")
     unit_norm_embeddings = True
 
     def __init__(
@@ -49,10 +51,6 @@ class SPCLModule(ClassifierModule):
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if not isinstance(self.loss, SupervisedPrototypicalContrastiveLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: spcl")
-        if self.encoder.frozen:
-            raise ValueError(f"encoder.train: found frozen, allowed with method={self.name}: full, top_layers")
         del self.classifier
         self.num_drawn, self.curriculum, self.curriculum_start = num_drawn, curriculum, curriculum_start
         size, rows = self.encoder.hidden_size, int(self.class_counts.sum())

@@ -43,6 +43,8 @@ class TSCModule(QueueModule):
     The remaining arguments are those of `QueueModule`; `num_views` is 2.
     """
 
+    losses = (TargetedContrastiveLoss,)
+
     def __init__(
         self,
         *args,
@@ -55,8 +57,6 @@ class TSCModule(QueueModule):
         **kwargs,
     ) -> None:
         super().__init__(*args, momentum=momentum, num_views=num_views, **kwargs)
-        if not isinstance(self.loss, TargetedContrastiveLoss):
-            raise ValueError(f"loss: found {type(self.loss).__name__}, allowed with method={self.name}: tsc")
         self.representation_share, self.assignment_interval = representation_share, assignment_interval
         self.centre_momentum, self.classifier_weighting = centre_momentum, classifier_weighting
         size = self.queue.shape[1]

@@ -21,7 +21,6 @@ from lightning_modules.schedules import constant
 from losses import (
     AECLLoss,
     ClassAwareClusteringLoss,
-    CrossEntropy,
     RSTCLoss,
     SCCLLoss,
     StudentTClusteringLoss,
@@ -310,15 +309,6 @@ def test_self_train_sees_fixed_vectors():
 def test_a_run_that_never_comes_to_its_point_is_refused(method, loss, options, key):
     with pytest.raises(ValueError, match=f"trainer.max_epochs: found 3, allowed: > 3, {key}"):
         fit(build(method, loss(), **options), 3)
-
-
-@pytest.mark.parametrize(
-    ("method", "allowed"),
-    [(AECLModule, "aecl, class_aware"), (SCCLModule, "sccl"), (RSTCModule, "rstc"), (SelfTrainModule, "student_t")],
-)
-def test_another_loss_is_refused(method, allowed):
-    with pytest.raises(ValueError, match=f"loss: found CrossEntropy, allowed with method={method.__name__}: {allowed}"):
-        build(method, CrossEntropy())
 
 
 def test_word_vectors_need_tokens(monkeypatch):

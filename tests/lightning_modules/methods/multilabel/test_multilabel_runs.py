@@ -158,8 +158,6 @@ def test_what_takes_one_label_is_refused_in_one_line(fit, toy_csv):
     )
     assert "callbacks.geometry: takes one label a text" in fit("method=bce", "callbacks=geometry").error
     assert "imbalance: found Exponential, which thins classes" in fit("method=bce", "imbalance.ir=2").error
-    assert "loss: found CrossEntropy, allowed with method=bce: bce" in fit("method=bce", "loss=cross_entropy").error
-    assert "loss: found BinaryCrossEntropy" in fit("method=knn_mltc", "loss=bce").error
     assert "method.threshold: found 1.5" in fit("method=bce", "method.threshold=1.5").error
     one = fit("method=bce", "dataset.label_separator=null", *(f"dataset.{s}={path}" for s, path in toy_csv.items()))
     assert "method: found bce, which takes any number of labels a text" in one.error and "ce, class_" in one.error

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from lightning_modules.methods.supervised.bcl import BCLModule
-from losses import BalancedContrastiveLoss, CrossEntropy, LogitCompensatedCrossEntropy
+from losses import BalancedContrastiveLoss, LogitCompensatedCrossEntropy
 
 COUNTS = torch.tensor([90, 30, 5])
 LABELS = torch.tensor([0, 1, 2, 0, 0])
@@ -67,7 +67,6 @@ def test_the_head_of_prediction_gives_the_logits_without_the_prior(scale):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"loss": CrossEntropy()}, "loss: found CrossEntropy, allowed with method=bcl: bcl"),
         ({"views": "separate", "num_views": 1}, "method.num_views: found 1, allowed: >= 2"),
         ({"classifier_bias": True}, "method.classifier_bias: found true, allowed: false"),
     ],

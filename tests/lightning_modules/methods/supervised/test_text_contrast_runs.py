@@ -52,13 +52,9 @@ def test_pools_and_centres_of_spcl_lie_in_the_checkpoint(fit):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["method=simcse", "loss=scl"], "loss: found SupervisedContrastiveLoss, allowed with method=simcse: simcse"),
         (["method=simcse", "method.num_views=1"], "method.num_views: found 1; allowed: 2"),
         (["method=scl_ce", "method.mu=1.5"], "method.mu: found 1.5; allowed"),
-        (["method=dualcl", "encoder.train=frozen"], "encoder.train: found frozen, allowed with method=dualcl"),
         (["method=dualcl", "method.label_tokens=some"], "method.label_tokens: found 'some'; allowed: names, learned"),
-        (["method=spcl", "encoder.train=frozen"], "encoder.train: found frozen, allowed with method=spcl"),
-        (["method=hybrid_sc", "loss=simcse"], "loss: found SimCSELoss, allowed with method=hybrid_sc: scl, psc"),
     ],
 )
 def test_what_does_not_fit_is_one_line(fit, options, message):

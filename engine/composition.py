@@ -1,0 +1,191 @@
+"""What the parts of a config must agree on, checked before anything is built.
+
+A method says by class attributes what it takes of the other groups (`lightning_modules.base.TextModule`), a callback
+and a sampler what they serve. Nothing here names a method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hydra.utils import get_object, instantiate
+
+from callbacks.checkpoint import BestCheckpoint
+from datamodules.samplers import ByClass
+from engine.choices import choices, name_of, names_of_classes
+from engine.trainer import trainer_findings
+from engine.validation import ConfigError
+from lightning_modules.base import MONITORED, TextModule
+from lightning_modules.encoders.words import WordEncoder
+from storage.run_store import first_line
+
+SERVES = {"fit": "classification", "cluster": "clustering"}  # the kind of method that a task takes
+NEEDED = ("paths", "dataset", "method", "protocol", "trainer")
+NEEDED_UNLESS_UNUSED = ("encoder", "optimizer", "scheduler", "sampler")
+
+Plain = Mapping[str, Any]
+
+
+def check_composition(plain: Plain) -> None:
+    """Hold the nodes of a resolved config, each of which fits its own signature, against each other.
+
+    Raises:
+        ConfigError: all findings at once; where the method is none for the task or a group is missing, that alone.
+    """
+    for findings in (_missing_groups, _task_findings, _findings):
+        if lines := list(findings(plain)):
+            raise ConfigError("\n".join(lines))
+
+
+def class_of(node: Plain) -> Any:
+    """What a node names."""
+    return get_object(node["_target_"])
+
+
+def serves(node: Plain) -> str:
+    """Which tasks take a method: "classification" or "clustering"."""
+    return getattr(class_of(node), "serves", "classification")
+
+
+def is_module(method: Plain) -> bool:
+    """Whether a method is a module that is trained."""
+    return issubclass(class_of(method), TextModule)
+
+
+def unused_groups(method: Plain) -> tuple[str, ...]:
+    """Groups that a method with these options does not read."""
+    unused = getattr(class_of(method), "unused_groups", ())
+    return unused(method) if callable(unused) else unused
+
+
+def _missing_groups(plain: Plain) -> Iterator[str]:
+    unused = unused_groups(plain["method"]) if plain.get("method") else NEEDED_UNLESS_UNUSED
+    for group in (*NEEDED, *(group for group in NEEDED_UNLESS_UNUSED if group not in unused)):
+        if not plain.get(group):
+            yield f"{group}: found null; allowed: {', '.join(choices(group))}"
+
+
+def _task_findings(plain: Plain) -> Iterator[str]:
+    wanted, kind = SERVES.get(plain["task"]), serves(plain["method"])
+    if wanted and kind != wanted:
+        kinds = {name: serves({"_target_": target}) for name, target in choices("method").items()}
+        allowed = ", ".join(name for name, kind in kinds.items() if kind == wanted)
+        yield f"method: found {plain['method']['name']}, for {kind}; allowed with task={plain['task']}: {allowed}"
+
+
+def _findings(plain: Plain) -> Iterator[str]:
+    yield from _method_findings(plain)
+    yield from _callback_findings(plain)
+    yield from _protocol_findings(plain["protocol"])
+    yield from _view_findings(plain)
+    if plain.get("head"):
+        yield from _head_findings(plain)
+    yield from trainer_findings(plain)
+    if plain.get("retrieval"):
+        yield from _retrieval_findings(plain["retrieval"])
+
+
+def _method_findings(plain: Plain) -> Iterator[str]:
+    """What the method's class says of the other groups."""
+    node, method = plain["method"], class_of(plain["method"])
+    name, unused = f"method={node['name']}", unused_groups(plain["method"])
+    if method.losses and not issubclass(class_of(plain["loss"]) if plain.get("loss") else type(None), method.losses):
+        found = name_of("loss", plain["loss"]["_target_"]) if plain.get("loss") else "null"
+        yield f"loss: found {found}; allowed with {name}: {names_of_classes('loss', method.losses)}"
+    if plain["protocol"]["name"] not in method.protocols:
+        yield f"protocol: found {plain['protocol']['name']}; allowed with {name}: {', '.join(method.protocols)}"
+    if plain.get("encoder") and "encoder" not in unused and plain["encoder"]["train"] not in method.encoder_training:
+        allowed = ", ".join(method.encoder_training)
+        yield f"encoder.train: found {plain['encoder']['train']}; allowed with {name}: {allowed}"
+    sampler = plain.get("sampler")
+    if serves(node) == "clustering" and sampler and issubclass(class_of(sampler), ByClass):
+        yield "sampler: draws by labels, which clustering does not see; allowed: length_grouped, shuffle"
+    for group in unused:
+        value = plain.get(group)
+        if any(v is not None for v in value.values()) if isinstance(value, Mapping) else value is not None:
+            yield f"{group}: has no effect with {name}; allowed: {group}=null"
+
+
+def _callback_findings(plain: Plain) -> Iterator[str]:
+    if "callbacks" in unused_groups(plain["method"]):
+        return
+    callbacks = {name: node for name, node in (plain.get("callbacks") or {}).items() if node}
+    kind = serves(plain["method"])
+    for name, node in callbacks.items():
+        if (served := getattr(class_of(node), "serves", kind)) != kind:
+            yield f"callbacks.{name}: serves {served} alone; allowed with task={plain['task']}: callbacks.{name}=null"
+    keeps = [node for node in callbacks.values() if isinstance(class_of(node), type)]
+    if kind == "classification" and not any(issubclass(class_of(node), BestCheckpoint) for node in keeps):
+        yield "callbacks.best: found null; a run is tested with the weights it keeps; allowed: as in callbacks=none"
+
+
+def _protocol_findings(protocol: Plain) -> Iterator[str]:
+    if protocol["name"] == "transductive":
+        return
+    split = "test" if protocol["name"] == "published" else "val"
+    monitored = [f"{split}/{name}" for name in MONITORED]
+    if protocol["monitor"] not in monitored:
+        yield f"protocol.monitor: found {protocol['monitor']!r}; allowed: {', '.join(monitored)}"
+        return
+    better = "min" if protocol["monitor"].endswith("/loss") else "max"
+    if protocol.get("mode", better) != better:
+        yield f"protocol.mode: found {protocol['mode']}; allowed with protocol.monitor={protocol['monitor']}: {better}"
+
+
+def _view_findings(plain: Plain) -> Iterator[str]:
+    """Views that would not differ, and what an encoder whose vocabulary comes from the train rows cannot serve."""
+    encoder = plain.get("encoder")
+    if not encoder:
+        return
+    augment = name_of("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
+    augment = augment if plain["method"].get("num_views", 1) > 1 else None
+    if augment is not None and not plain.get("augment"):
+        yield f"augment: found null; allowed with method.num_views > 1: {', '.join(choices('augment'))}"
+    elif encoder["train"] == "frozen" and augment in ("dropout", "none"):
+        yield (
+            f"augment={augment}: the views of a frozen encoder would be identical; "
+            f"allowed with encoder.train=frozen: source, wordnet, eda, embedding"
+        )
+    if not issubclass(class_of(encoder), WordEncoder):
+        return
+    name = f"encoder={encoder['name']}"
+    if augment == "embedding" and not encoder.get("path"):
+        yield (
+            f"augment=embedding: {name} starts from random word vectors, whose neighbours say nothing; "
+            f"allowed: source, wordnet, eda, dropout, none, or encoder.path=FILE with word vectors"
+        )
+    if serves(plain["method"]) == "clustering":
+        yield f"encoder: found {encoder['name']}, allowed with task=cluster: a pretrained encoder"
+    for key in ("active", "start_from"):
+        if plain.get(key):
+            yield f"{key}: {name} has a vocabulary of its own in every run; allowed: null, or a pretrained encoder"
+
+
+def _head_findings(plain: Plain) -> Iterator[str]:
+    """What a head that generates does not go with."""
+    head, encoder, method = f"head={plain['head']['name']}", plain["encoder"], plain["method"]
+    losses = getattr(class_of(method), "losses_of_words", ())
+    if not losses:
+        kinds = {name: get_object(target) for name, target in choices("method").items()}
+        allowed = ", ".join(name for name, kind in kinds.items() if getattr(kind, "losses_of_words", ()))
+        yield f"{head}: found method={method['name']}; allowed: {allowed}"
+    elif not issubclass(class_of(plain["loss"]), losses):
+        found = name_of("loss", plain["loss"]["_target_"])
+        yield f"loss: found {found}; allowed with {head}: {names_of_classes('loss', losses)}"
+    for key in ("lora", "quantization"):
+        if encoder.get(key) is not None:
+            yield f"encoder.{key}: has no effect with {head}; allowed: null"
+    if encoder["train"] == "frozen":
+        yield f"encoder.train: found frozen, whose features hold no tokens; allowed with {head}: full, top_layers"
+    if encoder.get("pooling") == "cls":
+        yield f"encoder.pooling: found cls; allowed with {head}: mean, first_token, last_token"
+    if plain["trainer"].get("gradient_cache_chunk") is not None:
+        yield f"trainer.gradient_cache_chunk: allowed with {head}: null"
+
+
+def _retrieval_findings(node: Plain) -> Iterator[str]:
+    try:
+        instantiate(node)
+    except Exception as error:  # Hydra wraps what a constructor raises
+        yield first_line(error.__cause__ or error)

@@ -1,0 +1,27 @@
+"""Plans of command lines, as far as a config goes without data."""
+
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from engine.command_line import without_null_groups
+from engine.plan import Plan
+from engine.validation import ConfigError
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def composed(*overrides: str) -> DictConfig:
+    """The config of a command line."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", overrides=without_null_groups(list(overrides)))
+
+
+def findings(line: str) -> list[str]:
+    """What a command line is refused for, a finding each; none where it gives a plan."""
+    try:
+        Plan.make(composed(*line.split()))
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []

@@ -1,0 +1,70 @@
+"""Parts of a config that do not go together are refused by the plan; what a message advises is accepted."""
+
+import re
+
+import pytest
+from hydra.utils import get_object
+
+from engine.choices import choices
+from engine.composition import serves
+from tests.engine.plans import findings
+
+TASKS = {"classification": "fit", "clustering": "cluster"}
+# a line; what it is refused for; which of what is allowed is typed, as a whole line
+REFUSED = [
+    ("method=ce loss=scl", "loss: found scl; allowed with method=ce: balanced_softmax, class_balanced, cross_entropy"),
+    ("method=sharprecl loss=cross_entropy", "loss: found cross_entropy; allowed with method=sharprecl: sharprecl"),
+    ("method=acl loss=scl", "loss: found scl; allowed with method=acl: acl"),
+    ("method=hybrid_sc loss=simcse", "loss: found simcse; allowed with method=hybrid_sc: psc, scl"),
+    ("method=post_hoc_logit_adjustment loss=balanced_softmax", "loss: found balanced_softmax; allowed with method="),
+    ("task=cluster method=sccl loss=rstc", "loss: found rstc; allowed with method=sccl: sccl"),
+    ("loss=null", "loss: found null; allowed with method=sharprecl: sharprecl"),
+    ("~loss", "loss: found null; allowed with method=sharprecl: sharprecl"),
+    ("method=ce optimizer=null", "optimizer: found null; allowed: adamw"),
+    ("augment=null", "augment: found null; allowed with method.num_views > 1: back_translation, contextual, dropout"),
+    ("method=dualcl encoder.train=frozen", "encoder.train: found frozen; allowed with method=dualcl: full, top_layers"),
+    ("method=spcl encoder.train=frozen", "encoder.train: found frozen; allowed with method=spcl: full, top_layers"),
+    ("protocol=transductive method=ce", "protocol: found transductive; allowed with method=ce: clean, few_shot"),
+    ("protocol.mode=min", "protocol.mode: found min; allowed with protocol.monitor=val/macro_f1: max"),
+    ("protocol.monitor=val/loss", "protocol.mode: found max; allowed with protocol.monitor=val/loss: min"),
+    ("protocol.monitor=val/f2", "protocol.monitor: found 'val/f2'; allowed: val/"),
+    ("callbacks.best=null", "callbacks.best: found null; a run is tested with the weights it keeps"),
+    ("callbacks=null", "callbacks.best: found null; a run is tested with the weights it keeps"),
+    ("head=text_to_text", "head=text_to_text: found method=sharprecl; allowed: "),
+    ("head=text_to_text method=ce loss=focal", "loss: found focal; allowed with head=text_to_text: cross_entropy"),
+    ("task=cluster method=tfidf_kmeans retrieval=knn", "retrieval: has no effect with method=tfidf_kmeans; allowed: "),
+    ("task=cluster method=tfidf_kmeans sampler=shuffle", "sampler: has no effect with method=tfidf_kmeans; allowed: "),
+    ("task=cluster method=sccl imbalance=step imbalance.ir=5", "imbalance: has no effect with method=sccl; allowed: "),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), REFUSED, ids=lambda value: value.split(":")[0])
+def test_what_does_not_go_together_is_one_line(line: str, message: str) -> None:
+    (finding,) = findings(line)
+    assert finding.startswith(message)
+
+
+@pytest.mark.parametrize("line", [line for line, _ in REFUSED])
+def test_what_a_message_advises_is_accepted(line: str) -> None:
+    """The key with the first value that is allowed, typed behind the line in place of what was refused."""
+    (finding,) = findings(line)
+    key, allowed = finding.partition(":")[0], finding.rpartition("allowed")[2].rpartition(": ")[2]
+    if key == "callbacks.best":
+        key, allowed = "callbacks", allowed.rpartition("=")[2]
+    if key == "head=text_to_text":
+        key = "method"
+    advised = re.split(r", | \(", allowed)[0].removeprefix(f"{key}=")
+    words = [(word, word.lstrip("~").partition("=")[0]) for word in line.split()]
+    kept = [word for word, name in words if name != key and not name.startswith(f"{key}.")]
+    assert [found for found in findings(" ".join([*kept, f"{key}={advised}"])) if found.startswith(key)] == []
+
+
+def test_no_thinning_is_a_plan() -> None:
+    assert findings("method=ce imbalance=null") == findings("method=ce ~imbalance") == []
+
+
+@pytest.mark.parametrize("method", choices("method"))
+def test_a_method_says_what_it_takes(method: str) -> None:
+    kind = get_object(choices("method")[method])
+    assert "losses" in vars(kind) or any("losses" in vars(parent) for parent in kind.__mro__[1:-1])
+    assert findings(f"method={method} task={TASKS[serves({'_target_': choices('method')[method]})]}") == []

@@ -6,13 +6,16 @@ rows; the README, the changelog and the papers' report from outside docs/; formu
 
 import csv
 import html
+import itertools
 import logging
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import griffe
 import yaml
 from hydra import compose, initialize_config_dir
 from latex2mathml.converter import convert
@@ -58,6 +61,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             uri = site_uri(path.relative_to(ROOT).as_posix())
             files.append(File.generated(config, uri, abs_src_path=str(path)))
     files.append(File.generated(config, "methods/index.md", content=methods_index()))
+    files.append(File.generated(config, "choices.md", content=choices()))
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for name in method_names():
             files.append(File.generated(config, f"methods/{name}.md", content=method_page(name)))
@@ -137,10 +141,45 @@ def methods_index() -> str:
     return lines[0] + "\n\n" + "\n".join(lines[1:]) + "\n"
 
 
+def choices() -> str:
+    """Every group of conf/ with what can be chosen in it."""
+    parts = ["# All choices", "`GROUP=CHOICE` on the command line takes one; `python run.py --help` shows every key."]
+    for folder in sorted(path for path in (ROOT / "conf").iterdir() if path.is_dir()):
+        files = sorted(folder.glob("[!_]*.yaml"))
+        lines = [f"| `{path.stem}` | {choice_summary(path)} |" for path in files]
+        if folder.name != "method_dataset":  # used for their pair by themselves
+            parts += [f"## {folder.name}", "\n".join(["| choice | what |", "|---|---|", *lines])]
+    return "\n\n".join(parts) + "\n"
+
+
+def choice_summary(path: Path) -> str:
+    """The comment of a file in conf/, else what the callable that it names says of itself."""
+    content = path.read_text(encoding="utf-8")
+    node = yaml.safe_load(content) or {}
+    node = node.get(path.parent.name) or node
+    if path.parent.name == "active":
+        node = node["strategy"]
+    target = node.get("_target_")
+    return summary(content) or (first_paragraph(target) if target else "")
+
+
+def first_paragraph(target: str) -> str:
+    """Of the docstring of what `package.module.name` leads to, read from the source."""
+    package, _, inner = target.partition(".")
+    docstring = _package(package)[inner].docstring if (ROOT / package).is_dir() else None
+    paragraph = docstring.value.partition("\n\n")[0] if docstring else ""
+    return _cell(re.sub(r":\w+:(?=`)", "", paragraph))
+
+
+@cache
+def _package(name: str) -> griffe.Module:
+    return griffe.load(name, search_paths=[ROOT])
+
+
 def summary(content: str) -> str:
-    """The comment that a method's YAML begins with."""
-    comments = (line[1:].strip() for line in content.splitlines() if line.startswith("#"))
-    return next((comment for comment in comments if not comment.startswith("@package")), "")
+    """The comment that a YAML file begins with."""
+    comment = itertools.takewhile(lambda line: line.startswith("#"), content.splitlines())
+    return _cell(" ".join(line[1:].strip() for line in comment if "@package" not in line))
 
 
 def usage(name: str, config: dict[str, Any]) -> str:
@@ -216,6 +255,11 @@ def _method_yaml(name: str) -> dict[str, Any]:
 def _docstring(target: str) -> str:
     """What mkdocstrings reads from the source: the docstring, the arguments, their types and defaults."""
     return f"::: {target}"
+
+
+def _cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _code(language: str, content: str) -> str:

@@ -81,8 +81,10 @@ def _interrupt() -> None:
 
 
 def _fail(message: str, code: int = INPUT_ERROR) -> int:
+    from reporting.escape import for_terminal
+
     for line in message.strip().splitlines() or ["unknown error"]:
-        print(f"error: {line}", file=sys.stderr)
+        print(f"error: {for_terminal(line)}", file=sys.stderr)
     report_job("failed", error=message.strip())
     return code
 

@@ -21,6 +21,7 @@ from papers.render import (
     test_row,
 )
 from papers.table_report import TableReport
+from reporting.escape import for_html
 from reporting.tables import MISSING, Table
 
 CLAIM_HEADER = ("claim", "source", "verdict", "effect (points)", "least p (Holm)", "seeds", "command")
@@ -111,7 +112,11 @@ def html_page(
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        finalize=for_html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     context: dict[str, Any] = {
         "budget": budget,

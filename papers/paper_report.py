@@ -94,24 +94,28 @@ def _figures(
     reports: Sequence[TableReport], entries: Mapping[str, Any], runs: Mapping[str, RunFolder], folder: Path
 ) -> dict[str, Path]:
     """Title -> SVG of every figure that the runs at hand allow."""
-    figures = folder / "figures"
-    found = {}
-    for report in reports:
-        if report.grid.curve and (file := sensitivity_figure(report, figures / report.grid.key)):
-            found[f"{report.grid.title}. Mean and standard deviation over seeds."] = file
-    found.update(_epoch_figures(entries, runs, figures))
-    found.update(_label_figures(reports, entries, runs, folder.parent / "cards", figures))
-    found.update(_conflict_figures(entries.get("acl_conflict", ()), runs, figures))
-    for file in sorted(figures.glob("embeddings-*.svg")):  # drawn by papers.embedding_figures, from checkpoints
-        found[f"t-SNE of test embeddings, colour and marker by class: {file.stem.removeprefix('embeddings-')}"] = file
-    return found
+    folder, cards = folder / "figures", folder.parent / "cards"
+    figures: dict[str, Path | None] = {
+        f"{report.grid.title}. Mean and standard deviation over seeds.": sensitivity_figure(
+            report, folder / report.grid.key
+        )
+        for report in reports
+        if report.grid.curve
+    }
+    figures |= _epoch_figures(entries, runs, folder)
+    figures |= _label_figures(reports, entries, runs, cards, folder)
+    figures |= _conflict_figures(entries.get("acl_conflict", ()), runs, folder)
+    for file in sorted(folder.glob("embeddings-*.svg")):  # drawn by papers.embedding_figures, from checkpoints
+        name = file.stem.removeprefix("embeddings-")
+        figures[f"t-SNE of test embeddings, colour and marker by class: {name}"] = file
+    return {title: file for title, file in figures.items() if file}
 
 
 def _epoch_figures(
     entries: Mapping[str, Any], runs: Mapping[str, RunFolder], folder: Path
-) -> dict[str, Path]:
+) -> dict[str, Path | None]:
     """The figures of ``definitions/epochs.yaml`` that have runs."""
-    found = {}
+    figures = {}
     for spec in yaml.safe_load((HERE / "definitions" / "epochs.yaml").read_text(encoding="utf-8")):
         grid = load_grid(spec["table"])
         columns, rows = ({line.key: line.title for line in lines} for lines in (grid.columns, grid.rows))
@@ -124,8 +128,8 @@ def _epoch_figures(
                 panels.setdefault(columns[entry["column"]], {})[rows[entry["row"]]] = points
         if panels:
             file = lines_figure(panels, "epoch", "%", folder / f"epochs-{spec['name']}")
-            found[f"{spec['title']}. Mean and standard deviation over seeds."] = file
-    return found
+            figures[f"{spec['title']}. Mean and standard deviation over seeds."] = file
+    return figures
 
 
 def _by_epoch(runs: Sequence[RunFolder], key: str) -> dict[float, list[float]]:
@@ -140,9 +144,9 @@ def _by_epoch(runs: Sequence[RunFolder], key: str) -> dict[float, list[float]]:
 
 def _label_figures(
     reports: Sequence[TableReport], entries: Mapping[str, Any], runs: Mapping[str, RunFolder], cards: Path, folder: Path
-) -> dict[str, Path]:
+) -> dict[str, Path | None]:
     """Label distribution of each column that was run, with what its thinning keeps."""
-    found: dict[str, Path] = {}
+    figures: dict[str, Path | None] = {}
     columns = {column.key: column for report in reports for column in report.columns if column.overrides}
     for key, column in columns.items():
         ids = (name for cells in entries.values() for e in cells if e["column"] == key for name in e["runs"].values())
@@ -159,14 +163,14 @@ def _label_figures(
         title = f"Label distribution of {column.title}"
         counts = json.loads(card.read_text())["class_counts"]
         file = label_figure(counts, kept, title, folder / f"labels-{key}")
-        found[f"{title}: training rows; hatched: what trains after the validation split and the thinning."] = file
-    return found
+        figures[f"{title}: training rows; hatched: what trains after the validation split and the thinning."] = file
+    return figures
 
 
 def _conflict_figures(
     entries: Sequence[Mapping[str, Any]], runs: Mapping[str, RunFolder], folder: Path
-) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+) -> dict[str, Path | None]:
+    figures: dict[str, Path | None] = {}
     for column in dict.fromkeys(entry["column"] for entry in entries):
         ratios: dict[str, dict[int, list[float]]] = {}
         counts: list[int] = []
@@ -181,10 +185,10 @@ def _conflict_figures(
                     shares.setdefault(int(line["class"]), []).append(float(line["ratio"]))
         if ratios:
             title = f"Conflicting gradients by class size, {column}"
-            found[f"{title} (last epoch, mean over seeds)."] = conflict_figure(
+            figures[f"{title} (last epoch, mean over seeds)."] = conflict_figure(
                 ratios, counts, title, folder / f"conflict-{column}"
             )
-    return found
+    return figures
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from math import ceil
 
 from papers.grid import Line, Metric
 from papers.table_report import CellReport, Comparison, ShownColumns, TableReport
+from reporting.escape import Written, for_latex, for_markdown
 from reporting.tables import MISSING, Table
 from storage.run_store import csv_text
 
@@ -69,7 +70,7 @@ def markdown(report: TableReport) -> str:
     parts = [f"### {report.grid.title}", report.caption]
     for group in blocks(report.shown):
         pairs = _pairs(group)
-        header = ("", *(f"{column.title}<br>{metric.title}" for column, metric in pairs))
+        header = ("", *map(_markdown_head, pairs))
         rows = tuple(
             (row.title, *(_markdown_cell(report.cell(row, column, metric)) for column, metric in pairs))
             for row in report.rows
@@ -79,6 +80,10 @@ def markdown(report: TableReport) -> str:
     parts += [_markdown_tests(title, tests, report) for title, tests in test_groups(report) if tests]
     notes = [*report.missing, *report.footnotes]
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
+
+
+def _markdown_head(pair: tuple[Line, Metric]) -> str:
+    return Written("<br>".join(for_markdown(line.title) for line in pair))
 
 
 def _markdown_cell(cell: CellReport) -> str:
@@ -136,26 +141,6 @@ def p_text(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-LATEX_SPECIAL = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "\\": "\\textbackslash{}",
-        "~": "\\textasciitilde{}",
-        "^": "\\textasciicircum{}",
-        "±": "$\\pm$",
-        "–": "--",
-        "δ": "$\\delta$",
-        "α": "$\\alpha$",
-        "·": "$\\cdot$",
-        "×": "$\\times$",
-        "†": "\\dag{}",
-        "…": "\\dots{}",
-        "<": "$<$",
-        ">": "$>$",
-    }
-)
-
-
 def latex(report: TableReport) -> str:
     """booktabs tables, one a block of columns: best bold, runner-up underlined, printed figures in small type below."""
     groups = list(blocks(report.shown, FIGURES_A_LATEX_BLOCK))
@@ -170,7 +155,7 @@ def _latex_block(report: TableReport, group: ShownColumns, number: int, total: i
         [
             "\\begin{table}[tp]",
             "\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}",
-            f"\\caption{{{escape_latex(report.caption)}{part} Small: as printed.}}",
+            f"\\caption{{{for_latex(report.caption)}{part} Small: as printed.}}",
             f"\\label{{tab:{report.grid.key}{'' if total == 1 else f'-{number}'}}}",
             f"\\begin{{tabular}}{{p{{12em}}{'c' * len(pairs)}}}",
             "\\toprule",
@@ -179,7 +164,7 @@ def _latex_block(report: TableReport, group: ShownColumns, number: int, total: i
             *(line for row in report.rows for line in _latex_row(report, row, pairs)),
             "\\bottomrule",
             "\\end{tabular}",
-            *(f"\\par\\smallskip\\raggedright\\scriptsize {escape_latex(note)}" for note in notes if note),
+            *(f"\\par\\smallskip\\raggedright\\scriptsize {for_latex(note)}" for note in notes if note),
             "\\end{table}",
             "",
         ]
@@ -200,24 +185,20 @@ def _latex_header(group: ShownColumns) -> Iterator[str]:
 
 def _latex_title(title: str, figures: int) -> str:
     """As wide as that many figures."""
-    return f"\\parbox[b]{{{6 * figures}em}}{{\\centering {escape_latex(title)}}}"
+    return f"\\parbox[b]{{{6 * figures}em}}{{\\centering {for_latex(title)}}}"
 
 
 def _latex_row(report: TableReport, row: Line, pairs: Sequence[tuple[Line, Metric]]) -> Iterator[str]:
     """A line of measured figures and one of printed ones; nothing where the block has neither."""
     marks = {"best": "\\textbf{%s}", "second": "\\underline{%s}", "": "%s"}
     cells = [report.cell(row, column, metric) for column, metric in pairs]
-    measured = [marks[cell.mark] % escape_latex(figure_text(cell)) if cell.is_wanted else "" for cell in cells]
-    small = [f"{{\\scriptsize {escape_latex(printed_text(cell))}}}" if cell.printed else "" for cell in cells]
+    measured = [marks[cell.mark] % for_latex(figure_text(cell)) if cell.is_wanted else "" for cell in cells]
+    small = [f"{{\\scriptsize {for_latex(printed_text(cell))}}}" if cell.printed else "" for cell in cells]
     lines = [line for line in (measured, small) if any(line)]
-    for title, line in zip((f"\\raggedright {escape_latex(row.title)}", ""), lines, strict=False):
+    for title, line in zip((f"\\raggedright {for_latex(row.title)}", ""), lines, strict=False):
         yield " & ".join([title, *line]) + " \\\\"
     if lines:
         yield "\\addlinespace[2pt]"
-
-
-def escape_latex(text: str) -> str:
-    return text.translate(LATEX_SPECIAL)
 
 
 def cells_csv(reports: Sequence[TableReport]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
-from reporting.figures import seeds_figure
+from reporting.curves import seeds_figure
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError

@@ -1,45 +1,22 @@
-"""Curves of a report: figures against a swept value, and the label distribution. SVG, PDF and PNG."""
+"""The figures of a report: curves, label distributions, embeddings, seeds. SVG, PDF and PNG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from reporting.figures import COLOURS, MARKERS
+from reporting.escape import for_figure
+from reporting.figures import COLOURS, DASHES, MARKERS, PANELS_A_ROW, drawing, legend_below, picture, save
 
-PANELS_A_ROW = 3
-DASHES = ("-", "--", "-.", ":")  # told apart in grey print
+METRICS = {"test/accuracy": "accuracy", "test/macro_f1": "macro-F1"} | {
+    f"test/macro_f1_{third}": f"F1, {name} third"
+    for third, name in (("head", "largest"), ("middle", "middle"), ("tail", "smallest"))
+}
 
-
-@contextmanager
-def drawing(width: float, height: float, panels: int = 1) -> Iterator[tuple[Any, Any]]:
-    """A figure of so many panels, three in a row, each of this size in inches; the same content is the same file."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({"svg.hashsalt": "kontrast", "font.size": 9, "svg.fonttype": "none"}):
-        columns = min(panels, PANELS_A_ROW)
-        rows = -(-panels // columns)
-        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for empty in axes[panels:]:
-            empty.remove()
-        yield figure, axes[:panels]
-
-
-def save(figure: Any, file: Path) -> Path:
-    """Write .svg, .pdf and .png beside each other; returns the SVG."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file.with_suffix(".svg"), metadata={"Date": None})
-    figure.savefig(file.with_suffix(".pdf"), metadata={"CreationDate": None})
-    figure.savefig(file.with_suffix(".png"), dpi=150)
-    return file.with_suffix(".svg")
-
-
+@picture
 def lines_figure(
     series: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
     x_label: str,
@@ -69,23 +46,23 @@ def lines_figure(
                     markersize=4.5,
                     capsize=2,
                     linewidth=1.4,
-                    label=name,
+                    label=for_figure(name, 40),
                 )
-            panel.set_title(title, fontsize=10, loc="left")
+            panel.set_title(for_figure(title), fontsize=10, loc="left")
             panel.set_xlabel(x_label)
             if names := (named or {}).get(title):
-                panel.set_xticks(range(len(names)), [name[:28] for name in names], rotation=30, ha="right")
+                panel.set_xticks(range(len(names)), [for_figure(name, 28) for name in names], rotation=30, ha="right")
             elif all(float(x).is_integer() for points in lines.values() for x in points):
                 panel.xaxis.get_major_locator().set_params(integer=True)  # there is no epoch 2.5
             panel.grid(axis="y", alpha=0.3)
             panel.spines[["top", "right"]].set_visible(False)
         for panel in panels[::PANELS_A_ROW]:
             panel.set_ylabel(y_label)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)), frameon=False)
+        legend_below(figure, panels[0])
         return save(figure, file)
 
 
+@picture
 def label_figure(counts: Mapping[str, int], thinned: Mapping[str, int] | None, title: str, file: Path) -> Path:
     """Bars of the training rows a class, largest first; hatched bars in front are what a thinning keeps."""
     names = sorted(counts, key=lambda name: -counts[name])
@@ -97,13 +74,14 @@ def label_figure(counts: Mapping[str, int], thinned: Mapping[str, int] | None, t
             kept = [thinned.get(name, 0) for name in names]
             panel.bar(places, kept, color="white", edgecolor="black", hatch="////", linewidth=0.6, label="kept")
             panel.legend(frameon=False)
-        panel.set_xticks(places, [name[:22] for name in names], rotation=90 if len(names) > 8 else 25)
+        panel.set_xticks(places, [for_figure(name, 22) for name in names], rotation=90 if len(names) > 8 else 25)
         panel.set_ylabel("training rows")
-        panel.set_title(title, fontsize=10, loc="left")
+        panel.set_title(for_figure(title), fontsize=10, loc="left")
         panel.spines[["top", "right"]].set_visible(False)
         return save(figure, file)
 
 
+@picture
 def conflict_figure(
     ratios: Mapping[str, Mapping[int, Sequence[float]]], counts: Sequence[int], title: str, file: Path
 ) -> Path:
@@ -118,17 +96,19 @@ def conflict_figure(
         for place, (name, classes) in enumerate(ratios.items()):
             means = [100 * float(np.mean(classes[c])) if classes.get(int(c)) else np.nan for c in order]
             style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
-            panel.plot(np.arange(len(order)), means, linestyle=DASHES[place % len(DASHES)], label=name, **style)
+            style |= {"linestyle": DASHES[place % len(DASHES)], "label": for_figure(name, 40)}
+            panel.plot(np.arange(len(order)), means, **style)
         panel.set_xticks(np.arange(len(order)), [str(counts[c]) for c in order], rotation=90 if len(order) > 8 else 0)
         panel.set_xlabel("training rows of the class")
         panel.set_ylabel("conflicting pairs, %")
-        panel.set_title(title, fontsize=10, loc="left")
+        panel.set_title(for_figure(title), fontsize=10, loc="left")
         panel.grid(axis="y", alpha=0.3)
         panel.legend(frameon=False)
         panel.spines[["top", "right"]].set_visible(False)
         return save(figure, file)
 
 
+@picture
 def embedding_figure(
     panels: Mapping[str, tuple[Any, Any]], names: Mapping[int, str], file: Path
 ) -> Path:
@@ -143,11 +123,41 @@ def embedding_figure(
             for place, (label, name) in enumerate(names.items()):
                 of_class = np.asarray(points)[np.asarray(labels) == label]
                 style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[(place // 2) % len(MARKERS)]}
-                panel.scatter(*of_class.T, s=9, alpha=0.75, linewidth=0, label=name, **style)
-            panel.set_title(title, fontsize=10, loc="left")
+                panel.scatter(*of_class.T, s=9, alpha=0.75, linewidth=0, label=for_figure(name, 40), **style)
+            panel.set_title(for_figure(title), fontsize=10, loc="left")
             panel.set_xticks([])
             panel.set_yticks([])
-        handles, labels = axes[0].get_legend_handles_labels()
-        columns = min(5, 2 * len(panels), max(1, len(names)))  # as wide as the panels
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, markerscale=2)
+        legend_below(figure, axes[0], most_columns=min(5, 2 * len(panels)), markerscale=2)
+        return save(figure, file)
+
+
+@picture
+def seeds_figure(
+    values: Mapping[str, Mapping[int, Mapping[str, Any]]],
+    file: Path,
+    title: str,
+    metrics: Sequence[str] = tuple(METRICS),
+) -> Path:
+    """One panel a metric: each seed of each group that has it as a point, the mean as a bar.
+
+    Args:
+        values: group -> seed -> metrics, as `reporting.compare.grouped` gives them.
+    """
+    with drawing(2.3, 3.2, len(metrics), panels_a_row=len(metrics)) as (figure, panels):
+        for panel, metric in zip(panels, metrics, strict=True):
+            for place, (group, seeds) in enumerate(sorted(values.items())):
+                points = [100 * figures[metric] for figures in seeds.values() if figures.get(metric) is not None]
+                offsets = np.linspace(-0.15, 0.15, len(points)) if len(points) > 1 else np.zeros(len(points))
+                style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
+                panel.scatter(place + offsets, points, s=22, label=for_figure(group, 40), **style)
+                if points:
+                    panel.hlines(np.mean(points), place - 0.3, place + 0.3, color=style["color"], linewidth=2)
+            panel.set_title(METRICS.get(metric, metric), fontsize=10)
+            panel.set_xticks([])
+            panel.set_xlim(-0.6, len(values) - 0.4)
+            panel.grid(axis="y", alpha=0.3)
+            panel.spines[["top", "right"]].set_visible(False)
+        panels[0].set_ylabel("%")
+        legend_below(figure, panels[0])
+        figure.suptitle(for_figure(title), fontsize=11)
         return save(figure, file)

@@ -1,57 +1,86 @@
-"""Figures of a report, as SVG and PNG."""
+"""What every figure is drawn with: colours, panels, legend, files. A picture never fails what it is a picture of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
-import numpy as np
+from storage.run_store import first_line
 
 # Okabe and Ito's palette: told apart by the colour-blind and in grey
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MARKERS = "osD^vP"
-LABELS = {"test/accuracy": "accuracy", "test/macro_f1": "macro-F1"} | {
-    f"test/macro_f1_{third}": f"F1, {name} third"
-    for third, name in (("head", "largest"), ("middle", "middle"), ("tail", "smallest"))
-}
+DASHES = ("-", "--", "-.", ":")  # told apart in grey print
+PANELS_A_ROW = 3
+
+P = ParamSpec("P")
 
 
-def seeds_figure(
-    values: Mapping[str, Mapping[int, Mapping[str, Any]]],
-    file: Path,
-    title: str,
-    metrics: Sequence[str] = tuple(LABELS),
-) -> None:
-    """One panel a metric: each seed of each group as a point, the mean as a bar; `file` gets .svg and .png.
+def picture(draw: Callable[P, Path | None]) -> Callable[P, Path | None]:
+    """Of a function that draws a figure: what goes wrong in it is said in one line, and there is no figure."""
 
-    Args:
-        values: group -> seed -> metrics, as `reporting.compare.grouped` gives them.
-    """
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Path | None:
+        try:
+            return draw(*args, **kwargs)
+        except Exception as error:
+            print(f"warning: a figure was not drawn ({type(error).__name__}: {first_line(error)})", file=sys.stderr)
+            return None
+
+    return drawn
+
+
+@contextmanager
+def drawing(
+    width: float, height: float, panels: int = 1, panels_a_row: int = PANELS_A_ROW
+) -> Iterator[tuple[Any, Any]]:
+    """A figure of so many panels, each of this size in inches; the same content is the same file."""
     import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    with (
+        matplotlib.rc_context({"svg.hashsalt": "kontrast", "font.size": 9, "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a label in another script
+        columns = min(panels, panels_a_row)
+        rows = -(-panels // columns)
+        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for empty in axes[panels:]:
+            empty.remove()
+        yield figure, axes[:panels]
 
-    plt.rcParams["svg.hashsalt"] = "kontrast"  # the same figure is the same file
-    figure, panels = plt.subplots(1, len(metrics), figsize=(2.3 * len(metrics), 3.2), layout="constrained")
-    for panel, metric in zip(np.atleast_1d(panels), metrics, strict=True):
-        for place, (group, seeds) in enumerate(sorted(values.items())):
-            points = [100 * figures[metric] for figures in seeds.values()]
-            offsets = np.linspace(-0.15, 0.15, len(points)) if len(points) > 1 else [0]
-            style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
-            panel.scatter(place + np.asarray(offsets), points, s=22, label=group, **style)
-            panel.hlines(np.mean(points), place - 0.3, place + 0.3, color=style["color"], linewidth=2)
-        panel.set_title(LABELS.get(metric, metric), fontsize=10)
-        panel.set_xticks([])
-        panel.set_xlim(-0.6, len(values) - 0.4)
-        panel.grid(axis="y", alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
-    np.atleast_1d(panels)[0].set_ylabel("%")
-    handles, names = np.atleast_1d(panels)[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
-    figure.suptitle(title, fontsize=11)
+
+def legend_below(figure: Any, panel: Any, most_columns: int = 99, **options: Any) -> Any:
+    """The legend of `panel` under all panels, in as few rows as fit the figure's width; the figure grows for it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    handles, names = panel.get_legend_handles_labels()
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    for columns in range(min(len(names), most_columns), 0, -1):
+        place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+        legend = figure.legend(handles, names, **place, **options)
+        box = legend.get_window_extent(renderer)
+        if columns == 1 or box.width <= figure.bbox.width:
+            break
+        legend.remove()
+    else:
+        return None
+    rows = -(-len(names) // columns)
+    figure.set_figheight(figure.get_figheight() + (rows - 1) * box.height / rows / figure.dpi)
+    return legend
+
+
+def save(figure: Any, file: Path) -> Path:
+    """Write .svg, .pdf and .png beside each other; returns the SVG."""
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file.with_suffix(".svg"), metadata={"Date": None})
+    figure.savefig(file.with_suffix(".pdf"), metadata={"CreationDate": None})
     figure.savefig(file.with_suffix(".png"), dpi=150)
-    plt.close(figure)
+    return file.with_suffix(".svg")

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reporting.curves import drawing, lines_figure, save
-from reporting.figures import COLOURS
+from reporting.curves import lines_figure
+from reporting.escape import for_figure
+from reporting.figures import COLOURS, drawing, picture, save
 from reporting.tables import SweepJob
 
 METRICS = {
@@ -59,6 +60,7 @@ def _lines(jobs: Sequence[SweepJob], key: str, places: dict[str, float]) -> dict
     return lines
 
 
+@picture
 def trials_figure(trials: Sequence[tuple[Mapping[str, Any], float]], metric: str, file: Path) -> Path | None:
     """One panel a searched key: the metric of each trial against its value; None with fewer than two trials."""
     keys = list(dict.fromkeys(key for settings, _ in trials for key in settings))
@@ -68,8 +70,8 @@ def trials_figure(trials: Sequence[tuple[Mapping[str, Any], float]], metric: str
         for panel, key in zip(panels, keys, strict=True):
             points = [(settings[key], 100 * value) for settings, value in trials if key in settings]
             panel.scatter(*zip(*points, strict=True), s=20, color=COLOURS[0], edgecolor="black", linewidth=0.4)
-            panel.set_xlabel(key)
-            panel.set_ylabel(f"{metric}, %")
+            panel.set_xlabel(for_figure(key))
+            panel.set_ylabel(for_figure(f"{metric}, %"))
             panel.grid(alpha=0.3)
             panel.spines[["top", "right"]].set_visible(False)
         return save(figure, file)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from reporting.escape import for_markdown, for_terminal
 from reporting.metrics import class_scores, confusion_matrix
 from storage.run_store import RunFolder, csv_text
 
@@ -62,27 +63,31 @@ class Table:
         from rich.markup import escape
         from rich.table import Table as RichTable
 
-        table = RichTable(title=escape(self.title), title_justify="left")
+        def shown(text: str) -> str:
+            return escape(for_terminal(text))
+
+        table = RichTable(title=shown(self.title), title_justify="left")
         for position, name in enumerate(self.header):
-            table.add_column(escape(name), justify="right" if self._is_numeric(position) else "left", overflow="fold")
+            table.add_column(shown(name), justify="right" if self._is_numeric(position) else "left", overflow="fold")
         for row in self.rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*map(shown, row))
         Console(file=file).print(table)
 
     def plain(self) -> str:
-        return f"{self.title}\n{self._tabulate('simple')}"
+        return f"{for_terminal(self.title)}\n{self._tabulate('simple', for_terminal)}"
 
     def markdown(self) -> str:
-        return f"{self.title}\n\n{self._tabulate('github')}\n"
+        return f"{self.title}\n\n{self._tabulate('github', for_markdown)}\n"
 
     def csv(self) -> str:
         return csv_text(self.rows, self.header)
 
-    def _tabulate(self, style: str) -> str:
+    def _tabulate(self, style: str, escaped: Callable[[str], str]) -> str:
         from tabulate import tabulate
 
         align = ["right" if self._is_numeric(position) else "left" for position in range(len(self.header))]
-        return tabulate(self.rows, headers=self.header, tablefmt=style, disable_numparse=True, colalign=align)
+        header, *rows = (tuple(map(escaped, row)) for row in (self.header, *self.rows))
+        return tabulate(rows, headers=header, tablefmt=style, disable_numparse=True, colalign=align)
 
     def _is_numeric(self, position: int) -> bool:
         cells = [row[position] for row in self.rows if row[position] not in ("", MISSING)]

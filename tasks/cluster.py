@@ -26,6 +26,7 @@ from engine.assign import FINAL
 from engine.environment import environment
 from engine.plan import Plan, partial_of
 from lightning_modules.methods.clustering.base import ClusteringModule
+from reporting.escape import shortened
 from reporting.tables import Table, clustering_table
 from storage.files import replacing
 from storage.run_store import RunFolder, run_id
@@ -254,11 +255,7 @@ def _report(run: RunFolder) -> None:
     print()
     labelled = any(row["label"] for row in rows)
     columns = ("cluster", "texts", *(("label", "share") if labelled else ()), "words", "central")
-    cells = tuple(tuple(_cell(row[name]) for name in columns) for row in rows[:SHOWN])
+    cells = tuple(tuple(shortened(row[name], 60) for name in columns) for row in rows[:SHOWN])
     title = f"{min(SHOWN, len(rows))} of {len(rows)} clusters, largest first; all, with more texts, in clusters.csv"
     header = ("cluster", "texts", *(("most frequent label", "its share") if labelled else ()), "words", "central text")
     Table(title, header, cells).show()
-
-
-def _cell(text: str, width: int = 60) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"

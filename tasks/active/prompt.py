@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
+from reporting.escape import for_terminal, shortened
 from tasks.active.oracle import NO_LABEL, FileOracle
 
 SKIP, AMBIGUOUS, UNDO, QUIT = "s", "a", "u", "q"
@@ -88,7 +89,7 @@ class _Screen:
         from rich.console import Console
 
         self.console = Console(stderr=True, highlight=False)
-        self.meanings = " ".join(f"[{key}] {name}" for key, name in (classes | COMMANDS).items())
+        self.meanings = " ".join(f"[{key}] {for_terminal(name)}" for key, name in (classes | COMMANDS).items())
 
     def show(self, order: list[dict[str, str]], place: int, labelled: int, budget: int | None) -> None:
         from rich.progress_bar import ProgressBar
@@ -97,7 +98,8 @@ class _Screen:
         self.console.rule()
         if place:
             last = order[place - 1]
-            self.console.print(Text(f"{last['label']}: {_on_one_line(last['text'])}", style="dim"), no_wrap=True)
+            line = f"{for_terminal(last['label'])}: {_on_one_line(last['text'])}"
+            self.console.print(Text(line, style="dim"), no_wrap=True)
         self.console.print(ProgressBar(total=len(order), completed=place, width=40))
         total = "" if budget is None else f", {labelled} of {budget} labels"
         self.console.print(Text(f"{place} of {len(order)}{total}"))
@@ -109,13 +111,12 @@ class _Screen:
 
 
 def _printable(text: str) -> str:
-    """A text must not be able to move the cursor or to colour the terminal."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+    """A text in its own lines."""
+    return "\n".join(map(for_terminal, text.split("\n")))
 
 
 def _on_one_line(text: str) -> str:
-    line = " ".join(_printable(text).split())
-    return line if len(line) <= 60 else f"{line[:59]}…"
+    return shortened(for_terminal(" ".join(text.split())), 60)
 
 
 def keys_of(stream: TextIO) -> Iterator[str]:

@@ -7,8 +7,9 @@ import pytest
 from matplotlib import image
 
 from datamodules.builders.user_files import Csv
-from datamodules.cards import card, describe
+from datamodules.cards import card
 from datamodules.corpus import prepare
+from tasks.describe import write_corpus_card
 
 TRAIN = """text,label,aug
 one two three,a,one too three
@@ -59,7 +60,7 @@ def test_statistics(corpus):
 
 
 def test_describe_prints_and_writes(corpus, tmp_path, capsys):
-    folder = describe(corpus, tmp_path / "card")
+    folder = write_corpus_card(corpus, tmp_path / "card")
     assert folder == tmp_path / "card"
     printed = capsys.readouterr().out
     assert "mine: 2 classes" in printed and "duplicate rows" in printed
@@ -72,7 +73,7 @@ def test_describe_prints_and_writes(corpus, tmp_path, capsys):
     before = (folder / "labels.svg").read_bytes()
     written = " ".join(ElementTree.fromstring(before).itertext())
     assert "mine: 2 classes, ir 1.33" in written
-    assert (describe(corpus, folder) / "labels.svg").read_bytes() == before
+    assert (write_corpus_card(corpus, folder) / "labels.svg").read_bytes() == before
 
 
 def test_picture_of_a_long_tail_is_logarithmic_and_its_smallest_bar_shows(tmp_path):
@@ -80,6 +81,6 @@ def test_picture_of_a_long_tail_is_logarithmic_and_its_smallest_bar_shows(tmp_pa
     path.write_text("text,label\n" + "".join(f"t{n},c{0 if n < 90 else n}\n" for n in range(99)))
     corpus = prepare(Csv(train=str(path), test=str(path)), tmp_path / "data", None)
     assert corpus.card["splits"]["train"]["ir"] == 90
-    folder = describe(corpus, tmp_path / "card")
+    folder = write_corpus_card(corpus, tmp_path / "card")
     texts = " ".join(ElementTree.fromstring((folder / "labels.svg").read_bytes()).itertext()).split()
     assert {"1", "10", "c0", "c98"} <= set(texts)

@@ -11,7 +11,7 @@ from matplotlib import image
 
 from datamodules.builders.hub import Hub
 from datamodules.builders.user_files import Csv, Jsonl
-from datamodules.cards import cooccurrence, describe
+from datamodules.cards import cooccurrence
 from datamodules.collation import FeatureBatches
 from datamodules.corpus import prepare
 from datamodules.datamodule import TextDataModule
@@ -20,6 +20,7 @@ from datamodules.labels import class_counts, label_array
 from datamodules.samplers import ClassBalanced, Shuffle
 from datamodules.splits import multilabel_split, stratified_split
 from storage.errors import InputError
+from tasks.describe import write_corpus_card
 from tests.datamodules.test_corpus import Rows
 from tests.datamodules.test_datamodule import wordpiece
 
@@ -146,13 +147,13 @@ def test_card(tmp_path, capsys):
     assert train["conflicting_texts"] == 1  # `two`; both rows of `one` have the same labels
     assert (train["classes"], train["ir"], train["duplicates"]) == (3, 1.5, 2)
     assert test["leaks_exact"] == 1 and test["cardinality"] == 1.5
-    folder = describe(corpus, tmp_path / "card")
+    folder = write_corpus_card(corpus, tmp_path / "card")
     assert "labels a row (cardinality)" in capsys.readouterr().out
     markdown = (folder / "card.md").read_text()
     assert "| rows without a label | 1 | 0 |" in markdown and "(cooccurrence.svg)" in markdown
     assert image.imread(folder / "cooccurrence.png").std() > 0.05
     before = (folder / "cooccurrence.svg").read_bytes()
-    describe(corpus, folder)
+    write_corpus_card(corpus, folder)
     assert (folder / "cooccurrence.svg").read_bytes() == before
 
 

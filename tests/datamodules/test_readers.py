@@ -10,9 +10,9 @@ import pytest
 
 from datamodules.builders.hub import Hub
 from datamodules.builders.user_files import Csv, Jsonl
-from datamodules.cards import describe
 from datamodules.corpus import Corpus, prepare
 from storage.errors import InputError
+from tasks.describe import write_corpus_card
 
 GOOD = "text,label\nred apple,fruit\ngreen pear,fruit\ngrey iron,metal\nold zinc,metal\n"
 
@@ -258,7 +258,7 @@ def test_train_rows_may_lack_labels_where_the_classes_are_given(tmp_path):
     assert corpus.table("test")["label"].to_pylist() == [1]
     assert corpus.card["splits"]["train"]["unlabelled"] == 2 and corpus.card["splits"]["train"]["classes"] == 1
     assert prepare(Csv(**options), tmp_path / "data", None).splits == ("train",)
-    describe(corpus, tmp_path / "card")
+    write_corpus_card(corpus, tmp_path / "card")
     assert "| without a label | 2 | 0 |" in (tmp_path / "card" / "card.md").read_text()
 
 

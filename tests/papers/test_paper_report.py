@@ -14,8 +14,9 @@ from papers.claims import Claim, judge, load_claims
 from papers.grid import Metric, load_grid
 from papers.page import claim_row
 from papers.paper_report import write_report
-from papers.render import blocks, escape_latex, figure_text, latex, markdown
+from papers.render import blocks, figure_text, latex, markdown
 from papers.table_report import TableReport, table_report
+from reporting.escape import for_latex
 from storage.errors import ReportError
 from storage.run_store import RunFolder
 
@@ -117,11 +118,11 @@ def test_markdown_and_latex(report):
     row, printed = re.search(r"^\\raggedright SharpReCL(.*)\n(.*)$", source, re.MULTILINE).groups()
     assert row.startswith(" & \\textbf{65.60 $\\pm$ 1.82} & ")
     assert printed.startswith(" & {\\scriptsize 94.80 $\\pm$ 0.55}")
-    assert all(escape_latex(note) in source for note in (*report.missing, *report.footnotes))
+    assert all(for_latex(note) in source for note in (*report.missing, *report.footnotes))
     assert source.count("\\begin{tabular}") == source.count("\\end{tabular}") == 1
     widths = {line.count("&") for line in source.splitlines() if line.endswith("\\\\") and "multicolumn" not in line}
     assert widths == {2}
-    assert escape_latex("50 % of a_b & c") == "50 \\% of a\\_b \\& c"
+    assert for_latex("50 % of a_b & c") == "50 \\% of a\\_b \\& c"
 
 
 def test_a_wide_table_goes_on_below(report):

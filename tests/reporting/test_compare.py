@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from reporting.compare import compare, grouped, lookup
-from reporting.figures import seeds_figure
+from reporting.curves import seeds_figure
 from storage.errors import ReportError
 from storage.records import keep_records
 from storage.run_store import RunFolder, list_runs

@@ -21,7 +21,7 @@ from engine.trainer import resolve_precision
 from storage.run_store import RunFolder, first_line
 
 Row = dict[str, Any]
-FINAL = "final.ckpt"  # weights of the last epoch
+FINAL = "checkpoints/final.ckpt"  # weights of the last epoch
 
 
 class Assigner:
@@ -46,7 +46,7 @@ Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 def _nearest_centre(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
     method = partial_of(plan.config.method)()
     try:
-        model = dict(np.load(run.path / "model.npz"))  # arrays alone: nothing is unpickled
+        model = dict(np.load(run.check_weights("model.npz")))  # arrays alone: nothing is unpickled
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({first_line(error)})") from error
     vectors_of: Callable[[list[str]], Vectors]
@@ -90,8 +90,8 @@ class _SeededOrder:
 
 
 def _learned(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
-    module = plan.clustering_module(run.read_metrics()["cluster/num_clusters"])
-    load_weights(module, run.checkpoints / FINAL, run.id, more_allowed=True)
+    module = plan.clustering_module(run.metric("cluster/num_clusters", int))
+    load_weights(module, run, FINAL, more_allowed=True)
     module.eval()
     tokenizer, max_length = plan.encoder.tokenizer(), plan.dataset.max_length
     order = _SeededOrder(plan.config.seed, plan.config.sampler.eval_batch_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -11,8 +10,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule, TextModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.run_store import RunFolder, find_run, first_line
+from storage.run_store import REPEAT, RunFolder, find_run, first_line
 
+BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
 WORDS = "words"  # the folder of a run with the vocabulary of an encoder that learned one
 
 
@@ -48,25 +48,36 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
 
 def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str, ...]]:
     """The method with the weights of the selected epoch, in eval mode, and the label names by class index."""
-    metrics = run.read_metrics()
-    label_names = tuple(metrics["label_names"])
-    module = plan.bare_module(torch.tensor(metrics["class_counts"]), label_names)
-    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    label_names = tuple(run.metric("label_names", list, str))
+    class_counts = run.metric("class_counts", list, int)
+    if len(class_counts) != len(label_names):
+        found = f"{len(class_counts)} class_counts for {len(label_names)} label_names"
+        raise ValueError(f"run {run.id}: metrics.json: {found}; the file is damaged")
+    module = plan.bare_module(torch.tensor(class_counts), label_names)
+    load_weights(module, run)
     return module.eval(), label_names
 
 
-def load_weights(module: TextModule, file: Path, run_id: str, more_allowed: bool = False) -> None:
-    """Weights of a checkpoint into the module; it may hold more than these only where that is allowed.
+def load_weights(module: TextModule, run: RunFolder, name: str = BEST, more_allowed: bool = False) -> None:
+    """Weights of a run's checkpoint into the module; it may hold more than these only where that is allowed.
 
     Raises:
-        ValueError: no checkpoint, a damaged one, or one of another run.
+        ValueError: no checkpoint, a damaged one, one of another run, or tensors of other shapes or names.
     """
-    module.run_id = run_id
+    module.run_id = run.id
+    file = run.check_weights(name)
     try:
         checkpoint = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{file}: cannot be read as a checkpoint ({first_line(error)})") from error
+        checkpoint["state_dict"].items()
+    except FileNotFoundError:
+        raise ValueError(f"{file}: no such file; force=true repeats the run") from None
+    except (OSError, RuntimeError, EOFError, LookupError, TypeError, ValueError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{file}: cannot be read as a checkpoint ({first_line(error)}); {REPEAT}") from error
     module.on_load_checkpoint(checkpoint)
-    missing, _ = module.load_state_dict(checkpoint["state_dict"], strict=not more_allowed)
+    try:
+        missing, _ = module.load_state_dict(checkpoint["state_dict"], strict=not more_allowed)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{file}: its tensors are not those of method={module.name} ({reason}); {REPEAT}") from error
     if missing:
-        raise ValueError(f"{file}: {', '.join(missing)} missing")
+        raise ValueError(f"{file}: {', '.join(missing)} missing; {REPEAT}")

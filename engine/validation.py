@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from engine.allowed_targets import target_findings
 from storage.run_store import first_line
 
 COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -62,6 +63,7 @@ def validate(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: unknown keys, values of a wrong type, outside their range or choices; all findings at once.
     """
+    _raise(list(target_findings(config)))  # before anything that a config names is imported
     nodes = (finding for key, node in _target_nodes(config) for finding in _check_node(key, node))
     _raise([*_check_top(config), *_stray_groups(config), *nodes])
 

@@ -66,7 +66,7 @@ def _of_test(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, list[s
 
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
-    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    load_weights(module, run)
     module.eval()
     with torch.inference_mode():
         batches = [(module(batch)["embeddings"], batch["labels"]) for batch in datamodule.test_dataloader()]
@@ -86,7 +86,7 @@ def _of_clusters(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, li
     if not plan.trains:
         return np.array(plan.features(datamodule)["train"][0]), labels, names
     module = plan.clustering_module(run.read_metrics()["cluster/num_clusters"])
-    load_weights(module, run.checkpoints / FINAL, run.id, more_allowed=True)
+    load_weights(module, run, FINAL, more_allowed=True)
     module.eval()
     if module.encoder.frozen:
         datamodule.use_features(plan.features(datamodule))

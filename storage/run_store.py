@@ -45,6 +45,9 @@ UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", 
 UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
 
 LOCK_NAME = ".lock"
+CHECKSUMS = "SHA256SUMS"
+WEIGHTS = ("checkpoints/*.ckpt", "model.npz")
+REPEAT = "the file is damaged: copy the folder again, or repeat the run with force=true"
 
 
 def run_id(config: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -> str:
@@ -168,8 +171,36 @@ class RunFolder:
         return "interrupted" if status == "running" and not self.is_locked() else status
 
     def read_metrics(self) -> dict[str, Any]:
-        """Content of ``metrics.json``, empty before the run's first write. Raises ReportError where it is no JSON."""
-        return self.read_json("metrics.json") if (self.path / "metrics.json").exists() else {}
+        """Content of ``metrics.json``, empty before the run's first write. Raises ReportError where it is no object."""
+        return self._an_object("metrics.json", self.read_json) if (self.path / "metrics.json").exists() else {}
+
+    def metric(self, name: str, kind: type | tuple[type, ...], items: type | tuple[type, ...] = object) -> Any:
+        """One value of ``metrics.json`` that the run cannot be used without.
+
+        Args:
+            name: its key.
+            kind: what it must be; a bool is no number.
+            items: what its items must be, where it is a list.
+
+        Raises:
+            ReportError: the value is missing or of another kind.
+        """
+        value = self.read_metrics().get(name)
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        if fits and isinstance(value, list):
+            fits = bool(value) and all(isinstance(item, items) and not isinstance(item, bool) for item in value)
+        if not fits:
+            shown = "nothing" if value is None else repr(value)[:60]
+            where = f"run {self.id}: metrics.json: {name}"
+            raise ReportError(f"{where}: found {shown}; the file is damaged or of another run")
+        return value
+
+    def _an_object(self, name: str, read: Callable[[str], Any]) -> dict[str, Any]:
+        content = read(name)
+        if not isinstance(content, dict):
+            found = type(content).__name__
+            raise ReportError(f"run {self.id}: {name}: found {found}; allowed: keys with values (the file is damaged)")
+        return content
 
     def write_metrics(self, metrics: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
         """Merge values into ``metrics.json``; NaN and infinity become null. Returns the merged content."""
@@ -179,8 +210,32 @@ class RunFolder:
 
     def finish(self, metrics: Mapping[str, Any]) -> None:
         """Record the run as finished, and only then let go of the state that an unfinished one goes on from."""
+        self._write_checksums()
         self.write_metrics(metrics, status="finished")
         self.drop_last_checkpoint()
+
+    def _write_checksums(self) -> None:
+        """``SHA256SUMS`` of the weights, in the format of ``sha256sum --check``."""
+        weights = [file for pattern in WEIGHTS for file in sorted(self.path.glob(pattern)) if file.name != "last.ckpt"]
+        lines = [f"{_sha256(file)}  {file.relative_to(self.path)}\n" for file in weights if self.writes]
+        if lines:
+            self.write_text(CHECKSUMS, "".join(lines))
+
+    def check_weights(self, name: str) -> Path:
+        """The path of a file of weights, unless it is not what the finished run wrote.
+
+        A run without checksums (it is not finished, or an older version finished it) is taken as it is.
+
+        Raises:
+            ReportError: the file's checksum differs from the one in ``SHA256SUMS``.
+        """
+        file = self.path / name
+        sums = self.path / CHECKSUMS
+        if sums.is_file() and file.is_file():
+            recorded = dict(reversed(line.split("  ", 1)) for line in sums.read_text().splitlines() if "  " in line)
+            if recorded.get(name, "") != _sha256(file):
+                raise ReportError(f"{file}: found other bytes than the run wrote ({CHECKSUMS}); {REPEAT}")
+        return file
 
     def drop_last_checkpoint(self) -> None:
         """Remove ``checkpoints/last.ckpt``: a finished run keeps the selected epoch only."""
@@ -188,18 +243,33 @@ class RunFolder:
             (self.checkpoints / "last.ckpt").unlink(missing_ok=True)
 
     def read_config(self) -> dict[str, Any]:
-        """The resolved config that the run was started with. Raises ReportError where the run has none."""
+        """The resolved config that the run was started with.
+
+        Raises:
+            ReportError: the run has none, or the file is no YAML of plain keys and values without aliases.
+        """
+        return self._an_object("config.yaml", self._read_yaml)
+
+    def _read_yaml(self, name: str) -> Any:
         import yaml
 
+        class WithoutAliases(yaml.SafeLoader):
+            """Aliases to aliases would unfold a small file into any amount of memory; a run writes none."""
+
+            def compose_node(self, parent: Any, index: Any) -> Any:
+                if self.check_event(yaml.AliasEvent):
+                    raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: an alias; allowed: none")
+                return super().compose_node(parent, index)
+
         try:
-            return yaml.safe_load((self.path / "config.yaml").read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise ReportError(f"run {self.id}: config.yaml cannot be read ({first_line(error)})") from error
+            return yaml.load((self.path / name).read_text(encoding="utf-8"), Loader=WithoutAliases)
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+            raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
 
     def read_json(self, name: str) -> Any:
         try:
             return json.loads((self.path / name).read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
 
     def read_csv(self, name: str) -> list[dict[str, str]]:
@@ -207,7 +277,7 @@ class RunFolder:
         try:
             with open(self.path / name, newline="", encoding="utf-8") as file:
                 return list(csv.DictReader(file))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, csv.Error) as error:
             raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
 
     def write_text(self, name: str, text: str) -> None:
@@ -270,6 +340,11 @@ class RunFolder:
     def _remove_leftovers(self) -> None:
         for leftover in self.path.rglob(".*.tmp"):
             leftover.unlink(missing_ok=True)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def first_line(error: BaseException) -> str:

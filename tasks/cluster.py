@@ -156,7 +156,7 @@ def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clust
         warnings.filterwarnings("ignore", message=".*you have no `validation_step`.*")
         trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
     trained = time.perf_counter()
-    trainer.save_checkpoint(run.checkpoints / FINAL, weights_only=True)
+    trainer.save_checkpoint(run.path / FINAL, weights_only=True)
     found = _evaluated(plan, run, module, datamodule)
     seen = [callback for callback in trainer.callbacks if hasattr(callback, "oracle")]
     figures = {

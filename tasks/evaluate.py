@@ -19,7 +19,7 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     run, plan = open_run(config)
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
-    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    load_weights(module, run)
     figures = names_of(plan) | measure(plan, run, module, datamodule, keep_store=True)
     run.write_json("evaluation.json", figures)
     show_figures(figures, "test" if "test/accuracy" in figures else "val")

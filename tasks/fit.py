@@ -166,7 +166,7 @@ def _learned(
     if plan.plain.get("start_from") and not last.is_file():
         _start_from(plan, module)
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
-    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    load_weights(module, run)
     return {"epochs": trainer.current_epoch}
 
 
@@ -193,7 +193,7 @@ def _start_from(plan: Plan, module: ClassifierModule) -> None:
         raise ValueError(
             f"start_from={run.id}: found {len(found['label_names'])} classes; allowed: {module.num_classes}"
         )
-    load_weights(module, run.checkpoints / "best.ckpt", run.id)
+    load_weights(module, run)
     module.run_id = own
 
 

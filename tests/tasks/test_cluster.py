@@ -10,6 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from clustering.scores import clustering_scores
+from engine.allowed_targets import MODULES
 from tasks.cluster import cluster
 from tests.command_lines import command
 from tests.tasks.prototype_clustering import PrototypeClustering
@@ -125,8 +126,10 @@ def test_what_does_not_fit_is_one_line(line, message, texts, store):
 
 
 @pytest.fixture
-def learned(texts, store, tiny_encoder_dir):
+def learned(texts, store, tiny_encoder_dir, monkeypatch):
     """A clustering that is trained; `learned(name)` does it in a run store of that name."""
+
+    monkeypatch.setitem(MODULES, "method", ("tests.tasks.prototype_clustering", *MODULES["method"]))
 
     def run(name: str, **method) -> Path:
         overrides = ["method=sbert_kmeans", *texts, *store, "dataset.max_length=32", "trainer.precision=32"]

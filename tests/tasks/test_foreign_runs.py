@@ -1,0 +1,119 @@
+"""A run folder from elsewhere is data: nothing in it is executed, and a damaged file is one line that names it."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from engine.allowed_targets import MODULES, target_findings
+
+
+@pytest.fixture
+def run(fit, toy_csv, tmp_path):
+    """The folder of a finished run."""
+    result = fit("method=ce", "trainer.max_epochs=1")
+    return result.folder
+
+
+@pytest.fixture
+def predict(use, toy_csv, tmp_path):
+    return lambda folder: use("predict", str(folder), f"input={toy_csv['test']}", f"output={tmp_path}/p.csv")
+
+
+def changed(config: Path, **nodes) -> None:
+    content = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump(content | nodes))
+
+
+def executing(mark: Path) -> dict:
+    return {"_target_": "pathlib.Path.write_text", "_args_": [{"_target_": "pathlib.Path", "_args_": [str(mark)]}, "x"]}
+
+
+def test_nothing_foreign_is_executed(run, predict, tmp_path):
+    """Every group, at its top, below an own key, and in a list."""
+    mark = tmp_path / "executed"
+    foreign = executing(mark)
+    original = (run / "config.yaml").read_text()
+    for group in ("loss", "method", "dataset", "encoder", "sampler", "optimizer", "callbacks", "somewhere"):
+        own = yaml.safe_load(original).get(group) or {}
+        for node in (foreign, {**own, "extra": foreign}, {**own, "extra": [foreign]}):
+            changed(run / "config.yaml", **{group: node})
+            result = predict(run)
+            assert result.code == 2 and "_target_: found" in result.err, result.err
+            assert not mark.exists()
+            (run / "config.yaml").write_text(original)
+    encoder = yaml.safe_load(original)["encoder"] | {"path": None, "package": "antigravity"}
+    changed(run / "config.yaml", encoder=encoder)
+    assert predict(run).error.startswith("encoder.package: found 'antigravity'")
+
+
+@pytest.mark.parametrize(
+    "target", ["losses.distributed.torch.load", "torch.load", "os.system", "lightning_modules.x", None, 3, "", "."]
+)
+def test_a_target_is_of_its_groups_own_kind(target):
+    assert len(list(target_findings({"loss": {"_target_": target}}))) == 1
+
+
+def test_every_group_with_targets_has_its_modules():
+    conf = Path(__file__).resolve().parents[2] / "conf"
+    named = {file.relative_to(conf).parts[0] for file in conf.glob("*/*.yaml") if "_target_:" in file.read_text()}
+    assert named - {"experiment", "method_dataset", "sweep"} <= set(MODULES)
+
+
+def damages(content: bytes, rng: random.Random) -> dict[str, bytes]:
+    """Ways in which a file goes bad."""
+    flipped = bytearray(content)
+    for _ in range(8):
+        flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
+    return {
+        "empty": b"",
+        "cut": content[: len(content) // 2],
+        "text": b"this is no such file\n",
+        "flipped": bytes(flipped),
+        "zeros": bytes(len(content)),
+        "null": b"null",
+        "list": b"[]",
+        "nested": b"[" * 100_000,
+        "aliases": b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
+    }
+
+
+def test_a_damaged_file_is_one_line_that_names_it(run, predict):
+    rng = random.Random(0)
+    assert predict(run).code == 0
+    for name in ("checkpoints/best.ckpt", "metrics.json", "config.yaml"):
+        original = (run / name).read_bytes()
+        for kind, content in damages(original, rng).items():
+            (run / name).write_bytes(content)
+            result = predict(run)
+            # a flipped letter of a number in a text file may leave a file that is still good
+            assert result.code == 2 or (kind == "flipped" and name != "checkpoints/best.ckpt"), f"{name} {kind}"
+            assert "Traceback" not in result.err and len(result.err.strip().splitlines()) <= 8, f"{name} {kind}"
+        (run / name).write_bytes(original)
+    assert predict(run).code == 0
+
+
+def test_weights_of_other_shapes(run, predict):
+    file = run / "checkpoints" / "best.ckpt"
+    checkpoint = torch.load(file, weights_only=True)
+    checkpoint["state_dict"]["classifier.weight"] = torch.zeros(9, 9)
+    torch.save(checkpoint, file)
+    assert "SHA256SUMS" in predict(run).error
+    (run / "SHA256SUMS").unlink()  # a run of an earlier version has none
+    assert "tensors are not those of method=ce" in predict(run).error
+
+
+def test_figures_that_do_not_fit(run, predict):
+    original = json.loads((run / "metrics.json").read_text())
+    for key, value in (("label_names", None), ("label_names", [1]), ("class_counts", "x"), ("class_counts", [1])):
+        (run / "metrics.json").write_text(json.dumps(original | {key: value}))
+        assert predict(run).error.startswith(f"run {run.name}: metrics.json: ")
+
+
+def test_a_copy_elsewhere_serves(run, predict, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "elsewhere" / run.name)
+    assert predict(copy).code == 0

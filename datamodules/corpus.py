@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from datamodules.builders.base import Dataset, Row
 from datamodules.cards import card, text_digests
-from datamodules.labels import class_counts, has_several_labels, label_array
+from datamodules.labels import class_counts, has_several_labels, label_array, label_name
 from datamodules.sources import HOST, HashMemory, fetch, file_sha256
 from datamodules.splits import stratified_split
-from storage.errors import InputError
+from storage.errors import InputError, short
 from storage.files import replacing_folder
+from storage.tables import checked_text
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
@@ -232,11 +233,10 @@ def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts
     multilabel = None
     for number, row in enumerate(rows, 1):
         where = row.setdefault("where", f"{source} row {number}")
-        if not isinstance(row["text"], str) or not (empty_texts or row["text"].strip()):
-            found = "an empty text" if row["text"] is None or isinstance(row["text"], str) else repr(row["text"])[:80]
-            raise InputError(f"{where}: found {found}, allowed: a string with at least one visible character")
+        if not (empty_texts and isinstance(row["text"], str)):
+            checked_text(row["text"], where)
         if not isinstance(row.get("aug"), str | None):
-            raise InputError(f"{where}: found augmented text {row['aug']!r}, allowed: a string or nothing")
+            raise InputError(f"{where}: found augmented text {short(row['aug'])}, allowed: a string or nothing")
         row["multilabel"] = isinstance(row["label"], list | tuple)
         multilabel = row["multilabel"] if multilabel is None else multilabel
         if row["multilabel"] != multilabel:
@@ -262,17 +262,7 @@ def _names(label: Any, where: str, optional: bool) -> tuple[str, ...]:
     if optional and _is_blank(label):
         return ()
     given = label if isinstance(label, list | tuple) else [label]
-    return tuple(dict.fromkeys(_label_name(one, where) for one in given))
-
-
-def _label_name(label: Any, where: str) -> str:
-    if isinstance(label, float) and label.is_integer():
-        label = int(label)
-    name = str(label).strip() if isinstance(label, str | int | float) else ""
-    if not name or name.lower() == "nan":
-        found = "an empty label" if label is None or label == "" else f"label {str(label)[:80]!r}"
-        raise InputError(f"{where}: found {found}, allowed: a name or a number")
-    return name
+    return tuple(dict.fromkeys(label_name(one, where) for one in given))
 
 
 def _strings(chunk: list[Row], column: str) -> pa.Array:
@@ -354,6 +344,8 @@ def _label_names(
         _refuse_others(name, seen, first, dataset.label_names, "is not among dataset.label_names")
         return list(dataset.label_names)
     train = seen.pop("train")
+    if not train and least:
+        raise InputError(f"{name} train: no row has a label, allowed: at least 2 classes")
     if len(train) < least:
         raise InputError(f"{name} train: one class only ({', '.join(train)}), allowed: at least 2 classes")
     if has_several_labels(parts["train"][0]):
@@ -371,7 +363,7 @@ def _refuse_others(
         for label in sorted(labels.difference(allowed)):
             where = first.get(split, {}).get(label, f"{name} {split}")
             known = ", ".join(allowed[:20]) + (", …" if len(allowed) > 20 else "")
-            raise InputError(f"{where}: label {label!r} {why}; allowed: {known}")
+            raise InputError(f"{where}: label {short(label)} {why}; allowed: {known}")
 
 
 def _by_value(name: str) -> tuple[bool, float, str]:

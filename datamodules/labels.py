@@ -1,8 +1,36 @@
 """The label column of a table as an array: one class a text, or any number of them."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from storage.errors import InputError, short
+
+
+def label_name(label: Any, where: str) -> str:
+    """The name of a label as a file has it: ``1`` and ``1.0`` are one.
+
+    Raises:
+        InputError: it is empty, NaN, or neither text nor number; the line begins with ``where``.
+    """
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    name = str(label).strip() if isinstance(label, str | int | float) else ""
+    if not name or name.lower() == "nan":
+        found = "an empty label" if label is None or label == "" else f"label {short(str(label))}"
+        raise InputError(f"{where}: found {found}, allowed: a name or a number")
+    return name
+
+
+def split_labels(field: Any, separator: str) -> Any:
+    """The labels in a field of CSV, none where it is empty; what is no text stays as it is."""
+    if not isinstance(field, str):
+        return field
+    if separator.isspace():
+        return field.split()
+    return field.split(separator) if field.strip() else []
 
 
 def has_several_labels(table: pa.Table) -> bool:

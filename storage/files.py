@@ -90,6 +90,8 @@ def write_errors(path: Path | str) -> Iterator[None]:
     """Turn what stops a write to ``path`` into a ReportError that names it; other files' errors pass."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # whoever read it has enough
     except OSError as error:
         if error.errno is None or not _is_beside(error.filename, Path(path)):
             raise

@@ -22,6 +22,7 @@ from typing import Any
 
 from storage.errors import ReportError
 from storage.files import write_errors, write_text
+from storage.tables import csv_writer
 
 # What a run id leaves out: where files lie, what is shown, what is asked of the run, and on which device it works.
 UNHASHED_GROUPS = frozenset(
@@ -112,7 +113,7 @@ def _name(config: Mapping[str, Any], group: str) -> str:
 def csv_text(rows: Iterable[Sequence[Any]], header: Sequence[str]) -> str:
     """Rows as CSV text with a header line and ``\\n`` line ends."""
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    writer = csv_writer(buffer)
     writer.writerow(header)
     writer.writerows(rows)
     return buffer.getvalue()

@@ -12,9 +12,12 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 
+from datamodules.labels import label_name, split_labels
 from engine.finished import load_module, open_run
 from engine.retrieval import open_datastore
-from tasks.predict import Encoded, Row, pieces, read_rows
+from storage.errors import short, short_list
+from storage.tables import Row
+from tasks.predict import Encoded, pieces, read_rows
 
 
 def datastore(config: DictConfig, overrides: list[str]) -> Path:
@@ -33,7 +36,7 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
             torch.set_num_threads(plan.config.trainer.num_threads)
         module, label_names = load_module(run, plan)
         encoded, known = Encoded(module, plan), {name: number for number, name in enumerate(label_names)}
-        rows = read_rows(config.add, config.text_column, getattr(plan.dataset, "delimiter", None), key="add")
+        rows = read_rows(config, plan, "add").rows
         texts, labels, vectors = [], [], []
         reading = _one_name
         if module.multilabel:
@@ -54,15 +57,16 @@ def _labels(
 ) -> list[int]:
     """Class indices of a row."""
     if column not in row:
-        raise ValueError(f"{where}: no column {column!r}; found {', '.join(row)}; set label_column=NAME")
+        raise ValueError(f"{where}: no column {short(column)}; found {short_list(row)}; set label_column=NAME")
     try:
-        names = [str(name) for name in reading(row[column])]
+        names = reading(row[column])
     except ValueError as error:
-        raise ValueError(f"{where}: found {row[column]!r}; allowed: {error}") from error
+        raise ValueError(f"{where}: found {short(row[column])}; allowed: {error}") from error
+    names = [label_name(name, where) for name in names]
     for name in names:
         if name not in known:
             some = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
-            raise ValueError(f"{where}: label {name!r} is not one of the model's; allowed: {some}")
+            raise ValueError(f"{where}: label {short(name)} is not one of the model's; allowed: {some}")
     return sorted({known[name] for name in names})
 
 
@@ -75,7 +79,7 @@ def _one_name(field: Any) -> list[Any]:
 def _names(field: Any, separator: str | None) -> list[Any]:
     """Labels in a field: a list in JSON Lines; in CSV with the data set's separator, or without one a JSON list."""
     if isinstance(field, str) and separator is not None:
-        return field.split(separator) if field.strip() else []
+        return split_labels(field, separator)
     try:
         names = json.loads(field) if isinstance(field, str) else field
     except ValueError:

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from engine.command_line import report_job
 from engine.validation import validate_top
+from storage.files import is_stdout
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 ON_A_RUN = {
@@ -42,7 +43,7 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
         task = "active"
     folder: Path = getattr(importlib.import_module(f"tasks.{task}"), task)(config, overrides)
     report_job("finished", run=folder)
-    print(folder, flush=True, file=sys.stderr if config.output == "-" else sys.stdout)
+    print(folder, flush=True, file=sys.stderr if config.output is not None and is_stdout(config.output) else sys.stdout)
 
 
 def _refuse_idle_overrides(task: str, overrides: list[str]) -> None:

@@ -10,6 +10,8 @@ from omegaconf import DictConfig
 from engine.finished import load_module, open_run
 from lightning_modules.encoders.lora import plain_model
 from lightning_modules.encoders.words import WordEncoder
+from storage.files import replacing_folder, write_errors
+from storage.run_store import RunFolder
 
 README = """# {run}
 
@@ -67,15 +69,9 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError(f"task=export: found encoder={plan.encoder.name}; allowed: transformers")
     if plan.plain.get("head"):
         raise ValueError(f"task=export: found head={plan.plain['head']['name']}; allowed: null, a linear classifier")
-    folder = Path(config.output) if config.output else run.path / "export"
-    if folder.exists() and any(folder.iterdir()) and not (folder / "kontrast.json").exists():
-        raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")
+    folder = _checked_folder(config.output, run)
     module, label_names = load_module(run, plan)
-    folder.mkdir(parents=True, exist_ok=True)
-    plain_model(module.encoder.model).save_pretrained(folder)
-    plan.encoder.tokenizer().save_pretrained(folder)
     head = {name: tensor.contiguous() for name, tensor in module.prediction_head().items()}
-    save_file(head, folder / "classifier.safetensors")
     metrics = run.read_metrics()
     about = {
         "run": run.id,
@@ -94,6 +90,21 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
         unit_norm=UNIT_NORM if module.unit_norm_embeddings else "",
         prediction=LABEL_SETS if module.multilabel else ONE_LABEL,
     )
-    (folder / "README.md").write_text(readme)
-    (folder / "kontrast.json").write_text(json.dumps(about, indent=2) + "\n")  # last: it marks a whole export
+    with write_errors(folder), replacing_folder(folder) as temporary:
+        plain_model(module.encoder.model).save_pretrained(temporary)
+        plan.encoder.tokenizer().save_pretrained(temporary)
+        save_file(head, temporary / "classifier.safetensors")
+        (temporary / "README.md").write_text(readme)
+        (temporary / "kontrast.json").write_text(json.dumps(about, indent=2) + "\n")
+    return folder
+
+
+def _checked_folder(output: str | None, run: RunFolder) -> Path:
+    if output == "":
+        raise ValueError("output: found '', allowed: a folder, or null for one in the run")
+    folder = Path(output) if output else run.path / "export"
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output: {folder} is no folder; allowed: a new or empty folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "kontrast.json").exists():
+        raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")
     return folder

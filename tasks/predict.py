@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from callbacks.predictions import dumped, labels_above
-from datamodules.builders.user_files import MAX_FIELD, decoded_lines, file_lines
+from callbacks.predictions import labels_above
 from datamodules.datamodule import predict_loader
 from engine.assign import Assigner
 from engine.finished import load_module, open_run
@@ -25,11 +21,10 @@ from engine.plan import Plan
 from engine.retrieval import chosen_vote, open_datastore, retrieval_of
 from engine.trainer import resolve_precision
 from lightning_modules.base import ClassifierModule
-from storage.files import replacing
 from storage.run_store import RunFolder
+from storage.tables import STDIN, Row, Table, check_output, checked_text, open_table, write_table
 
 PIECE = 8192  # rows held in memory at a time
-Row = dict[str, Any]
 Floats = NDArray[np.floating]
 
 
@@ -50,16 +45,17 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     """
     if config.input is None or config.output is None:
         raise ValueError("input, output: task=predict needs both, files (.csv, .jsonl) or - for stdin and stdout")
+    check_output(config.output)
     run, plan = open_run(config, clusters_too=True)
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
     if plan.serves == "clustering" and config.explain:
         raise ValueError("explain: found true, allowed with a clustering: false; no neighbour votes there")
     predictor = Assigner(run, plan) if plan.serves == "clustering" else _of_classifier(run, plan, config.explain)
-    rows = read_rows(config.input, config.text_column, getattr(plan.dataset, "delimiter", None))
-    rows = _without(predictor.columns, rows)
-    predicted = (row for piece in pieces(row for _, row in rows) for row in predictor(piece, config.text_column))
-    _write(config.output, predicted)
+    table = read_rows(config, plan, "input")
+    rows = (row for _, row in _without(predictor.columns, table.rows))
+    predicted = (row for piece in pieces(rows) for row in predictor(piece, config.text_column))
+    write_table(config.output, predicted, table.columns and (*table.columns, *predictor.columns))
     return run.path
 
 
@@ -171,92 +167,24 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
         yield piece
 
 
-def read_rows(name: str, text_column: str, delimiter: str | None, key: str = "input") -> Iterator[tuple[str, Row]]:
-    """Rows of a file (.csv, .tsv, .jsonl) or of stdin ("-", JSON Lines if it begins with a brace), each with a text.
-
-    Yields:
-        Where the row begins, "file:line", and the row.
+def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
+    """The table that `config[key]` names, opened as training opens its own; every row has a text.
 
     Raises:
         ValueError: as `predict` does.
     """
-    if name == "-":
-        lines = decoded_lines(sys.stdin.buffer, "stdin")
-        first = next(lines, "")
-        lines, suffixes = itertools.chain([first], lines), [".jsonl"] if first.lstrip().startswith("{") else []
-    elif Path(name).is_file():
-        lines, suffixes = file_lines(Path(name)), Path(name).suffixes
-    else:
+    name = config[key]
+    if not name or (name != STDIN and (Path(name).is_dir() or not Path(name).exists())):
         raise ValueError(f"{key}: no file {name!r}")
-    if {".jsonl", ".json"} & set(suffixes):
-        rows = _objects(lines, name)
-    else:
-        rows = _table(lines, name, delimiter or ("\t" if ".tsv" in suffixes else ","))
-    found = False
-    for where, row in rows:
-        if text_column not in row:
-            raise ValueError(f"{where}: no column {text_column!r}; found {', '.join(row)}; set text_column=NAME")
-        if not isinstance(row[text_column], str) or not row[text_column].strip():
-            raise ValueError(f"{where}: found {row[text_column]!r}; allowed: a text with a visible character")
-        found = True
+    table = open_table(name, None, getattr(plan.dataset, "delimiter", None), plain_text=config.text_column)
+    table.need(config.text_column, "set text_column=NAME")
+    return replace(table, rows=_with_texts(table, config.text_column))
+
+
+def _with_texts(table: Table, column: str) -> Iterator[tuple[str, Row]]:
+    where = None
+    for where, row in table.rows:
+        checked_text(table.value(where, row, column, "set text_column=NAME"), where)
         yield where, row
-    if not found:
-        raise ValueError(f"{name}: no rows")
-
-
-def _table(lines: Iterator[str], name: str, delimiter: str) -> Iterator[tuple[str, Row]]:
-    """Rows of CSV with a header line, each with the file and line where it begins."""
-    csv.field_size_limit(MAX_FIELD)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    line = 1
-    try:
-        header = next(reader, [])
-        line = reader.line_num + 1
-        for fields in reader:
-            if fields and len(fields) != len(header):
-                raise ValueError(f"{name}:{line}: {len(fields)} fields; allowed: {len(header)} as in the header")
-            if fields:
-                yield f"{name}:{line}", dict(zip(header, fields, strict=True))
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"{name}:{line}: not CSV ({error})") from error
-
-
-def _objects(lines: Iterator[str], name: str) -> Iterator[tuple[str, Row]]:
-    """One JSON object a line, each with its file and line."""
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{name}:{number}: not JSON ({error.msg} at column {error.colno})") from error
-        if not isinstance(row, dict):
-            raise ValueError(f"{name}:{number}: found a {type(row).__name__}; allowed: one JSON object a line")
-        yield f"{name}:{number}", row
-
-
-def _write(name: str, rows: Iterator[Row]) -> None:
-    if name == "-":
-        _write_csv(sys.stdout, rows)
-        return
-    with replacing(Path(name)) as binary:
-        stream = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
-        if name.endswith(".jsonl"):
-            for row in rows:
-                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-        else:
-            _write_csv(stream, rows)
-        stream.detach()
-
-
-def _write_csv(stream: IO[str], rows: Iterator[Row]) -> None:
-    first = next(rows)
-    writer = csv.DictWriter(stream, fieldnames=list(first), lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(map(_flat, itertools.chain([first], rows)))
-
-
-def _flat(row: Row) -> Row:
-    """A row of CSV: what is no plain value stands there as JSON."""
-    return {key: dumped(value) if isinstance(value, list) else value for key, value in row.items()}
+    if where is None:
+        raise ValueError(f"{table.name}: no rows")

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
 from datamodules.builders.json_array import json_array_rows
-from datamodules.builders.user_files import file_lines
 from datamodules.sources import SourceFile
 from storage.errors import InputError
+from storage.tables import text_lines
 
 PAIRS = {"train": ("text_train", "label_train"), "val": ("text_val", "label_val"), "test": ("text_test", "label_test")}
 AAPD_FILES = ("blalalt", "bert", "0e10f205565cf61391749d81bfad120e336e1d1a")
@@ -92,7 +92,7 @@ class RCV1(ParallelFiles):
 
 def _pairs(texts: Path, labels: Path) -> Iterator[Row]:
     """A blank line in both files is passed over."""
-    given, named = file_lines(texts), file_lines(labels)
+    given, named = text_lines(texts), text_lines(labels)
     for number, text in enumerate(given, 1):
         names = next(named, None)
         if names is None:

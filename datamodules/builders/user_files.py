@@ -1,17 +1,14 @@
-"""A user's own CSV, TSV or JSONL files, read as a stream; every complaint names file and line."""
+"""A user's own tables, read as a stream; every complaint names file and line."""
 
-import codecs
-import csv
-import gzip
-import json
 import os
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
+from datamodules.labels import split_labels
 from storage.errors import InputError
+from storage.tables import Table, format_of, open_table
 
 MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
 
@@ -101,14 +98,27 @@ class UserFiles(Dataset):
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         """Rows of one file, whose columns `needed` must be there."""
+        table = self.table(path)
+        for key in needed:
+            table.need(self.columns[key], f"dataset.{key}_column")
+        always = needed - {"aug"} if table.columns is None else ()
+        for where, row in table.rows:
+            for key in always:
+                table.value(where, row, self.columns[key], f"dataset.{key}_column")
+            entry = {key: row.get(column) for key, column in self.columns.items()}
+            entry["where"] = where
+            yield entry
+
+    def table(self, path: Path) -> Table:
+        """One file, opened."""
         raise NotImplementedError
 
 
 class Csv(UserFiles):
-    """CSV with a header line.
+    """CSV with a header line, or what a file's name says: TSV, XLSX, Parquet, JSON Lines.
 
     Args:
-        delimiter: one character; by default a tab for ``.tsv`` and a comma otherwise.
+        delimiter: one character; by default a tab for ``.tsv``, a comma otherwise, or what a header without one has.
         label_separator: what stands between the labels of a text, where texts have any number of them; an empty field
             is no label. null: one label a text.
         options: see `UserFiles`.
@@ -132,74 +142,23 @@ class Csv(UserFiles):
     def _delimiter(self, path: Path) -> str:
         return self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
 
+    def table(self, path: Path) -> Table:
+        return open_table(path, format_of(path) or "csv", self.delimiter)
+
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
-        csv.field_size_limit(MAX_FIELD)
-        delimiter = self._delimiter(path)
-        reader = csv.reader(file_lines(path), delimiter=delimiter, strict=True)
-        line = 1  # where a row begins: a quoted field may hold line ends
-        try:
-            header = next(reader, None)
-            if header is None:
-                raise InputError(f"{path}: the file is empty, allowed: a header line and rows")
-            keys = [key for key, column in self.columns.items() if key in needed or column in header]
-            positions = {key: self._position(path, header, key, delimiter) for key in keys}
-            line = reader.line_num + 1
-            for fields in reader:
-                if fields and len(fields) != len(header):
-                    raise InputError(
-                        f"{path}:{line}: {len(fields)} fields, allowed: {len(header)} as in the header; "
-                        f"a field that holds {delimiter!r} must stand in double quotes"
-                    )
-                if fields:  # a blank line has none
-                    row: Row = {key: fields[at] for key, at in positions.items()}
-                    yield row | {"label": self._labels(row.get("label")), "where": f"{path}:{line}"}
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise InputError(
-                f"{path}:{line}: not CSV ({error}), allowed: fields with balanced double quotes"
-            ) from error
-
-    def _labels(self, field: str | None) -> str | list[str] | None:
-        if self.label_separator is None or field is None:
-            return field
-        if self.label_separator.isspace():
-            return field.split()
-        return field.split(self.label_separator) if field.strip() else []
-
-    def _position(self, path: Path, header: list[str], key: str, delimiter: str) -> int:
-        column = self.columns[key]
-        if header.count(column) != 1:
-            found = "no column" if column not in header else f"{header.count(column)} columns"
-            raise InputError(
-                f"{path}:1: {found} {column!r} (dataset.{key}_column), allowed with delimiter {delimiter!r}: one of "
-                + ", ".join(map(repr, header))
-            )
-        return header.index(column)
+        for row in super().read(path, needed):
+            if self.label_separator is not None:
+                row["label"] = split_labels(row["label"], self.label_separator)
+            yield row
 
 
 class Jsonl(UserFiles):
-    """One JSON object a line; labels may be strings or numbers, or lists of them where texts have several."""
+    """One JSON object a line, or an array of them; labels may be strings or numbers, or lists of them where texts have
+    several.
+    """
 
-    def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
-        for number, line in enumerate(map(str.strip, file_lines(path)), 1):
-            if not line:
-                continue
-            where = f"{path}:{number}"
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(
-                    f"{where}: not JSON ({error.msg} at column {error.colno}), allowed: one object a line"
-                ) from error
-            if not isinstance(entry, dict):
-                raise InputError(f"{where}: found a {type(entry).__name__}, allowed: one JSON object a line")
-            row: Row = {"where": where}
-            for key, column in self.columns.items():
-                if column not in entry and key != "aug" and key in needed:
-                    keys = ", ".join(map(repr, entry)) or "none"
-                    raise InputError(f"{where}: no key {column!r} (dataset.{key}_column), there are: {keys}")
-                row[key] = entry.get(column)
-            yield row
+    def table(self, path: Path) -> Table:
+        return open_table(path, "json")
 
 
 def _checked_names(names: list[str]) -> tuple[str, ...]:
@@ -207,26 +166,3 @@ def _checked_names(names: list[str]) -> tuple[str, ...]:
     if len(given) < 2 or len(set(given)) != len(given) or "" in given:
         raise InputError(f"dataset.label_names: found {given}, allowed: at least 2 different names")
     return tuple(given)
-
-
-def file_lines(path: Path) -> Iterator[str]:
-    """Lines of a file as `decoded_lines`; unpacked where the name ends in .gz."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield from decoded_lines(file, str(path))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a whole gzip file ({error})") from error
-
-
-def decoded_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """UTF-8 lines with their ends, without a byte order mark. Raises InputError naming a line that is not."""
-    for number, line in enumerate(file, 1):
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{name}:{number}: byte 0x{line[error.start]:02x} at position {error.start + 1} "
-                "is not UTF-8, allowed: UTF-8 text"
-            ) from error

@@ -16,10 +16,11 @@ from datamodules.collation import FeatureBatches
 from datamodules.corpus import prepare
 from datamodules.datamodule import TextDataModule
 from datamodules.imbalance import Counts, Exponential, Listed
-from datamodules.labels import class_counts, label_array
+from datamodules.labels import class_counts, label_array, label_name
 from datamodules.samplers import ClassBalanced, Shuffle
 from datamodules.splits import multilabel_split, stratified_split
 from storage.errors import InputError
+from tasks.datastore import _labels, _one_name
 from tasks.describe import write_corpus_card
 from tests.datamodules.test_corpus import Rows
 from tests.datamodules.test_datamodule import wordpiece
@@ -202,3 +203,16 @@ def test_rows_by_position_and_thinning_by_class(corpus, tmp_path):
     with pytest.raises(InputError, match="imbalance: found Counts"):
         module(corpus, tmp_path, Counts({"a": 2}))
     assert ClassBalanced.multilabel is False and Shuffle.multilabel is None
+
+
+@pytest.mark.parametrize("label", [1, 1.0, "1", " 1 "])
+def test_a_label_is_the_same_in_training_and_in_the_datastore(label):
+    assert label_name(label, "a.csv:2") == "1"
+    assert _labels("a.csv:2", {"label": label}, "label", {"0": 0, "1": 1}, _one_name) == [1]
+
+
+@pytest.mark.parametrize("label", [None, "", " ", "NaN", float("nan"), {"a": 1}])
+def test_what_is_no_label_is_refused_by_both(label):
+    for read in (label_name, lambda value, where: _labels(where, {"label": value}, "label", {"1": 0}, _one_name)):
+        with pytest.raises(InputError, match="^a.csv:2: found .*, allowed: a name or a number$"):
+            read(label, "a.csv:2")

@@ -121,8 +121,8 @@ def test_singletons_under_a_split(tmp_path):
                                   "'sentence', 'label'"),
         ("text,topic\na,x\n", "FILE:1: no column 'label' (dataset.label_column), allowed with delimiter ',': one of "
                               "'text', 'topic'"),
-        ("text,label,text\na,x,b\n", "FILE:1: 2 columns 'text' (dataset.text_column), allowed with delimiter ',': one "
-                                     "of 'text', 'label', 'text'"),
+        ("text,label,text\na,x,b\n", "FILE:1: 2 columns 'text', allowed: a name of its own for each of 'text', "
+                                     "'label', 'text'"),
         (GOOD + ",fruit\n", "FILE:6: found an empty text, allowed: a string with at least one visible character"),
         (GOOD + " \t,fruit\n", "FILE:6: found an empty text, allowed: a string with at least one visible character"),
         (GOOD + "a,\n", "FILE:6: found an empty label, allowed: a name or a number"),
@@ -148,8 +148,8 @@ def test_bad_csv(content, message, tmp_path):
     [
         ('{"text": "a", "label": ', "FILE:3: not JSON (Expecting value at column 23), allowed: one object a line"),
         ('["a", "x"]', "FILE:3: found a list, allowed: one JSON object a line"),
-        ('{"sentence": "a", "label": "x"}', "FILE:3: no key 'text' (dataset.text_column), there are: 'sentence', "
-                                            "'label'"),
+        ('{"sentence": "a", "label": "x"}', "FILE:3: no key 'text' (dataset.text_column), allowed: one of "
+                                            "'sentence', 'label'"),
         ('{"text": 7, "label": "x"}', "FILE:3: found 7, allowed: a string with at least one visible character"),
         ('{"text": null, "label": "x"}', "FILE:3: found an empty text, allowed: a string with at least one visible "
                                          "character"),

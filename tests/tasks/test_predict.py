@@ -76,17 +76,19 @@ def test_a_pipe_carries_nothing_but_the_csv(run, use):
     (row,) = csv.DictReader(io.StringIO(result.out))
     assert list(row) == ["title", "prediction", "probability"] and row["title"] == TEXTS[1]
     assert result.err.splitlines()[-1] == str(run.folder)
+    text = use("predict", run, "input=-", "output=-", stdin="a text, of commas\n")
+    assert list(csv.reader(io.StringIO(text.out)))[1][0] == "a text, of commas"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "finding"),
     [
-        ("a.csv", "title\nx\n", ":2: no column 'text'; found title; set text_column=NAME"),
-        ("a.csv", "text\nx\n \n", ":3: found ' '"),
-        ("a.csv", 'text\n"two\nlines"\n" "\n', ":4: found ' '"),
+        ("a.csv", "title\nx\n", ":1: no column 'text' (set text_column=NAME), allowed with delimiter ',': one of 'title'"),
+        ("a.csv", "text\nx\n \n", ":3: found an empty text"),
+        ("a.csv", 'text\n"two\nlines"\n" "\n', ":4: found an empty text"),
         ("a.csv", "text\n", ": no rows"),
         ("a.csv", "text,prediction\nx,mine\n", ":2: column 'prediction' would be overwritten"),
-        ("a.csv", "", ": no rows"),
+        ("a.csv", "", ": the file is empty"),
         ("a.csv", "text,b\nx\n", ":2: 1 fields"),
         ("a.csv", "text\nx,y\n", ":2: 2 fields"),
         ("a.csv", 'text\n"open\n', ":2: not CSV"),
@@ -94,7 +96,8 @@ def test_a_pipe_carries_nothing_but_the_csv(run, use):
         ("a.jsonl", '{"text": "x"}\n[]\n', ":2: "),
         ("a.jsonl", '{"text": "x"}\n{"text": 3}\n', ":2: "),
         ("a.jsonl", '{"text": "x"}\n{"text"\n', ":2: "),
-        ("a.jsonl", '{"text": null}\n', ":1: found None"),
+        ("a.jsonl", '{"text": null}\n', ":1: found an empty text"),
+        ("a.csv", "text,x,x\na,b,c\n", ":1: 2 columns 'x'"),
     ],
 )
 def test_bad_input_is_named_by_file_and_line_and_leaves_no_output(run, use, tmp_path, name, content, finding):
@@ -114,6 +117,11 @@ def test_bad_input_is_named_by_file_and_line_and_leaves_no_output(run, use, tmp_
         ("predict", ["input=-"], "input, output: task=predict needs both"),
         ("predict", ["input=none.csv", "output=-"], "input: no file 'none.csv'"),
         ("predict", ["input=.", "output=-"], "input: no file '.'"),
+        ("predict", ["input=-", "output=''"], "output: found ''"),
+        ("predict", ["input=-", "output=a.xlsx"], "output: found 'a.xlsx'"),
+        ("predict", ["input=-", "output=/dev/full"], "no space left in /dev for full"),
+        ("export", ["output=''"], "output: found ''"),
+        ("export", ["output=/dev/null"], "output: /dev/null is no folder"),
         ("predict", ["input=-", "output=-", "seed=1"], "seed: task=predict takes everything else from the run"),
         ("evaluate", ["output=x"], "output: task=evaluate takes everything else from the run"),
         ("export", ["output=tests"], "output: tests holds something else"),
@@ -121,7 +129,7 @@ def test_bad_input_is_named_by_file_and_line_and_leaves_no_output(run, use, tmp_
 )
 def test_what_a_task_needs_and_takes(run, use, task, options, finding, monkeypatch):
     monkeypatch.chdir(Path(__file__).resolve().parents[2])
-    assert finding in use(task, run, *options).error
+    assert finding in use(task, run, *options, stdin="a text\n").error
 
 
 def test_a_run_that_is_not_there_or_not_finished(run, use):

@@ -1,0 +1,497 @@
+"""Tables that people have, read and written row by row: CSV, TSV, JSON, JSON Lines, XLSX and Parquet.
+
+Training, prediction and all else read with `open_table`, so what one accepts the other does too. A fault names file and
+line. CSV goes through Python's csv module: of the readers at hand it alone knows the line of a row with quoted line
+ends, and it is not what takes the time (`benchmarks/csv_prepare.py`).
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import itertools
+import json
+import logging
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from storage.errors import InputError, short, short_list
+from storage.files import is_stdout, replacing, write_errors
+
+MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
+SAMPLE = 1 << 16  # bytes at the beginning from which encoding and line ends are told
+BATCH = 1024  # rows of Parquet in memory at a time
+STDIN = "-"
+DELIMITERS = ";\t|"  # looked for in a header without a comma
+MAX_DEPTH = 100  # of JSON
+TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
+TOO_DEEP = f"JSON that is nested too deeply, allowed: {MAX_DEPTH} levels"
+WRITTEN = {**TEXT_FORMATS, ".jsonl": "json lines", ".ndjson": "json lines", ".txt": "csv", "": "csv"}
+BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark begins the same
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Table:
+    """Rows of a file as they come.
+
+    Attributes:
+        name: of the file, for messages.
+        columns: names of the columns; None where each row has keys of its own.
+        rows: "file:line" where a row begins, and its values by column. Reading them raises InputError.
+        delimiter: what stands between the fields of CSV.
+    """
+
+    name: str
+    columns: tuple[str, ...] | None
+    rows: Iterator[tuple[str, Row]]
+    delimiter: str | None = None
+
+    def need(self, column: str, hint: str) -> None:
+        """Raises InputError where the table has no such column; ``hint`` says which option names it."""
+        if self.columns is not None and column not in self.columns:
+            raise InputError(f"{self.name}:1: {self._lacks('column', column, hint, self.columns)}")
+
+    def value(self, where: str, row: Row, column: str, hint: str) -> Any:
+        """A value of a row. Raises InputError where it lacks the key."""
+        if column not in row:
+            raise InputError(f"{where}: {self._lacks('key', column, hint, row)}")
+        return row[column]
+
+    def _lacks(self, kind: str, column: str, hint: str, names: Iterable[str]) -> str:
+        delimiter = f" with delimiter {self.delimiter!r}" if self.delimiter else ""
+        return f"no {kind} {short(column)} ({hint}), allowed{delimiter}: one of {short_list(names) or 'none'}"
+
+
+def checked_text(value: Any, where: str) -> str:
+    """The value itself. Raises InputError where it is no text with a visible character."""
+    if isinstance(value, str) and value.strip():
+        return value
+    found = "an empty text" if value is None or isinstance(value, str) else short(value)
+    raise InputError(f"{where}: found {found}, allowed: a string with at least one visible character")
+
+
+def format_of(path: Path | str) -> str | None:
+    """The format that a file's name says, ``.gz`` aside; None where it says nothing."""
+    return FORMATS.get(_suffix(path))
+
+
+def _suffix(path: Path | str) -> str:
+    path = Path(path)
+    return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
+
+
+def open_table(
+    source: Path | str, kind: str | None = None, delimiter: str | None = None, plain_text: str | None = None
+) -> Table:
+    """Open a table; its rows are read as they are asked for.
+
+    Args:
+        source: a file, unpacked where its name ends in ``.gz``, or "-" for stdin.
+        kind: csv, tsv, json (Lines, or an array of objects), xlsx or parquet; by default what the name says, else json
+            where the content begins with a brace, else csv.
+        delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what a header without a comma has.
+        plain_text: column of a text that is the only line of stdin.
+
+    Raises:
+        InputError: no such file, it cannot be read, or it is not of its format; duplicate columns.
+    """
+    name = "stdin" if source == STDIN else str(source)
+    kind = kind or (None if source == STDIN else format_of(source))
+    if kind in ("xlsx", "parquet"):
+        return (_open_xlsx if kind == "xlsx" else _open_parquet)(Path(source))
+    lines = text_lines(source)
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"{name}: the file is empty, allowed: a header line and rows")
+    lines = itertools.chain([first], lines)
+    start = first.lstrip()[:1]
+    if kind == "json" and start == "[":
+        return Table(name, None, _array(lines, name))
+    if kind == "json" or (kind is None and start == "{"):
+        return Table(name, None, _objects(lines, name))
+    return _open_csv(lines, name, delimiter or ("\t" if kind == "tsv" else None), plain_text)
+
+
+# Lines of text
+
+
+def text_lines(source: Path | str) -> Iterator[str]:
+    """Lines of a file with their ends, unpacked and decoded; a byte order mark says the encoding, else it is UTF-8.
+
+    Raises:
+        InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text; with file and line.
+    """
+    name = "stdin" if source == STDIN else str(source)
+    try:
+        with _binary(source) as file:
+            sample = file.peek(SAMPLE)[:SAMPLE]
+            mark, encoding = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
+            if encoding != "utf-8":
+                log.warning("%s: read as %s, as its byte order mark says", name, encoding.upper())
+                yield from _other_lines(file, name, encoding)
+                return
+            old_mac = b"\r" in sample[:-1] and b"\n" not in sample
+            if old_mac:
+                log.warning("%s: read with the line ends of old Macs, bare carriage returns", name)
+            binary_lines = _split(file, b"\r") if old_mac else file
+            for number, line in enumerate(binary_lines, 1):
+                try:
+                    yield (line.removeprefix(mark) if number == 1 else line).decode()
+                except UnicodeDecodeError as error:
+                    raise InputError(
+                        f"{name}:{number}: byte 0x{error.object[error.start]:02x} at position {error.start + 1} "
+                        "is not UTF-8, allowed: UTF-8 text"
+                    ) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{name}: not a whole gzip file ({error})") from error
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror or error})") from error
+
+
+@contextmanager
+def _binary(source: Path | str) -> Iterator[Any]:
+    if source == STDIN:
+        if sys.stdin is None or sys.stdin.closed:
+            raise InputError("stdin: it is closed, allowed: a file, or rows through a pipe")
+        binary = sys.stdin.buffer
+        yield binary if hasattr(binary, "peek") else io.BufferedReader(binary)
+        return
+    with Path(source).open("rb") as file:
+        if Path(source).suffix.lower() == ".gz":
+            with gzip.open(file) as unpacked, io.BufferedReader(unpacked, SAMPLE) as buffered:
+                yield buffered
+        else:
+            yield file
+
+
+def _split(file: BinaryIO, end: bytes) -> Iterator[bytes]:
+    """Lines that end in one byte, as iterating over a file gives those that end in a line feed."""
+    rest = b""
+    while chunk := file.read(SAMPLE):
+        *lines, rest = (rest + chunk).split(end)
+        yield from (line + end for line in lines)
+    if rest:
+        yield rest
+
+
+def _other_lines(file: BinaryIO, name: str, encoding: str) -> Iterator[str]:
+    number = 1
+    try:
+        for line in io.TextIOWrapper(file, encoding, newline=""):
+            yield line
+            number += 1
+    except UnicodeError as error:
+        raise InputError(f"{name}:{number}: not {encoding.upper()} from here on, allowed: one encoding") from error
+
+
+# CSV
+
+
+def _open_csv(lines: Iterator[str], name: str, delimiter: str | None, plain_text: str | None) -> Table:
+    header_line, second = next(lines), next(lines, None)
+    if delimiter is None:
+        delimiter = _delimiter_of(header_line, name)
+    if second is None and name == "stdin" and plain_text is not None and header_line.strip():
+        fields = next(csv.reader([header_line], delimiter=delimiter))
+        if plain_text not in fields:  # one line without a header
+            return Table(name, (plain_text,), iter([("stdin:1", {plain_text: header_line.rstrip("\r\n")})]))
+    csv.field_size_limit(MAX_FIELD)
+    parts = [header_line] if second is None else [header_line, second]
+    reader = csv.reader(itertools.chain(parts, lines), delimiter=delimiter, strict=True)
+    with _csv_errors(name, lambda: 1):
+        header = next(reader, [])
+    return Table(name, _checked_columns(name, header), _fields(reader, header, name, delimiter), delimiter)
+
+
+def _delimiter_of(header: str, name: str) -> str:
+    found = [mark for mark in DELIMITERS if mark in header]
+    if "," in header or len(found) != 1:
+        return ","
+    log.warning("%s: read with delimiter %r, for the header has no comma", name, found[0])
+    return found[0]
+
+
+def _checked_columns(name: str, header: Sequence[str]) -> tuple[str, ...]:
+    if len(set(header)) < len(header):
+        twice = next(column for column in header if header.count(column) > 1)
+        raise InputError(
+            f"{name}:1: {header.count(twice)} columns {short(twice)}, allowed: a name of its own for each of "
+            + short_list(header)
+        )
+    return tuple(header)
+
+
+def _fields(reader: Any, header: Sequence[str], name: str, delimiter: str) -> Iterator[tuple[str, Row]]:
+    line = reader.line_num + 1  # where a row begins: a quoted field may hold line ends
+    with _csv_errors(name, lambda: line):
+        for fields in reader:
+            if fields:  # a blank line has none
+                if len(fields) != len(header):
+                    raise InputError(
+                        f"{name}:{line}: {len(fields)} fields, allowed: {len(header)} as in the header; "
+                        f"a field that holds {delimiter!r} must stand in double quotes"
+                    )
+                yield f"{name}:{line}", dict(zip(header, fields))  # noqa: B905 - as long as each other
+            line = reader.line_num + 1
+
+
+@contextmanager
+def _csv_errors(name: str, line: Any) -> Iterator[None]:
+    try:
+        yield
+    except csv.Error as error:
+        what, allowed = str(error), "fields with balanced double quotes"
+        if "new-line character" in what:
+            what, allowed = "a bare carriage return outside double quotes", "one kind of line ends, \\n or \\r\\n"
+        elif "field larger than" in what:
+            what = f"a field of more than {MAX_FIELD:,} characters; perhaps its double quote is never closed"
+        raise InputError(f"{name}:{line()}: not CSV ({what}), allowed: {allowed}") from error
+
+
+# JSON
+
+
+def _objects(lines: Iterable[str], name: str) -> Iterator[tuple[str, Row]]:
+    """One JSON object a line."""
+    for number, line in enumerate(lines, 1):
+        if line := line.strip():
+            where = f"{name}:{number}"
+            yield where, _object(_parsed(line, where, "one object a line"), where)
+
+
+def _array(lines: Iterable[str], name: str) -> Iterator[tuple[str, Row]]:
+    """The objects of one JSON array."""
+    entries = _parsed("".join(lines), f"{name}:1", "an array of objects, or one object a line")
+    for number, entry in enumerate(entries, 1):
+        where = f"{name}: entry {number}"
+        yield where, _object(entry, where)
+
+
+def _parsed(text: str, where: str, allowed: str) -> Any:
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno} column" if error.lineno > 1 else "column"
+        raise InputError(f"{where}: not JSON ({error.msg} at {at} {error.colno}), allowed: {allowed}") from error
+    except RecursionError as error:
+        raise InputError(f"{where}: {TOO_DEEP}") from error
+    except ValueError as error:  # a key that stands twice, an integer of thousands of digits
+        raise InputError(f"{where}: not JSON that can be read ({str(error)[:120]}), allowed: {allowed}") from error
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise InputError(f"{where}: {TOO_DEEP}")
+    if "\\ud" in text or "\\uD" in text:
+        _refuse_surrogates(value, where)
+    return value
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        parts = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
+        level = list(itertools.chain.from_iterable(parts))
+    return depth
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> Row:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {short(next(key for key in keys if keys.count(key) > 1))} stands twice")
+    return row
+
+
+def _refuse_surrogates(value: Any, where: str) -> None:
+    for key, part in value.items() if isinstance(value, dict) else [("the row", value)]:
+        try:
+            json.dumps([key, part], ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            name = key.encode("ascii", "backslashreplace").decode()
+            raise InputError(f"{where}: {name} holds half a surrogate pair, allowed: Unicode text") from error
+
+
+def _object(value: Any, where: str) -> Row:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: found a {type(value).__name__}, allowed: one JSON object a line")
+    return value
+
+
+# Spreadsheets and Parquet
+
+
+def _open_xlsx(path: Path) -> Table:
+    """The first sheet; numbers and dates become what a spreadsheet writes as CSV."""
+    import openpyxl
+
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        lines = book.worksheets[0].iter_rows(values_only=True)
+        header = [_cell(cell) for cell in next(lines, ())]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except Exception as error:  # whatever a file that is none makes its reader raise
+        raise InputError(f"{path}: not an XLSX file, or protected by a password, allowed: XLSX") from error
+    if not any(header):
+        raise InputError(f"{path}: the sheet is empty, allowed: a header line and rows")
+    if len(book.worksheets) > 1:
+        log.warning("%s: the first of %d sheets is read, %r", path, len(book.worksheets), book.worksheets[0].title)
+    while not header[-1]:
+        header.pop()  # columns that were formatted only
+
+    def rows() -> Iterator[tuple[str, Row]]:
+        for number, cells in enumerate(lines, 2):
+            values = [_cell(cell) for cell in cells]
+            if any(values[len(header) :]):
+                raise InputError(f"{path}:{number}: more cells than the {len(header)} columns of the header")
+            if any(values):
+                yield f"{path}:{number}", dict(itertools.zip_longest(header, values[: len(header)], fillvalue=""))
+
+    return Table(str(path), _checked_columns(str(path), header), rows())
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _open_parquet(path: Path) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a Parquet file that can be read, allowed: Parquet") from error
+
+    def rows() -> Iterator[tuple[str, Row]]:
+        number = 0
+        try:
+            for batch in file.iter_batches(BATCH):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}:{number}", row
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole Parquet file") from error
+
+    return Table(str(path), _checked_columns(str(path), file.schema_arrow.names), rows())
+
+
+# Writing
+
+
+def check_output(path: Path | str, key: str = "output") -> None:
+    """Raises InputError where a table cannot be written under this name, as what the name says."""
+    if not str(path):
+        raise InputError(f"{key}: found '', allowed: a file, or - for stdout")
+    if _written_kind(path) is None:
+        suffixes = ", ".join(sorted(filter(None, WRITTEN)))
+        raise InputError(f"{key}: found {short(str(path))}, allowed: a name ending in {suffixes}, .gz after it, or -")
+
+
+def _written_kind(path: Path | str) -> str | None:
+    suffix = _suffix(path)
+    return WRITTEN.get(suffix if suffix.strip("._0123456789") else "")  # the 2 of "texts.2" is no format
+
+
+def write_table(path: Path | str, rows: Iterator[Row], columns: Sequence[str] | None) -> None:
+    """Write rows as they come, in the format that the name says; "-" is stdout, as CSV.
+
+    Args:
+        path: see `check_output`; what is there is replaced at the end, when all is well.
+        rows: values by column.
+        columns: of all rows; None where rows have keys of their own. CSV then has all of them, in the order in which
+            they came up, and an empty field where a row lacks one.
+
+    Raises:
+        ReportError: the file cannot be written.
+    """
+    kind = _written_kind(path)
+    if is_stdout(path):
+        if sys.stdout is None:
+            raise InputError("stdout: it is closed, allowed: a file, or a reader of what comes")
+        with write_errors("/dev/stdout"):
+            _write(sys.stdout, rows, columns, kind)
+            sys.stdout.flush()
+        return
+    with replacing(path) as binary:
+        is_packed = Path(path).suffix.lower() == ".gz"
+        packed = gzip.GzipFile("", "wb", fileobj=binary, mtime=0) if is_packed else nullcontext(binary)
+        with packed as target:
+            stream = io.TextIOWrapper(target, encoding="utf-8", newline="", write_through=True)
+            _write(stream, rows, columns, kind)
+            stream.detach()
+
+
+def _write(stream: IO[str], rows: Iterator[Row], columns: Sequence[str] | None, kind: str | None) -> None:
+    if kind == "json lines":
+        stream.writelines(f"{_json(row)}\n" for row in rows)
+    elif kind == "json":
+        stream.write("[")
+        stream.writelines(f"{',' if number else ''}\n{_json(row)}" for number, row in enumerate(rows))
+        stream.write("\n]\n")
+    else:
+        with nullcontext((rows, columns)) if columns is not None else _spooled(rows) as (rows, columns):
+            delimiter = "\t" if kind == "tsv" else ","
+            writer = csv_writer(stream, delimiter)
+            first = next(rows, None)  # before the header: what is wrong with the first row leaves stdout empty
+            writer.writerow(columns)
+            rows = rows if first is None else itertools.chain([first], rows)
+            writer.writerows([_field(row.get(column, "")) for column in columns] for row in rows)
+
+
+def csv_writer(stream: IO[str], delimiter: str = ",") -> Any:
+    """A writer of the csv module whose lines end in a line feed, and which quotes any field with a line end."""
+    return csv.writer(_LineFeeds(stream), delimiter=delimiter, lineterminator="\r\n")
+
+
+class _LineFeeds:
+    """Takes the carriage return from the end of a line: before Python 3.13 the csv module quotes a field that holds
+    one only where lines end in one.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def write(self, line: str) -> int:
+        return self.stream.write(f"{line[:-2]}\n")
+
+
+@contextmanager
+def _spooled(rows: Iterator[Row]) -> Iterator[tuple[Iterator[Row], list[str]]]:
+    """The same rows and the keys of all of them, by way of a temporary file."""
+    columns: dict[str, None] = {}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        with write_errors(Path(tempfile.gettempdir()) / "rows"):
+            for row in rows:
+                columns |= dict.fromkeys(row)
+                file.write(f"{_json(row)}\n")
+            file.seek(0)
+        yield map(json.loads, file), list(columns)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _field(value: Any) -> Any:
+    """A field of CSV: what is no plain value stands there as JSON."""
+    return _json(value) if isinstance(value, list | dict) else value

@@ -1,0 +1,197 @@
+"""What is written is read back; training and prediction accept and refuse the same, with file and line."""
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from datamodules.builders.user_files import Csv, Jsonl
+from datamodules.corpus import prepare
+from storage.errors import InputError
+from storage.tables import check_output, open_table, write_table
+from tasks.predict import read_rows
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+NAME = TEXT.filter(lambda name: name not in ("text", "label"))
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | CELL,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(CELL, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("tables")
+
+
+def trained(path: Path) -> list[tuple]:
+    """Rows as training gets them."""
+    reader = Jsonl if "json" in path.name else Csv
+    return [(row["text"], row["label"], row["where"]) for row in reader(train=str(path)).rows({})["train"]]
+
+
+def predicted(path: Path) -> list[tuple]:
+    """Rows as prediction gets them."""
+    config = OmegaConf.create({"text_column": "text", "input": str(path)})
+    table = read_rows(config, SimpleNamespace(dataset=Csv(train=str(path))), "input")
+    return [(row["text"], row["label"], where) for where, row in table.rows]
+
+
+@settings(deadline=None)
+@given(data=st.data(), name=st.sampled_from(["a.csv", "a.tsv.gz", "a.csv.gz", "a.tsv"]))
+def test_cells_come_back_by_both_paths(folder, data, name):
+    more = data.draw(st.lists(NAME, max_size=2, unique=True))
+    columns = data.draw(st.permutations(["text", "label", *more]))
+    cells = st.fixed_dictionaries({**dict.fromkeys(columns, CELL), "text": TEXT})
+    table = data.draw(st.lists(cells, min_size=1, max_size=4))
+    write_table(folder / name, iter(table), columns)
+    rows = list(open_table(folder / name).rows)
+    assert [row for _, row in rows] == table and len({where for where, _ in rows}) == len(table)
+    assert trained(folder / name) == predicted(folder / name)
+    assert [(text, label) for text, label, _ in trained(folder / name)] == [(r["text"], r["label"]) for r in table]
+
+
+@settings(deadline=None)
+@given(table=st.lists(st.dictionaries(CELL, VALUE, max_size=3), min_size=1, max_size=4), name=st.sampled_from(
+    ["a.json", "a.jsonl", "a.jsonl.gz", "a.json.gz", "a.ndjson"]))  # fmt: skip
+def test_values_come_back_and_later_keys_are_kept(folder, table, name):
+    table = [{"text": "x", "label": "y", **row} for row in table]
+    write_table(folder / name, iter(table), None)
+    assert [row for _, row in open_table(folder / name).rows] == table
+    opened = (gzip.open if name.endswith("gz") else open)(folder / name, "rt", encoding="utf-8")
+    with opened as file:
+        content = file.read()
+    assert (json.loads(content) if ".json" in name and "jsonl" not in name and "nd" not in name else
+            [json.loads(line) for line in content.split("\n") if line]) == table
+    write_table(folder / "flat.csv", iter(table), None)
+    flat = open_table(folder / "flat.csv")
+    keys = list(dict.fromkeys(key for row in table for key in row))
+    assert list(flat.columns) == keys and len(list(flat.rows)) == len(table)
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [b"text,label", b"a,x", b'"b,x', b'"c ""d""",y', b"text\tlabel", b"text;label", b";", b"", b" ,x", b"\xff,x",
+         b"\xef\xbb\xbf", b"text,label,label", b"e,x,", b'{"text": "a", "label": "x"}', b"[]", b"[", b"{", b'"', b"\r",
+         b'{"text": "\\ud800", "label": 1}', b'{"text": 3, "label": 1}', b'{"label": 1}', b'{"text": "a", "text": "b"}',
+         b'{"text": "a", "label": ' + b"9" * 5000 + b"}", b'{"text": "a", "label": ' + b"[" * 2000 + b"}", b"\x00",
+         b"x" * 200_000, b'{"text": "a", "label": ' + b"[" * 300 + b"]" * 300 + b"}", b"caf\xc3\xa9,\xc3\xa9"]
+    ),
+    max_size=5,
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(lines=LINES, end=st.sampled_from([b"\n", b"\r\n", b"\r"]), name=st.sampled_from(["b.csv", "b.tsv", "b.jsonl"]))
+@example([b"text,label", b"a,x", b"b,y"], b"\r", "b.csv")
+@example([b"text,label", b"a,x", b"b\rc,y"], b"\n", "b.csv")
+def test_bad_files_are_refused_alike_in_one_short_line(folder, lines, end, name):
+    path = folder / name
+    path.write_bytes(end.join(lines))
+    results = []
+    for read in (trained, predicted):
+        try:
+            rows = read(path)
+            results.append([row for row in rows if isinstance(row[0], str) and row[0].strip()])
+            assert results[-1] == rows or read is trained  # what training's next step refuses, an empty text
+        except ValueError as error:
+            message = str(error)
+            assert message.startswith(str(path)) and "\n" not in message and len(message) < 1000, message
+            results.append(message.split(" (")[0].split(",")[0])
+        except KeyError:  # a row without a label: prediction needs none
+            results.append(None)
+    if None not in results and all(isinstance(result, list) for result in results):
+        assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "rows"),
+    [
+        ("text,label\rred,x\rblue,y\r", {}, [("red", "x"), ("blue", "y")]),
+        ("text;label\nred, or so;x\n", {}, [("red, or so", "x")]),
+        ("text\tlabel\nred\tx\n", {}, [("red", "x")]),
+        ("\ufefftext,label\r\nrød,x\r\n".encode("utf-16-le"), {}, [("rød", "x")]),
+        ("\ufefftext,label\nrød,x".encode("utf-16-be"), {}, [("rød", "x")]),
+        ("\ufefftext,label\nrød,x".encode("utf-32-le"), {}, [("rød", "x")]),
+    ],
+)
+def test_what_is_guessed_is_said_in_a_line(tmp_path, caplog, content, options, rows):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert [row[:2] for row in trained(path)] == [row[:2] for row in predicted(path)] == rows
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2 and said[0].startswith(f"{path}: read ") and "\n" not in said[0]
+
+
+def test_spreadsheets_and_parquet(tmp_path):
+    import openpyxl
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    book = openpyxl.Workbook()
+    for line in (["text", "label", "year", None], ["red", 1.0, 2020], [], ["blue", "b", None, None]):
+        book.active.append(line)
+    book.save(tmp_path / "a.xlsx")
+    assert trained(tmp_path / "a.xlsx") == predicted(tmp_path / "a.xlsx")
+    assert [row for _, row in open_table(tmp_path / "a.xlsx").rows] == [
+        {"text": "red", "label": "1", "year": "2020"}, {"text": "blue", "label": "b", "year": ""}]  # fmt: skip
+    assert [where for where, _ in open_table(tmp_path / "a.xlsx").rows] == [f"{tmp_path}/a.xlsx:{n}" for n in (2, 4)]
+    pq.write_table(pa.table({"text": ["red", "blue"], "label": [1, 2]}), tmp_path / "a.parquet")
+    assert trained(tmp_path / "a.parquet") == predicted(tmp_path / "a.parquet") == [
+        ("red", 1, f"{tmp_path}/a.parquet:1"), ("blue", 2, f"{tmp_path}/a.parquet:2")]  # fmt: skip
+    for name, finding in (("a.xlsx", "not an XLSX file"), ("a.parquet", "not a Parquet file")):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-20])
+        for read in (trained, predicted):
+            with pytest.raises(InputError, match=finding):
+                read(tmp_path / name)
+    openpyxl.Workbook().save(tmp_path / "empty.xlsx")
+    with pytest.raises(InputError, match="empty.xlsx: the sheet is empty"):
+        open_table(tmp_path / "empty.xlsx")
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.parquet", "a.json.zip", "a.csv.bz2", "a.html", ""])
+def test_output_is_what_its_name_says_or_refused(name):
+    with pytest.raises(InputError, match=r"^output: found '.*', allowed: "):
+        check_output(name)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv.gz", "b", "-", "/dev/null", "texts.2", "a.JSONL"])
+def test_output_names_that_are_fine(name):
+    check_output(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (b"a text\n", [("stdin:1", {"text": "a text"})]),
+        (b'he said "hi, there', [("stdin:1", {"text": 'he said "hi, there'})]),
+        (b"text\na text\n", [("stdin:2", {"text": "a text"})]),
+        (b'{"text": "a"}\n{"text": "b", "n": 1}', [("stdin:1", {"text": "a"}), ("stdin:2", {"text": "b", "n": 1})]),
+        (b"text\n", []),
+    ],
+)
+def test_stdin(monkeypatch, given, expected):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    assert list(open_table("-", plain_text="text").rows) == expected
+
+
+def test_a_closed_stdin_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="^stdin: it is closed"):
+        open_table("-")
+
+
+def test_lists_that_are_all_empty_are_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "label": []}\n{"text": "b", "label": []}\n')
+    with pytest.raises(InputError, match="^user train: no row has a label, allowed: at least 2 classes$"):
+        prepare(Jsonl(train=str(path), test=str(path)), tmp_path / "data", None)

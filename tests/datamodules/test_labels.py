@@ -58,7 +58,7 @@ def test_lists_of_labels_are_stored_as_ascending_sets(tmp_path, caplog):
         ([("x", "a"), ("y", ["b"])], TEST, "given train row 2: found a list of labels, allowed: one label"),
         ([("x", ["a"]), ("y", ["b", " "])], TEST, "given train row 2: found label ' ', allowed: a name or a number"),
         (TRAIN, [("x", "a")], "given test: found one label a text, allowed: lists of labels, as in train"),
-        ([("x", []), ("y", [])], TEST, "given train: one class only"),
+        ([("x", []), ("y", [])], TEST, "given train: no row has a label"),
     ],
 )
 def test_what_does_not_go_together_is_named(train, test, finding, tmp_path):

@@ -87,7 +87,7 @@ def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tm
 def test_what_does_not_fit_is_refused(run, use, fit, tmp_path, store):
     error = added(run, use, tmp_path, [(TEXT, "metal"), (TEXT, "wood")]).error
     assert "added.csv:3: label 'wood' is not one of the model's; allowed: animal, fruit, metal, weather" in error
-    assert "no column 'label'; found title, topic" in use(
+    assert "no column 'label'; found 'title', 'topic'" in use(
         "datastore", run, f"add={tmp_path}/added.csv", "text_column=title").error  # fmt: skip
     assert "add: no file 'none.csv'" in use("datastore", run, "add=none.csv").error
     assert f"{run.metrics['retrieval/rows']} rows of 32 dimensions, 4 labels" in use("datastore", run).out

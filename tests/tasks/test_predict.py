@@ -83,7 +83,7 @@ def test_a_pipe_carries_nothing_but_the_csv(run, use):
 @pytest.mark.parametrize(
     ("name", "content", "finding"),
     [
-        ("a.csv", "title\nx\n", ":1: no column 'text' (set text_column=NAME), allowed with delimiter ',': one of 'title'"),
+        ("a.csv", "title\nx\n", ":1: no column 'text' (set text_column=NAME), allowed with"),
         ("a.csv", "text\nx\n \n", ":3: found an empty text"),
         ("a.csv", 'text\n"two\nlines"\n" "\n', ":4: found an empty text"),
         ("a.csv", "text\n", ": no rows"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from storage.files import write_text
+from storage.files import is_stdout, write_text
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
@@ -53,7 +53,8 @@ def exit_code(main: Callable[[], None]) -> int:
 def announce(config: Mapping[str, Any]) -> None:
     """Say what is about to be done, before the libraries are loaded, which takes seconds."""
     names = [str(config.get("task")), *([f"run {config['run']}"] if config.get("run") else _group_names(config))]
-    to_stderr = config.get("output") == "-"  # then stdout holds the predictions alone
+    output = config.get("output")
+    to_stderr = output is not None and is_stdout(output)  # stdout then holds the predictions alone
     print(f"{' · '.join(names)}: loading PyTorch", flush=True, file=sys.stderr if to_stderr else sys.stdout)
 
 

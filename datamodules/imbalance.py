@@ -10,6 +10,9 @@ import numpy as np
 from datamodules.splits import rank_in_class
 from storage.errors import InputError
 
+Positions = Sequence[Annotated[int, ">= 0"]]
+Rows = Annotated[int, ">= 1"]
+
 
 class Imbalance(ABC):
     """Decides how many rows of each class the train split keeps."""
@@ -102,7 +105,7 @@ class Counts(Imbalance):
     Classes that a mapping does not name keep all their rows.
     """
 
-    def __init__(self, counts: list | dict) -> None:
+    def __init__(self, counts: Sequence[Rows] | dict[str | int, Rows]) -> None:
         self.counts = counts
 
     def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
@@ -168,7 +171,7 @@ class Listed:
         labels: class index of each as somebody else labelled it; null: as the data set says.
     """
 
-    def __init__(self, rows: list[int], labels: list[int] | None = None) -> None:
+    def __init__(self, rows: Positions, labels: Positions | None = None) -> None:
         if len(set(rows)) != len(rows):
             raise InputError("imbalance.rows: found a row twice, allowed: each once")
         if labels is not None and len(labels) != len(rows):

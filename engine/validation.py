@@ -1,26 +1,39 @@
 """Check a whole config against the signatures of what it names, before anything is built.
 
-A callable says what it takes by its annotations: `Literal["a", "b"]` for choices, `Annotated[float, "> 0"]` for ranges.
-A new method is therefore validated without an edit here.
+A callable says what it takes by its annotations: `Literal["a", "b"]` for choices, `Annotated[float, "> 0"]` for ranges,
+`Annotated[str, "~ [a-z]+"]` for what a text must match. A new method is therefore validated without an edit here.
+pydantic holds values against them: strictly, so that neither true nor "1" is 1.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 import operator
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import AfterValidator, Field, InstanceOf, Strict, TypeAdapter, ValidationError
 
 from engine.allowed_targets import target_findings
 from storage.run_store import first_line
 
-COMPARISONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+BOUNDS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "~": "pattern"}
 HYDRA_KEYS = {"_target_", "_partial_", "_recursive_", "_convert_", "_args_"}
+# what the engine hands to a node of a group: a config does not
+SUPPLIED = {
+    "method": {"encoder", "loss", "optimizer", "scheduler", "seed", "class_counts", "label_pieces"},
+    "trainer": {"run_folder", "callbacks", "logger", "plugins"},
+    "callbacks": {"run", "protocol"},
+    "logger": {"run", "config"},
+    "optimizer": {"params"},
+    "scheduler": {"optimizer", "total_steps"},
+}
+SHOWN = 80  # characters of a value in a message
 
 
 class ConfigError(ValueError):
@@ -32,16 +45,16 @@ class Top:
     """The plain values at the top of a config; everything else there is a group."""
 
     task: Literal["fit", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat", "chat_export"]
-    seed: Annotated[int, ">= 0", "< 4294967296"]
-    force: bool
-    start_from: str | None
-    run: str | None
-    input: str | None
-    output: str | None
-    text_column: str
-    label_column: str
-    explain: bool
-    add: str | None
+    seed: Annotated[int, ">= 0", "< 4294967296"] = 0
+    force: bool = False
+    start_from: str | None = None
+    run: str | None = None
+    input: str | None = None
+    output: Annotated[str, "~ .+"] | None = None
+    text_column: str = "text"
+    label_column: str = "label"
+    explain: bool = False
+    add: str | None = None
 
 
 @dataclass
@@ -81,7 +94,7 @@ def _raise(findings: list[str]) -> None:
 def _check_top(config: Mapping[str, Any]) -> Iterator[str]:
     plain = {key: value for key, value in config.items() if key in signature(Top)[0] or not _may_be_group(value)}
     yield from _check_values("", plain, Top, "the config")
-    yield from _check_values("paths", config["paths"], Paths, "paths")
+    yield from _check_values("paths", config.get("paths") or {}, Paths, "paths")
 
 
 def _may_be_group(value: Any) -> bool:
@@ -91,10 +104,12 @@ def _may_be_group(value: Any) -> bool:
 def _stray_groups(config: Mapping[str, Any]) -> Iterator[str]:
     """Groups, and callbacks, that name nothing to call: they would be read by nobody."""
     groups = {key: value for key, value in config.items() if key not in WITHOUT_TARGET}
-    callbacks = {f"callbacks.{key}": value for key, value in (config.get("callbacks") or {}).items()}
-    for key, value in (groups | callbacks).items():
+    for key, value in groups.items():
         if isinstance(value, Mapping) and "_target_" not in value:
-            yield f"{key}: found {', '.join(value)} and no _target_; allowed: a whole group, {key}=NAME"
+            yield f"{key}: found {', '.join(map(str, value))} and no _target_; allowed: a whole group, {key}=NAME"
+    for name, value in (config.get("callbacks") or {}).items():
+        if value is not None and not (isinstance(value, Mapping) and "_target_" in value):
+            yield f"callbacks.{name}: found {_shown(value)}; allowed: null, or a node with a _target_"
 
 
 def _target_nodes(node: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -112,37 +127,52 @@ def _check_node(key: str, node: Mapping[str, Any]) -> Iterator[str]:
     try:
         target = get_object(node["_target_"])
     except Exception as error:
-        yield f"{key}._target_: cannot import {node['_target_']!r} ({first_line(error)})"
+        yield f"{key}._target_: cannot import {_shown(node['_target_'])} ({first_line(error)})"
         return
     yield from _check_values(key, node, target, node["_target_"])
 
 
 def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: str) -> Iterator[str]:
     parameters, open_ended = signature(target)
+    supplied = SUPPLIED.get(key.partition(".")[0], set()) | {"self"}
     for name, value in node.items():
-        where = f"{key}.{name}" if key else name
+        where = f"{key}.{name}" if key else str(name)
         if name in HYDRA_KEYS:
             continue
-        if name not in parameters:
-            if not open_ended:
-                allowed = ", ".join(sorted(set(parameters) - {"self"}))
+        if name not in parameters or name in supplied:
+            if not open_ended or name in supplied:
+                allowed = ", ".join(sorted(parameters.keys() - supplied))
                 yield f"{where}: unknown key of {target_name}; allowed: {allowed}"
         elif isinstance(value, Mapping) and "_target_" in value:
             continue  # a node of its own
-        elif problem := mismatch(value, parameters[name]):
-            yield f"{where}: found {value!r}; allowed: {problem}"
+        elif problem := mismatch(value, parameters[name].annotation):
+            yield f"{where}: found {_shown(value)}; allowed: {problem}"
+    if node.get("_partial_"):
+        return
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in node and name not in supplied:
+            yield f"{f'{key}.{name}' if key else name}: missing; allowed: {allowed_by(parameter.annotation)}"
 
 
-def signature(target: Any) -> tuple[dict[str, Any], bool]:
-    """Annotations by parameter name, `**kwargs` followed up the classes it is passed to; and whether anything goes."""
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def signature(target: Any) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Parameters by name, `**kwargs` followed up the classes it is passed to; and whether anything goes.
+
+    Their annotations are resolved; where a class and its parent have one of a name, the class's own counts.
+    """
     callables = [c.__init__ for c in target.__mro__ if "__init__" in vars(c)] if inspect.isclass(target) else [target]
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, inspect.Parameter] = {}
     for function in callables:
         hints = _hints(function)
         kinds = inspect.signature(function).parameters.values()
         for parameter in kinds:
-            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-                parameters.setdefault(parameter.name, hints.get(parameter.name, Any))
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) and parameter.name != "self":
+                own = parameter.replace(annotation=hints.get(parameter.name, Any))
+                parameters.setdefault(parameter.name, own)
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in kinds):
             return parameters, False
     return parameters, True
@@ -157,41 +187,90 @@ def _hints(function: Any) -> dict[str, Any]:
 
 def mismatch(value: Any, hint: Any) -> str | None:
     """What is allowed, if `value` does not fit `hint`; None if it fits or the hint says nothing checkable."""
-    origin = get_origin(hint)
-    if origin is Annotated:
-        base, *bounds = get_args(hint)
-        bounds = [bound for bound in bounds if isinstance(bound, str)]
-        kind = mismatch(value, base)
-        inside = kind is None and (value is None or all(_holds(value, bound) for bound in bounds))
-        return None if inside else " ".join([_name(base), " and ".join(bounds)])
-    if origin in (Union, types.UnionType):
-        problems = [mismatch(value, option) for option in get_args(hint)]
-        return None if None in problems else " or ".join(filter(None, problems))
-    if origin is Literal:
-        return None if value in get_args(hint) else ", ".join(map(str, get_args(hint)))
-    if origin is Sequence:
-        (item,) = get_args(hint)
-        fits = isinstance(value, list) and value and not any(mismatch(element, item) for element in value)
-        return None if fits else f"a list, not empty, of {mismatch(None, item) or 'values'}"
-    if hint is type(None):
-        return None if value is None else "null"
-    if hint in (int, float, bool, str):
-        return None if _is(value, hint) else _name(hint)
-    if isinstance(hint, type) and not issubclass(hint, Path):  # an object, which no plain value can be
-        return None if isinstance(value, (hint, Mapping)) else hint.__name__
+    try:
+        _adapter(hint).validate_python(value)
+    except ValidationError:
+        return allowed_by(hint)
     return None
 
 
-def _holds(value: Any, bound: str) -> bool:
-    symbol, limit = bound.split()
-    return COMPARISONS[symbol](value, float(limit))
+@cache
+def _adapter(hint: Any) -> TypeAdapter:
+    return TypeAdapter(_strict(hint))
 
 
-def _is(value: Any, kind: type) -> bool:
-    if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+def _strict(hint: Any) -> Any:
+    """The hint as pydantic is to take it: plain values strictly, ranges from their text, any object by its class."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds = [bound.split(maxsplit=1) for bound in arguments[1:] if isinstance(bound, str)]
+        limits = {BOUNDS[symbol]: f"^(?:{limit})$" if symbol == "~" else float(limit) for symbol, limit in bounds}
+        options = get_args(arguments[0]) if _is_union(arguments[0]) else (arguments[0],)
+        fields = [_strict(option) if option is type(None) else _limited(_strict(option), limits) for option in options]
+        return _union(fields)
+    if _is_union(hint):
+        return _union(map(_strict, arguments))
+    if origin is Literal:
+        return Annotated[Any, AfterValidator(lambda value: _one_of(value, arguments))]
+    if origin is Sequence:
+        return Annotated[Sequence[tuple(map(_strict, arguments))], Field(min_length=1)]
+    if origin in (list, dict, tuple, Mapping):
+        return origin[tuple(argument if argument is ... else _strict(argument) for argument in arguments)]
+    if hint is int:
+        return Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
+    if hint is float:
+        return Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    if hint in (bool, str):
+        return Annotated[hint, Strict()]
+    if hint in (Any, type(None), Path, list, dict, tuple):
+        return hint
+    if hint is Callable or origin is Callable:
+        return Annotated[Any, AfterValidator(_callable)]
+    return InstanceOf[hint] | Mapping if isinstance(hint, type) else Any  # an object, which only a node gives
 
 
-def _name(hint: Any) -> str:
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(hint, str(hint))
+def _limited(hint: Any, limits: Mapping[str, Any]) -> Any:
+    return Annotated[hint, Field(**limits)] if limits else hint
+
+
+def _one_of(value: Any, choices: tuple[Any, ...]) -> Any:
+    if not any(value == choice and type(value) is type(choice) for choice in choices):
+        raise ValueError("none of the choices")
+    return value
+
+
+def _union(options: Iterable[Any]) -> Any:
+    return reduce(operator.or_, options)
+
+
+def _callable(value: Any) -> Any:
+    if not (callable(value) or isinstance(value, Mapping)):
+        raise ValueError("nothing to call")
+    return value
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)
+
+
+def allowed_by(hint: Any) -> str:
+    """What a hint allows, in words."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds = [bound.replace("~ ", "that matches ") for bound in arguments[1:] if isinstance(bound, str)]
+        return " ".join([allowed_by(arguments[0]), " and ".join(bounds)]).strip()
+    if _is_union(hint):
+        return " or ".join(map(allowed_by, arguments))
+    if origin is Literal:
+        return ", ".join(map(str, arguments))
+    if origin is Sequence:
+        return f"a list, not empty, of {allowed_by(arguments[0])}"
+    if origin in (list, tuple):
+        return f"a list of {allowed_by(arguments[0])}" if arguments else "a list"
+    if origin in (dict, Mapping):
+        return f"values by name, each {allowed_by(arguments[1])}"
+    if hint is Callable or origin is Callable:
+        return "a node with a _target_"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
+    names |= {list: "a list", tuple: "a list", dict: "values by name", Path: "a path", Any: "a value"}
+    return names.get(hint) or getattr(hint, "__name__", str(hint))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from datamodules.sources import SourceFile
 
 Row = dict[str, Any]
+Name = Annotated[str, r"~ \w[\w.-]*"]  # of a folder
 Singletons = Literal["refuse", "keep_in_train"]
 Deduplicate = Literal["none", "train", "leaks", "all"]
 
@@ -35,7 +36,7 @@ class Dataset:
 
     def __init__(
         self,
-        name: str,
+        name: Name,
         max_length: Annotated[int, ">= 1"] = 64,
         singleton_classes: Singletons = "refuse",
         deduplicate: Deduplicate = "none",

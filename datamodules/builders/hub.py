@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
+from datamodules.builders.base import Dataset, Deduplicate, Name, Row, Singletons
 from storage.errors import InputError
 
 
@@ -42,7 +42,7 @@ class Hub(Dataset):
         text_column: str = "text",
         label_column: str = "label",
         split_seed: Annotated[int, ">= 0"] = 0,
-        name: str = "hub",
+        name: Name = "hub",
         max_length: Annotated[int, ">= 1"] = 128,
         singleton_classes: Singletons = "refuse",
         deduplicate: Deduplicate = "none",

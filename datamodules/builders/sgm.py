@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
+from datamodules.builders.base import Dataset, Deduplicate, Name, Row, Singletons
 from datamodules.builders.json_array import json_array_rows
 from datamodules.sources import SourceFile
 from storage.errors import InputError
@@ -28,7 +28,7 @@ class ParallelFiles(Dataset):
     def __init__(
         self,
         folder: str,
-        name: str,
+        name: Name,
         max_length: Annotated[int, ">= 1"] = 256,
         singleton_classes: Singletons = "refuse",
         deduplicate: Deduplicate = "none",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, Deduplicate, Row, Singletons
+from datamodules.builders.base import Dataset, Deduplicate, Name, Row, Singletons
 from datamodules.labels import split_labels
 from storage.errors import InputError
 from storage.tables import Table, format_of, open_table
@@ -46,7 +46,7 @@ class UserFiles(Dataset):
         aug_column: str | None = None,
         label_names: list[str] | None = None,
         split_seed: Annotated[int, ">= 0"] = 0,
-        name: str = "user",
+        name: Name = "user",
         max_length: Annotated[int, ">= 1"] = 128,
         singleton_classes: Singletons = "refuse",
         deduplicate: Deduplicate = "none",

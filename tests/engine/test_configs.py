@@ -1,0 +1,197 @@
+"""Every YAML is valid; every value that a key can get is taken, or refused in one line."""
+
+import inspect
+import math
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from hydra.utils import get_object, instantiate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from engine.validation import SUPPLIED, ConfigError, Paths, Top, mismatch, signature, validate
+from tests.engine.plans import CONF, composed, findings
+
+FILES = sorted(path.relative_to(CONF).with_suffix("") for path in CONF.rglob("*.yaml") if path.parent != CONF)
+# what has no default and must be given with the choice
+REQUIRED = {
+    "dataset/csv": ["dataset.train=train.csv"],
+    "dataset/jsonl": ["dataset.train=train.jsonl"],
+    "dataset/aapd": ["dataset.folder=aapd"],
+    "dataset/rcv1": ["dataset.folder=rcv1"],
+    "dataset/mpqa_type": ["dataset.train=mpqa_type_train.csv"],
+    "dataset/mpqa_polarity": ["dataset.train=mpqa_polarity_train.csv"],
+    "dataset/mpqa_intensity": ["dataset.train=mpqa_intensity_train.csv"],
+    "dataset/amazon_reviews": ["dataset.train=train.csv"],
+    "dataset/hub": ["dataset.path=some/name"],
+    "imbalance/counts": ["imbalance.counts=[5,3]"],
+    "imbalance/listed": ["imbalance.rows=[0,1,2]"],
+}
+ALONE = {"dataset", "loss", "augment", "imbalance", "protocol", "sampler", "retrieval", "active", "chat", "head"}
+PATHS = {"runs": "runs", "data": "data", "cache": "cache", "source_mirror": None}
+# only composed with a method and a data set of their own, or nodes of Hydra's
+NOT_COMPOSED = {"hydra", "method_dataset"}
+
+
+RAW = {"dataset", "loss", "augment", "imbalance", "protocol", "sampler", "retrieval"}  # whole without a composition
+
+
+@cache
+def config_of(file: Path) -> Any:
+    """The file alone, or the config that it composes to."""
+    node = OmegaConf.load(CONF / f"{file}.yaml")
+    if str(file.parent) in RAW and "_target_" in node:
+        given = [override.partition(".")[2] for override in REQUIRED.get(str(file), [])]
+        return OmegaConf.create({str(file.parent): OmegaConf.merge(node, OmegaConf.from_dotlist(given))})
+    return composed(f"{file.parent}={file.name}", *REQUIRED.get(str(file), []))
+
+
+def plain(config: Any) -> dict:
+    return OmegaConf.to_container(config, resolve=True)
+
+
+@pytest.mark.parametrize("group", sorted({str(file.parent) for file in FILES} - NOT_COMPOSED))
+def test_every_file_of_a_group_is_valid(group: str) -> None:
+    for file in [file for file in FILES if str(file.parent) == group and not file.name.startswith("_")]:
+        config = config_of(file)
+        validate({"task": "fit", "paths": PATHS} | plain(config))
+        if group in ALONE and (config.get(group) or {}).get("_target_"):
+            assert instantiate(config[group]) is not None
+
+
+def targets() -> list[tuple[str, Any]]:
+    """Every key of the groups' nodes with what its node names."""
+    nodes: dict[str, Any] = {}
+    for file in FILES:
+        group = str(file.parent)
+        if group in NOT_COMPOSED or file.name.startswith("_"):
+            continue
+        node = config_of(file).get(group)
+        for key, child in _nodes(group, plain(node) if node is not None else {}):
+            nodes.setdefault(f"{key} {child['_target_']}", (key, get_object(child["_target_"])))
+    return list(nodes.values())
+
+
+def _nodes(key: str, node: Any) -> Any:
+    if isinstance(node, dict):
+        if "_target_" in node:
+            yield key, node
+        for name, child in node.items():
+            yield from _nodes(f"{key}.{name}", child)
+
+
+@cache
+def annotated_keys() -> list[tuple[str, Any, str, inspect.Parameter]]:
+    """Group, target, name and parameter of every key that a config can set."""
+    keys = []
+    for key, target in [*targets(), ("", Top), ("paths", Paths)]:
+        for name, parameter in signature(target)[0].items():
+            if name not in SUPPLIED.get(key.partition(".")[0], ()):
+                keys.append((key, target, name, parameter))
+    return keys
+
+
+EDGES = st.sampled_from([0, 1, -1, 2**63, 10**30, 1e19, 1e-320, math.inf, math.nan, True, "", "1", "../../x", "\ud800"])
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=200) | EDGES
+VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=3), SCALARS, max_size=2)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.data())
+def test_a_value_is_taken_or_refused_in_one_line_that_names_it(data: st.DataObject) -> None:
+    key, target, name, parameter = data.draw(st.sampled_from(annotated_keys()), label="key")
+    value = data.draw(VALUES)
+    problem = mismatch(value, parameter.annotation)
+    if problem is not None:
+        assert problem and "\n" not in problem
+    if isinstance(value, bool) and mismatch(None, parameter.annotation) in ("a whole number", "a number"):
+        assert problem
+    if isinstance(value, float) and not math.isfinite(value) and parameter.annotation is not Any:
+        assert problem, f"{key}.{name} of {target} takes {value}"
+
+
+def test_every_default_is_allowed_by_its_own_annotation() -> None:
+    wrong = [
+        f"{key}.{name}={parameter.default!r}"
+        for key, _, name, parameter in annotated_keys()
+        if parameter.default is not parameter.empty
+        and mismatch(
+            list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default, parameter.annotation
+        )
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "finding"),
+    [
+        ("loss.tau=0", "loss.tau: found 0; allowed: a number > 0"),
+        ("loss.tau=inf", "loss.tau: found inf; allowed: a number > 0"),
+        ("loss.tau='1'", "loss.tau: found '1'; allowed: a number > 0"),
+        ("method.K=1.5", "method.K: found 1.5; allowed: a whole number >= 1"),
+        ("method.K=true", "method.K: found True; allowed: a whole number >= 1"),
+        ("sampler.batch_size=1e19", "sampler.batch_size: found 1e+19; allowed: a whole number >= 2"),
+        ("trainer.num_threads=100000", "trainer.num_threads: found 100000; allowed: a whole number >= 1 and <= 1024"),
+        ("trainer.max_epochs=10000000000000000000", "trainer.max_epochs: found 10000000000000000000; allowed: a whole"),
+        ("trainer.max_steps=0", "trainer.max_steps: found 0; allowed: a whole number >= 1 or -1"),
+        ("encoder.pooling=max", "encoder.pooling: found 'max'; allowed: mean, cls, first_token"),
+        (
+            "imbalance=listed imbalance.rows=[]",
+            "imbalance.rows: found []; allowed: a list, not empty, of a whole number",
+        ),
+        (
+            "imbalance=listed imbalance.rows=[1.5]",
+            "imbalance.rows: found [1.5]; allowed: a list, not empty, of a whole",
+        ),
+        ("imbalance=counts imbalance.counts=[]", "imbalance.counts: found []; allowed: a list, not empty, of a whole"),
+        ("dataset=csv dataset.train=x dataset.label_names=abc", "dataset.label_names: found 'abc'; allowed: a list"),
+        ("dataset.name=../../x", "dataset.name: found '../../x'; allowed: text that matches"),
+        ("+optimizer.betas=abc", "optimizer.betas: found 'abc'; allowed: a list of a number"),
+        ("+callbacks.x=5", "callbacks.x: found 5; allowed: null, or a node with a _target_"),
+        ("+method.seed=3", "method.seed: unknown key of "),
+        ("+method.k=3", "method.k: unknown key of "),
+        ("~method.name", "method.name: missing; allowed: text"),
+        ("~paths.runs", "paths.runs: missing; allowed: text"),
+        ("output=''", "output: found ''; allowed: text that matches"),
+    ],
+)
+def test_a_bad_value_is_one_line_with_key_value_and_what_is_allowed(overrides: str, finding: str) -> None:
+    (line,) = findings(overrides)
+    assert line.startswith(finding)
+
+
+def test_all_findings_come_at_once() -> None:
+    assert len(findings("loss.tau=0 method.K=0 imbalance.ir=0")) == 3
+
+
+def test_a_long_value_is_not_echoed_whole() -> None:
+    (line,) = findings(f"encoder.pooling={'x' * 5000}")
+    assert len(line) < 250
+
+
+class OwnHint:
+    """A node with hints of every kind, `Any` among them."""
+
+    def __init__(self, anything: Any = 1, free: list[Any] = (), path: Path = Path("x"), one: Literal[1] = 1) -> None:
+        pass
+
+
+def test_hints_of_any_kind() -> None:
+    hints = {name: parameter.annotation for name, parameter in signature(OwnHint)[0].items()}
+    assert mismatch({"a": 1}, hints["anything"]) is mismatch([1, "a"], hints["free"]) is None
+    assert mismatch("x/y", hints["path"]) is None and mismatch(True, hints["one"]) == "1"
+    assert mismatch(None, Annotated[int, ">= 1"] | None) is None
+    assert mismatch(0, Annotated[int | None, ">= 1"]) == "a whole number or null >= 1"
+
+
+def test_a_config_of_an_older_run_without_newer_keys_is_still_valid() -> None:
+    config = plain(composed())
+    for name in ("add", "explain", "label_column"):
+        del config[name]
+    validate(config)
+    del config["seed"], config["paths"]["cache"]
+    with pytest.raises(ConfigError, match="paths.cache: missing"):
+        validate(config)

@@ -6,10 +6,17 @@ python run.py task=predict run=ID input=new.csv output=pred.csv
 """
 
 import os
+import signal
 import sys
 
-import hydra
-from omegaconf import DictConfig
+# Until there is something to put away, Ctrl-C ends the process at once: no library's import is unwound.
+INTERRUPTED = "error: interrupted; type the same command again to go on\n"
+for number in (signal.SIGINT, signal.SIGTERM):
+    if signal.getsignal(number) is not signal.SIG_IGN:  # as in what a shell starts in the background
+        signal.signal(number, lambda *_: (os.write(2, INTERRUPTED.encode()), os._exit(130)))
+
+import hydra  # noqa: E402
+from omegaconf import DictConfig  # noqa: E402
 
 # Before torch is loaded: threads that spin while they wait make it crawl beside any other busy process.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

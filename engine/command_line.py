@@ -7,17 +7,18 @@ import difflib
 import json
 import os
 import re
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from launching.interrupts import ignore_interrupts
 from storage.files import is_stdout, write_text
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
+LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 
 
 def exit_code(main: Callable[[], None]) -> int:
@@ -29,20 +30,22 @@ def exit_code(main: Callable[[], None]) -> int:
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing its own many lines
     argparse.ArgumentParser.error = _refuse_flag
-    signal.signal(signal.SIGTERM, lambda *_: _interrupt())
     try:
         main()
+        _flush()
     except (HydraException, OmegaConfBaseException) as error:
         return _fail(explain(error))
     except ValueError as error:
         return _fail(str(error))
     except OSError as error:
+        _close_broken_stdout()
         if isinstance(error, BrokenPipeError):
             return FAULT
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except ProcessDied as error:
         return _fail(str(error), FAULT)
     except KeyboardInterrupt:
+        ignore_interrupts()
         return _fail("interrupted; type the same command again to go on", INTERRUPTED)
     except Exception as error:
         traceback.print_exc()
@@ -77,15 +80,31 @@ def _refuse_flag(parser: argparse.ArgumentParser, message: str) -> None:
     raise ValueError(f"{message}; allowed: key=value, group=choice, -m for a sweep, --help")
 
 
-def _interrupt() -> None:
-    raise KeyboardInterrupt
+def _flush() -> None:
+    """Raises OSError where stdout cannot take what was printed, a full disk for instance."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is None:
+            error.filename = "stdout"
+        raise
+
+
+def _close_broken_stdout() -> None:
+    """Let what stdout could not take go nowhere, else the interpreter tries it again when it ends."""
+    try:
+        _flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _fail(message: str, code: int = INPUT_ERROR) -> int:
     from reporting.escape import for_terminal
 
     for line in message.strip().splitlines() or ["unknown error"]:
-        print(f"error: {for_terminal(line)}", file=sys.stderr)
+        shown = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+        print(f"error: {for_terminal(shown)}", file=sys.stderr)
     report_job("failed", error=message.strip())
     return code
 

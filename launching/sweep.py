@@ -9,12 +9,12 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from launching.interrupts import raised_interrupts
 from launching.jobs import Process, WarmStarter, start_cold
 from reporting.tables import MISSING, SweepJob, duration, percent, sweep_table
 from storage.files import write_text
@@ -37,6 +37,7 @@ class _Running:
     started: float = field(default_factory=time.monotonic)
 
 
+@raised_interrupts()
 def run_jobs(
     arguments: Sequence[str],
     jobs: Sequence[Sequence[str]],
@@ -76,23 +77,22 @@ def run_jobs(
     starter = WarmStarter(folder, _environment(folder / "warm.json", n_jobs)) if warm else None
     start = starter.start if starter else start_cold
     try:
-        with _termination_as_interrupt():
-            while waiting or running:
-                while waiting and len(running) < n_jobs and time.monotonic() < limit:
-                    number, overrides = waiting.popleft()
-                    argv = [script or sys.argv[0], *arguments, *overrides]
-                    running[number] = _start(start, argv, overrides, folder, number, n_jobs)
-                if not running:
-                    break
-                for number in [one for one, job in running.items() if job.process.poll() is not None]:
-                    ended[number] = _outcome(running.pop(number))
-                    counted = f"[{len(ended)}/{len(jobs)}]"
-                    print(counted, _progress(ended[number][0], jobs[number - first], shown), flush=True)
-                    if on_end:
-                        on_end(number, ended[number][0])
-                for number in [one for one in running if should_stop and should_stop(one)]:
-                    _signal(running[number], signal.SIGTERM)
-                time.sleep(POLL_SECONDS)
+        while waiting or running:
+            while waiting and len(running) < n_jobs and time.monotonic() < limit:
+                number, overrides = waiting.popleft()
+                argv = [script or sys.argv[0], *arguments, *overrides]
+                running[number] = _start(start, argv, overrides, folder, number, n_jobs)
+            if not running:
+                break
+            for number in [one for one, job in running.items() if job.process.poll() is not None]:
+                ended[number] = _outcome(running.pop(number))
+                counted = f"[{len(ended)}/{len(jobs)}]"
+                print(counted, _progress(ended[number][0], jobs[number - first], shown), flush=True)
+                if on_end:
+                    on_end(number, ended[number][0])
+            for number in [one for one in running if should_stop and should_stop(one)]:
+                _signal(running[number], signal.SIGTERM)
+            time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         print("sweep: interrupted, stopping its jobs", flush=True)
     finally:
@@ -170,6 +170,8 @@ def _error_line(log: Path, code: int) -> str:
     lines = [line for line in lines if "HYDRA_FULL_ERROR" not in line]
     if not lines:
         return f"ended with code {code} and no output"
+    if errors := [line for line in lines if line.startswith("error: ")]:
+        return errors[-1].removeprefix("error: ")
     return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]
 
 
@@ -177,20 +179,6 @@ def _progress(job: SweepJob, overrides: Sequence[str], shown: str) -> str:
     figure = percent(job.metrics.get(shown))
     ending = job.error or ("" if figure == MISSING else f"{shown} {figure}")
     return f"{job.status} after {duration(job.seconds)}: {' '.join(overrides)}  {ending}".rstrip()
-
-
-@contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """Let a termination request stop the jobs as Ctrl-C does."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _stop(running: Sequence[_Running]) -> None:

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from engine.command_line import report_job
 from engine.validation import validate_top
+from launching.interrupts import raised_interrupts
 from storage.files import is_stdout
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
@@ -41,7 +42,9 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
         task = "search"
     if task == "fit" and config.get("active") is not None:
         task = "active"
-    folder: Path = getattr(importlib.import_module(f"tasks.{task}"), task)(config, overrides)
+    work = getattr(importlib.import_module(f"tasks.{task}"), task)
+    with raised_interrupts():
+        folder: Path = work(config, overrides)
     report_job("finished", run=folder)
     print(folder, flush=True, file=sys.stderr if config.output is not None and is_stdout(config.output) else sys.stdout)
 

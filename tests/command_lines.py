@@ -49,7 +49,8 @@ class Result:
 def command(arguments: list[str], stdin: str = "") -> Result:
     """`python run.py ARGUMENTS` inside this process."""
     out, err, before = io.StringIO(), io.StringIO(), (sys.argv, sys.stdin, dict(os.environ))
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    hook = sys.unraisablehook
     sys.argv, sys.stdin = [str(RUN_PY), *arguments], io.TextIOWrapper(io.BytesIO(stdin.encode()))
     try:
         with redirect_stdout(out), redirect_stderr(err):
@@ -61,7 +62,9 @@ def command(arguments: list[str], stdin: str = "") -> Result:
         sys.argv, sys.stdin = before[:2]
         os.environ.clear()
         os.environ.update(before[2])
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = hook
     return Result(code, out.getvalue(), err.getvalue())
 
 

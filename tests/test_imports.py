@@ -29,7 +29,7 @@ ALLOWED = {
     "lightning_modules": {"losses", "clustering"},
     "callbacks": {"reporting", "clustering", "storage"},
     "launching": {"reporting", "storage"},
-    "engine": {*LEAVES, "reporting", "lightning_modules", "callbacks"},
+    "engine": {*LEAVES, "reporting", "lightning_modules", "callbacks", "launching"},
     "tasks": {*LEAVES, "reporting", "lightning_modules", "callbacks", "launching", "engine"},
     "papers": {*LEAVES, "reporting", "lightning_modules", "callbacks", "launching", "engine", "tasks"},
     "hydra_plugins": {"launching"},

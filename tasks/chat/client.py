@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated, Any
 
+from storage.run_store import first_line
+
 Messages = list[dict[str, str]]
 
 
@@ -107,9 +109,17 @@ class ChatModel:
             status, reason = error.response.status_code, " ".join(error.response.text.split())[:200]
             raise ValueError(f"chat.base_url: {self.base_url} answered {status} ({reason})") from error
         except requests.RequestException as error:
-            raise ValueError(f"chat.base_url: {self.base_url} gave no answer ({type(error).__name__})") from error
+            raise ValueError(f"chat.base_url: {self.base_url} gave no answer ({_cause(error)})") from error
         except (KeyError, IndexError, TypeError) as error:
             raise ValueError(f"chat.base_url: {self.base_url} gave no chat completion") from error
+
+
+def _cause(error: BaseException) -> str:
+    """The kind of an error, and the first line of what lies at its bottom: the error itself may have no message."""
+    bottom = error
+    while (deeper := bottom.__cause__ or bottom.__context__) is not None:
+        bottom = deeper
+    return f"{type(error).__name__}: {first_line(bottom)}"
 
 
 class Answers:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -45,6 +45,15 @@ class Selection(NamedTuple):
 Strategy = Callable[..., Selection]
 
 
+class CheckedStrategy(Protocol):
+    """A strategy whose arguments are checked; `__wrapped__` is the one without the check."""
+
+    __wrapped__: Strategy
+
+    def __call__(self, **arguments: Any) -> Selection:
+        """What the strategy chooses."""
+
+
 def needed_by(strategy: Strategy) -> frozenset[str]:
     """Which of `INPUTS` a strategy takes, through partials and wrappers (their `strategy` argument) alike."""
     wrapped = strategy.keywords.get("strategy") if isinstance(strategy, functools.partial) else None
@@ -52,7 +61,7 @@ def needed_by(strategy: Strategy) -> frozenset[str]:
     return own | needed_by(wrapped) if wrapped else own
 
 
-def query_strategy(function: Strategy) -> Strategy:
+def query_strategy(function: Strategy) -> CheckedStrategy:
     """Checks the arguments before `function` sees them, and answers a query for all that is left without it."""
 
     @functools.wraps(function)

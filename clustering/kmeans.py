@@ -7,13 +7,14 @@ all rows are then given to the nearest centre: the time of the search no longer 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 
 BLOCK = 8192  # sparse rows compared with all centres at a time
-Vectors = NDArray[np.float32] | csr_matrix
+Vectors: TypeAlias = NDArray[np.float32] | csr_matrix
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class KMeansClustering:
     @staticmethod
     def unused_groups(options: Mapping[str, Any]) -> tuple[str, ...]:
         """Groups of a config that the method with these options does not read."""
-        idle = ("imbalance", "active", "retrieval", "head", "start_from")
+        idle: tuple[str, ...] = ("imbalance", "active", "retrieval", "head", "start_from")
         idle = (*idle, "loss", "augment", "optimizer", "scheduler", "callbacks")
         return idle if options["vectors"] == "encoder" else (*idle, "encoder", "sampler")
 

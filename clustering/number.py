@@ -42,16 +42,16 @@ def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_row
     halves = [np.array_split(order, 2) for order in orders]
     merits: dict[int, float] = {}
     for size in candidates(vectors.shape[0]):
-        merits[size] = float(np.mean([_merit(vectors, *pair, size, rng) for pair in halves]))
+        merits[size] = float(np.mean([_merit(vectors, half, rest, size, rng) for half, rest in halves]))
     return max(merits, key=lambda size: (merits[size], -size))
 
 
-def _merit(vectors: Vectors, one: np.ndarray, other: np.ndarray, num_clusters: int, rng: np.random.Generator) -> float:
+def _merit(vectors: Vectors, half: np.ndarray, rest: np.ndarray, num_clusters: int, rng: np.random.Generator) -> float:
     from sklearn.metrics import adjusted_mutual_info_score
 
-    centres = [kmeans(vectors[half], num_clusters, rng, STARTS, MAX_ITER).centres for half in (one, other)]
-    held_out = [simplified_silhouette(vectors[half], found) for half, found in zip((other, one), centres, strict=True)]
-    first, second = (nearest(vectors, found)[0] for found in centres)
+    centres = [kmeans(vectors[rows], num_clusters, rng, STARTS, MAX_ITER).centres for rows in (half, rest)]
+    held_out = [simplified_silhouette(vectors[rows], c) for rows, c in zip((rest, half), centres, strict=True)]
+    first, second = (nearest(vectors, c)[0] for c in centres)
     return float(np.mean(held_out) * adjusted_mutual_info_score(first, second))
 
 

@@ -36,8 +36,8 @@ def topics(
     words = top_words(texts, clusters, num_words)
     central = central_texts(texts, np.asarray(distances), clusters, num_texts)
     sizes = np.bincount(clusters)
-    order = sorted(np.flatnonzero(sizes), key=lambda cluster: -sizes[cluster])
-    return [Topic(int(one), int(sizes[one]), central[one], words[one]) for one in order]
+    order = sorted(map(int, np.flatnonzero(sizes)), key=lambda cluster: -sizes[cluster])
+    return [Topic(cluster, int(sizes[cluster]), central[cluster], words[cluster]) for cluster in order]
 
 
 def central_texts(

@@ -387,7 +387,7 @@ def _write(
             index_of = np.append(index, np.int32(NO_LABEL))  # the last for NO_LABEL itself
             if pa.types.is_list(kept["label"].type):
                 labels = [np.sort(index_of[codes]) for codes in kept["label"].to_pylist()]
-                named = ([names[label] for label in row] for row in labels)
+                named: Iterable[Any] = ([names[label] for label in row] for row in labels)
             else:
                 labels = index_of[kept["label"].to_numpy()]
                 named = (None if label == NO_LABEL else names[label] for label in labels)

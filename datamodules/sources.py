@@ -86,16 +86,16 @@ def fetch(
     """
     memory = HashMemory(cache / "verified.json")
     try:
-        found = {file.path: _find(file, mirror, cache, memory) for file in files}
-        missing = [file for file in files if found[file.path] is None]
+        paths = {file.path: _find(file, mirror, cache, memory) for file in files}
+        missing = [file for file in files if paths[file.path] is None]
         if missing:
             _download(missing, cache, offline, host, mirror)
-            found |= {file.path: file.local(cache) for file in missing}
+            paths |= {file.path: file.local(cache) for file in missing}
             for file in missing:
                 memory.sha256(file.local(cache))
     finally:
         memory.save()
-    return found
+    return {name: path for name, path in paths.items() if path is not None}
 
 
 def _find(file: SourceFile, mirror: Path | None, cache: Path, memory: HashMemory) -> Path | None:

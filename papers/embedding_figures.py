@@ -129,7 +129,7 @@ def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
                 print(f"{spec['name']}: {titles[row]} has no weights in {runs}")
                 continue
             embeddings, labels, label_names = embeddings_of(run, overrides)
-            counts = run.read_metrics().get("class_counts") or np.bincount(labels)
+            counts = run.read_metrics().get("class_counts") or np.bincount(labels).tolist()
             kept = np.flatnonzero(np.isin(labels, shown := shown_classes(counts)))
             kept = kept[:: max(1, -(-len(kept) // SHOWN_ROWS))]
             panels[titles[row]] = coordinates(embeddings[kept]), labels[kept]
@@ -139,7 +139,7 @@ def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
             rows = [(t, *p, names[int(y)]) for t, (xy, ys) in panels.items() for p, y in zip(xy, ys, strict=True)]
             write_text(file.with_suffix(".csv"), csv_text(rows, ("row", "x", "y", "label")))
             drawn.append(embedding_figure(panels, names, file))
-    return drawn
+    return [file for file in drawn if file is not None]
 
 
 if __name__ == "__main__":

@@ -35,8 +35,12 @@ def neighbourhood(
     return np.vstack([query, vectors[nearest]]), np.append(TEXT, shared)
 
 
-def draw(file: Path, runs: Sequence[str], row: int | None, k: int, overrides: Sequence[str] = ()) -> Path:
-    """Write the figure; returns the SVG. Raises ValueError: a run without a datastore, or no such row."""
+def draw(file: Path, runs: Sequence[str], row: int | None, k: int, overrides: Sequence[str] = ()) -> Path | None:
+    """Write the figure; returns the SVG, None where drawing failed.
+
+    Raises:
+        ValueError: a run without a datastore, or no such row.
+    """
     panels = {}
     for name in runs:
         title, rows, shared = _panel(name, row, k, overrides)

@@ -240,9 +240,10 @@ def execute(jobs: Sequence[Job], given: Options) -> list[SweepJob]:
 
     overrides = [job.overrides for job in jobs]
     limit = None if given.hours is None else 3600 * given.hours
-    script = str(ROOT / "run.py")
-    how = {"script": script, "on_end": keep, "stop_after": limit, "warm": given.budget.warm}
-    outcomes = run_jobs(arguments, overrides, folder, given.jobs, **how)
+    script, warm = str(ROOT / "run.py"), given.budget.warm
+    outcomes = run_jobs(
+        arguments, overrides, folder, given.jobs, script=script, on_end=keep, stop_after=limit, warm=warm
+    )
     return [outcome for outcome, _ in outcomes]
 
 

@@ -178,7 +178,8 @@ class Datastore:
         lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts).encode()
         temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=self.folder))
         try:
-            arrays = {"label_starts": starts, "labels": indices, "vectors": np.ascontiguousarray(vectors, np.float32)}
+            arrays: dict[str, np.ndarray] = {"label_starts": starts, "labels": indices}
+            arrays["vectors"] = np.ascontiguousarray(vectors, np.float32)
             for name, rows in arrays.items():
                 with replacing(temporary / f"{name}.npy") as file:
                     np.save(file, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ EXACT_ROWS = 20_000  # up to here `auto` compares with all
 PIECE = 4096  # rows whose neighbours' labels are in memory at once
 
 Metric = Literal["accuracy", "macro_f1", "micro_f1"]
+
+TENTHS = tuple(share / 10 for share in range(11))
 
 
 class NearestNeighbours:
@@ -42,7 +44,7 @@ class NearestNeighbours:
         probes: Annotated[int, ">= 1"] | None = None,
         num_neighbours: Sequence[int] = (1, 5, 10, 20, 50),
         temperature: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
-        lam: Sequence[float] = tuple(tenth / 10 for tenth in range(11)),
+        lam: Sequence[float] = TENTHS,
         metric: Metric | None = None,
     ) -> None:
         self.name, self.index, self.probes, self.metric = name, index, probes, metric
@@ -53,7 +55,8 @@ class NearestNeighbours:
     def open_index(self, store: Datastore, seed: int = 0) -> Index:
         """The index over a datastore: built once over its first rows and kept beside them, the later ones added."""
         first, *others = store.vectors()
-        kind = self.index if self.index in get_args(Kind) else "flat" if len(first) <= EXACT_ROWS else "ivf"
+        by_size: Kind = "flat" if len(first) <= EXACT_ROWS else "ivf"
+        kind = by_size if self.index == "auto" else self.index
         name = f"index-{kind}-{self.probes}-{seed}.faiss"
         file = store.kept(name) if kind != "flat" else None
         index = Index(first, kind, self.probes, seed, file)

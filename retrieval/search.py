@@ -117,7 +117,7 @@ class Index:
         import faiss
 
         on_cpu = faiss.index_gpu_to_cpu(self._faiss) if _gpus() and self.kind in ON_GPU else self._faiss
-        faiss.write_index(on_cpu, faiss.PyCallbackIOWriter(file.write))
+        faiss.write_index(on_cpu, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]  # not in its types
 
 
 def exact_search(
@@ -231,6 +231,7 @@ def _empty_index(vectors: NDArray[np.float32], kind: Kind, probes: int, seed: in
         graph.hnsw.efConstruction, graph.hnsw.efSearch = 80, 64
         return graph
     lists = max(1, min(int(4 * np.sqrt(size)), size // 39))  # k-means wants 39 rows a list
+    index: faiss.IndexIVF
     if kind == "ivf":
         index = faiss.IndexIVFScalarQuantizer(
             flat, dimension, lists, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_L2, False

@@ -48,7 +48,7 @@ def main() -> None:
         except subprocess.CalledProcessError:  # Debian's Python comes without
             sys.exit(f"setup: {sys.executable} has no pip of its own: install python3.{sys.version_info.minor}-venv")
         STAMP.write_text(f"{variant} unfinished")  # pip cannot mend a package whose installation was cut off
-        install = [VENV / "bin" / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+        install = [str(VENV / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         result = subprocess.run([*install, "--requirement", LOCKS[variant]])
         if result.returncode:
             sys.exit("setup: pip could not install the lock (its message stands above); type the same command again")

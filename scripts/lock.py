@@ -48,7 +48,8 @@ def resolve(uv: Path, extra: str, known: str, options: list[str]) -> list[str]:
         lock, torch = Path(folder) / "lock", Path(folder) / "torch"
         lock.write_text(known.replace("===", "=="))
         torch.write_text(f"torch=={TORCH}\n")
-        command = [uv, "pip", "compile", "pyproject.toml", "--universal", "--python-version", PYTHONS[0], "--quiet"]
+        command: list[str | Path] = [uv, "pip", "compile", "pyproject.toml", "--universal", "--quiet"]
+        command += ["--python-version", PYTHONS[0]]
         command += ["--extra", extra, "--extra", "dev", "--constraint", torch, "--output-file", lock, *options]
         command += ["--only-binary", ":all:", "--no-binary", SOURCE_ONLY, "--no-annotate", "--no-header"]
         subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -67,7 +68,7 @@ def without_environment(pin: str) -> str:
 def check_wheels(uv: Path, lock: Path) -> None:
     """Raise, with uv's message, unless each pin has a wheel for each Python."""
     for version in PYTHONS:
-        command = [uv, "pip", "compile", "--no-deps", "--quiet", "--python-version", version, lock]
+        command: list[str | Path] = [uv, "pip", "compile", "--no-deps", "--quiet", "--python-version", version, lock]
         command += ["--python-platform", "x86_64-manylinux_2_28"]
         command += ["--only-binary", ":all:", "--no-binary", SOURCE_ONLY]
         subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)

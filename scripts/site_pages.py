@@ -28,8 +28,8 @@ from papers.grid import Line, load_grid
 
 ROOT = Path(__file__).resolve().parent.parent
 # From outside docs/: what the site shows under the same path. The README is its first page.
-FROM_OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "reports/*/*.md", "reports/*/figures/*.svg")
-FROM_OUTSIDE += ("reports/*/index.html", "reports/*/cells.csv", "reports/*/tests.csv")
+FROM_OUTSIDE = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "reports/*/*.md", "reports/*/figures/*.svg"]
+FROM_OUTSIDE += ["reports/*/index.html", "reports/*/cells.csv", "reports/*/tests.csv"]
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]*)(#[^)\s]*)?(?=\))")
 LOG = logging.getLogger("mkdocs.hooks")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
@@ -119,8 +119,7 @@ def group(target: str) -> str:
 def method_page(name: str) -> str:
     """Markdown of a method's page; inside `initialize_config_dir`, for the loss is that of the composed config."""
     content = (ROOT / "conf" / "method" / f"{name}.yaml").read_text(encoding="utf-8")
-    config = OmegaConf.to_container(compose("config", overrides=[f"method={name}"]))
-    assert isinstance(config, dict)
+    config: Any = OmegaConf.to_container(compose("config", overrides=[f"method={name}"]))
     parts = [f"# {name}", summary(content), _code("", usage(name, config))]
     if formulas := formulas_of(name):
         parts += ["## Formula, and where it differs from print and code", formulas]
@@ -172,7 +171,7 @@ def first_paragraph(target: str) -> str:
 
 
 @cache
-def _package(name: str) -> griffe.Module:
+def _package(name: str) -> griffe.Object | griffe.Alias:
     return griffe.load(name, search_paths=[ROOT])
 
 

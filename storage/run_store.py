@@ -233,7 +233,8 @@ class RunFolder:
         file = self.path / name
         sums = self.path / CHECKSUMS
         if sums.is_file() and file.is_file():
-            recorded = dict(reversed(line.split("  ", 1)) for line in sums.read_text().splitlines() if "  " in line)
+            lines = (line.partition("  ") for line in sums.read_text().splitlines())
+            recorded = {file_name: digest for digest, _, file_name in lines}
             if recorded.get(name, "") != _sha256(file):
                 raise ReportError(f"{file}: found other bytes than the run wrote ({CHECKSUMS}); {REPEAT}")
         return file

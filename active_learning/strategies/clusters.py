@@ -45,7 +45,7 @@ def quick_centres(
         sample.shape[1], count, niter=25, seed=seed, min_points_per_centroid=1, max_points_per_centroid=max_rows
     )
     model.train(sample)
-    return model.centroids
+    return np.asarray(model.centroids)
 
 
 def _sample(rows: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:

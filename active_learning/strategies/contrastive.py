@@ -30,15 +30,15 @@ def cal(
     known, known_probabilities = embeddings[labelled], probabilities[labelled].astype(np.float64)
     half_norms, entropies = squared_norms(known) / 2, shannon_entropy(known_probabilities)
     count = min(neighbours, len(labelled))
-    scores = []
+    parts = []
     for part in blocks(unlabelled, max(1, 2**22 // len(labelled))):
         nearness = embeddings[part] @ known.T - half_norms
         nearest = np.argpartition(-nearness, count - 1, axis=1)[:, :count]
         logs = np.log(np.maximum(probabilities[part].astype(np.float64), epsilon))
         # mean_n KL(p_n || q) = -mean_n H(p_n) - (mean_n p_n) · log q
         cross = np.einsum("nc,nc->n", known_probabilities[nearest].mean(axis=1), logs)
-        scores.append(-entropies[nearest].mean(axis=1) - cross)
-    scores = np.concatenate(scores)
+        parts.append(-entropies[nearest].mean(axis=1) - cross)
+    scores = np.concatenate(parts)
     best = highest(scores, query_size, rng)
     reasons = [f"divergence {score:.3g} nats from {count} labelled neighbours" for score in scores[best]]
     return Selection(unlabelled[best], scores[best], reasons)

@@ -50,7 +50,8 @@ def typiclust(
     order = sorted(members, key=lambda cluster: (sizes[cluster] < min_cluster_size, known[cluster], -sizes[cluster]))
     large = [cluster for cluster in order if sizes[cluster] >= min_cluster_size]
 
-    chosen, scores, reasons = [], [], []
+    chosen: list[int] = []
+    scores, reasons = [], []
     while len(chosen) < query_size:
         if not large:
             large = [cluster for cluster in order if len(members[cluster])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -30,16 +31,16 @@ def discriminative(
     if not len(labelled):
         return at_random(unlabelled, query_size, rng, "drawn at random: nothing labelled yet")
     known, left = labelled, unlabelled
-    parts, scores = [], []
+    parts, probabilities = [], []
     for part in np.array_split(np.arange(query_size), min(sub_queries, query_size)):
         weights, bias = discriminator(embeddings, known, left, rng, factor, max_iterations)
-        logits = over_blocks(lambda block, w=weights, b=bias: block @ w + b, embeddings, left)
+        logits = over_blocks(partial(_logits, weights=weights, bias=bias), embeddings, left)
         best = highest(logits, len(part), rng)
         parts.append(left[best])
-        scores.append(1 / (1 + np.exp(-np.clip(logits[best], -500, 500))))
+        probabilities.append(1 / (1 + np.exp(-np.clip(logits[best], -500, 500))))
         known = np.concatenate([known, left[best]])
         left = np.delete(left, best)
-    scores = np.concatenate(scores)
+    scores = np.concatenate(probabilities)
     reasons = [f"unlike the labelled: told apart with probability {score:.3f}" for score in scores]
     return Selection(np.concatenate(parts), scores, reasons)
 
@@ -69,3 +70,7 @@ def discriminator(
         model.fit((rows - mean) / scale, is_unlabelled)
     weights = (model.coef_[0] / scale).astype(embeddings.dtype)
     return weights, float(model.intercept_[0] - mean @ weights)
+
+
+def _logits(block: np.ndarray, weights: np.ndarray, bias: float) -> np.ndarray:
+    return block @ weights + bias

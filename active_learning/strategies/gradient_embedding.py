@@ -35,7 +35,8 @@ def badge(
         lengths *= squared_norms(gradients)
     lengths[closed] = 0
     distances = lengths
-    chosen, scores = [], []
+    chosen: list[int] = []
+    scores = []
     for _ in range(query_size):
         pick = _draw(distances, chosen, closed, rng) if chosen else _longest(lengths, closed, rng)
         scores.append(float(distances[pick]))

@@ -35,7 +35,8 @@ def coreset(
     rows, positions, closed = open_rows(embeddings, unlabelled)
     norms = squared_norms(rows)
     distances = distances_to_set(rows, norms, embeddings[labelled])
-    chosen, scores, reasons = [], [], []
+    chosen: list[int] = []
+    scores, reasons = [], []
     for _ in range(query_size):
         distances[closed] = -np.inf
         distances[chosen] = -np.inf

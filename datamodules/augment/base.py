@@ -6,7 +6,7 @@ import logging
 import random
 import re
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeVar
 
@@ -44,6 +44,7 @@ STOP_WORDS = frozenset(
 )
 
 
+@dataclass
 class Augmentation:
     """A second view of a text.
 

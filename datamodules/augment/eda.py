@@ -59,7 +59,8 @@ class EDA(Augmentation):
         return words
 
     def _insert(self, words: list[str], number: int, rng: random.Random) -> list[str]:
-        sources = [WORD.search(words[place])[0] for place in self._with_synonyms(words)]
+        matches = (WORD.search(words[place]) for place in self._with_synonyms(words))
+        sources = [match[0] for match in matches if match]
         for _ in range(number if sources else 0):
             word = sources[below(len(sources), rng)].lower()
             words.insert(below(len(words) + 1, rng), self._synonym(word, rng))

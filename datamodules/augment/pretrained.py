@@ -101,7 +101,7 @@ class Contextual(Augmentation):
 
     def _whole_words(self) -> list[str | None]:
         """The word that each token is, None where it is none that may replace another."""
-        tokens = self._tokenizer.convert_ids_to_tokens(range(len(self._tokenizer)))
+        tokens = self._tokenizer.convert_ids_to_tokens(list(range(len(self._tokenizer))))
         is_word_piece = any(token.startswith("##") for token in tokens)
         words: list[str | None] = []
         for token in tokens:
@@ -156,15 +156,15 @@ class Contextual(Augmentation):
         return "".join(parts) + text[end:]
 
     def _drawn(self, word: str, tokens: list[int], weights: list[float], rng: random.Random) -> str:
-        pairs = [(self._words[token], weight) for token, weight in zip(tokens, weights, strict=True)]
-        pairs = [(found, weight) for found, weight in pairs if found and stem(found) != stem(word)][: self.top_k]
+        candidates = ((self._words[token], weight) for token, weight in zip(tokens, weights, strict=True))
+        pairs = [(other, weight) for other, weight in candidates if other and stem(other) != stem(word)][: self.top_k]
         if not pairs:
             return word
         left = rng.random() * sum(weight for _, weight in pairs)
-        for found, weight in pairs:
+        for other, weight in pairs:
             left -= weight
             if left < 0:
-                return like(word, found)
+                return like(word, other)
         return like(word, pairs[-1][0])
 
 

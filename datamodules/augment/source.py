@@ -17,10 +17,10 @@ class Source(Augmentation):
     name = "source"
 
     def augment(self, texts: list[str], seed: int, aug_column: list[str | None] | None = None) -> list[str]:
-        shipped = aug_column if aug_column is not None else [None] * len(texts)
-        if not all((text or "").strip() for text in shipped):
+        shipped = [text for text in aug_column or () if text and text.strip()]
+        if len(shipped) < len(texts):
             raise InputError(
                 "augment=source: found rows without an augmented text, allowed: a data set that ships one for each "
                 "(or dataset.aug_column), else augment=embedding, wordnet or eda"
             )
-        return list(shipped)
+        return shipped

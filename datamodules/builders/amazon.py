@@ -49,7 +49,7 @@ class AmazonReviews(Csv):
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         splits = super().rows(files)
         if "val" in splits and self.val_rows is not None:
-            splits["val"] = self._drawn(splits["val"])
+            splits["val"] = self._drawn(splits["val"], self.val_rows)
         return splits
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
@@ -63,9 +63,9 @@ class AmazonReviews(Csv):
             there = ", ".join(sorted(found))
             raise InputError(f"{path}: no row in {self.language!r} (dataset.language), there are: {there}")
 
-    def _drawn(self, rows: Iterator[Row]) -> Iterator[Row]:
+    def _drawn(self, rows: Iterator[Row], number: int) -> Iterator[Row]:
         kept = list(rows)
         names, labels = np.unique([str(row["label"]) for row in kept], return_inverse=True)
         rank = rank_in_class(labels, np.random.default_rng(self.split_seed))
-        wanted = np.floor(self.val_rows * np.bincount(labels) / len(kept) + 0.5) if kept else np.empty(0)
+        wanted = np.floor(number * np.bincount(labels) / len(kept) + 0.5) if kept else np.empty(0)
         return (row for row, place, label in zip(kept, rank, labels, strict=True) if place < wanted[label])

@@ -42,6 +42,7 @@ class MPQAOfOneLabel(Csv):
         self, train: str, label_names: list[str], others: Literal["refuse", "drop"] = "refuse", **options: Any
     ) -> None:
         super().__init__(train, label_names=label_names, **options)
+        self.names = self.label_names or ()
         self.others = others
 
     def identity(self) -> dict[str, Any]:
@@ -51,9 +52,9 @@ class MPQAOfOneLabel(Csv):
         for row in super().read(path, needed):
             field = " ".join((row["label"] or "").split())
             row["label"] = self._first(field) or field
-            if self.others == "refuse" or row["label"] in ("", *self.label_names):
+            if self.others == "refuse" or row["label"] in ("", *self.names):
                 yield row
 
     def _first(self, field: str) -> str | None:
-        begun = [name for name in self.label_names if f"{field} ".startswith(f"{name} ")]
+        begun = [name for name in self.names if f"{field} ".startswith(f"{name} ")]
         return max(begun, key=len, default=None)

@@ -88,7 +88,7 @@ def stories(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     """LEWISSPLIT, topics, and the texts of title and body, of the stories with ``TOPICS="YES"`` in one SGML file."""
     for split, story in STORY.findall(path.read_text(encoding="latin-1")):
         contents = TITLE_OR_BODY.findall(story) or UNPROCESSED.findall(story)
-        yield split, TOPIC.findall(TOPICS.search(story)[1]), [content for _, content in contents]
+        yield split, TOPIC.findall("".join(TOPICS.findall(story))), [content for _, content in contents]
 
 
 def _plain(text: str) -> str:

@@ -118,8 +118,8 @@ def _arguments(config: DictConfig) -> list[str]:
     for source in config.hydra.runtime.config_sources:
         if source.provider == COMMAND_LINE_PROVIDER:
             arguments.append(f"--config-dir={source.path}")
-    hydra_overrides = OmegaConf.to_container(config.hydra.overrides.hydra)
-    kept = [line for line in hydra_overrides if not line.startswith(("hydra.mode=", "hydra.sweep", "hydra/sweep"))]
+    own = ("hydra.mode=", "hydra.sweep", "hydra/sweep")
+    kept = [line for line in map(str, config.hydra.overrides.hydra) if not line.startswith(own)]
     return [*arguments, *kept, "hydra.mode=RUN"]
 
 

@@ -72,8 +72,8 @@ class Stopwatch:
                 continue  # a round of active learning: part of a run that is measured as a whole
             if metrics.get("status") == "finished" and (seconds := _seconds(metrics)):
                 self.measured.append((traits, seconds))
-                if traits.active is None:
-                    self.rows[traits.data] = sum(metrics.get("class_counts") or [0])
+                if traits.active is None and metrics.get("class_counts"):  # a clustering counts no training rows
+                    self.rows[traits.data] = sum(metrics["class_counts"])
 
     def estimate(self, config: Mapping[str, Any]) -> Estimate:
         """Time of the run that a resolved config describes."""

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from papers.claims import judge, load_claims
-from papers.grid import HERE, Grid, footnote_texts, load_budget, load_grid, reported_lines, table_names
+from papers.grid import HERE, Budget, Grid, footnote_texts, load_budget, load_grid, reported_lines, table_names
 from papers.page import StatisticsTable, claims_markdown, html_page
 from papers.render import cells_csv, latex, markdown, tests_csv
 from papers.sensitivity import sensitivity_figure
@@ -28,35 +28,45 @@ from storage.errors import ReportError
 from storage.files import write_text
 from storage.run_store import RunFolder, list_runs
 
+GRID = "grid.json"
+
 
 def read_stores(stores: Sequence[Path]) -> dict[str, RunFolder]:
     """Finished runs of all stores by id; of several with one id the last store's."""
     return {run.id: run for store in stores for run in list_runs(store) if run.status == "finished"}
 
 
-def write_report(folder: Path, stores: Sequence[Path]) -> Path:
-    """tables.md, tables.tex, cells.csv, tests.csv, claims.md, figures/ and index.html in ``folder``; returns the page.
+def write_report_again(folder: Path, stores: Sequence[Path]) -> Path:
+    """The report of the grid.json that `papers.reproduce` left in ``folder``; returns the page.
 
     Raises:
         ReportError: the folder has no grid.json.
     """
-    file = folder / "grid.json"
-    if not file.is_file():
-        raise ReportError(f"{file}: missing; it is written by make reproduce-tables BUDGET={folder.name}")
-    grid_file = json.loads(file.read_text())
-    budget = load_budget(grid_file["budget"])
-    kept = sorted(one for one in folder.parent.glob("*") if one.is_dir())
-    runs = read_stores([*kept, *stores])
+    if not (grid := read_grid(folder)):
+        raise ReportError(f"{folder / GRID}: missing; it is written by make reproduce-tables BUDGET={folder.name}")
+    kept = sorted(path for path in folder.parent.glob("*") if path.is_dir())
+    return write_report(folder, load_budget(grid["budget"]), grid["tables"], read_stores([*kept, *stores]))
+
+
+def read_grid(folder: Path) -> dict[str, Any]:
+    """The budget and the cells of each table as the last reproduction left them; empty before the first."""
+    file = folder / GRID
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def write_report(folder: Path, budget: Budget, tables: Mapping[str, Any], runs: Mapping[str, RunFolder]) -> Path:
+    """tables.md, tables.tex, cells.csv, tests.csv, claims.md, figures/ and index.html in ``folder``; returns the page.
+
+    Args:
+        tables: the cells of each table, as in grid.json.
+        runs: finished runs by id.
+    """
     grids = sorted(map(load_grid, table_names()), key=lambda grid: (grid.priority, -ord(grid.key[0]), grid.key))
-    reports = {
-        grid.key: table_report(grid, grid_file["tables"][grid.key], runs)
-        for grid in grids
-        if grid_file["tables"].get(grid.key)
-    }
+    reports = {grid.key: table_report(grid, tables[grid.key], runs) for grid in grids if tables.get(grid.key)}
     verdicts = [judge(claim, reports[claim.table]) for claim in load_claims() if claim.table in reports]
     statistics = [statistics_table(grid, folder.parent / "cards") for grid in grids if grid.statistics]
     filled = [report for report in reports.values() if not report.is_empty]
-    pictures = _figures(filled, grid_file["tables"], runs, folder)
+    pictures = _figures(filled, tables, runs, folder)
 
     title = f"# The papers' tables, BUDGET={budget.key}\n\n{budget.title}.\n"
     counted = [Table(f"### {table.title}", table.header, table.rows).markdown() for table in statistics]
@@ -195,6 +205,6 @@ if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     try:
-        print(write_report(Path(sys.argv[1]), [Path(one) for one in sys.argv[2:] or ["runs"]]))
+        print(write_report_again(Path(sys.argv[1]), [Path(store) for store in sys.argv[2:] or ["runs"]]))
     except ReportError as error:
         sys.exit(f"error: {error}")

@@ -27,7 +27,7 @@ from papers.dataset_facts import train_rows
 from papers.estimates import Estimate, Stopwatch
 from papers.grid import Budget, Cell, Grid, Line, cells, load_budget, load_grid, table_names
 from papers.hub import unreachable
-from papers.paper_report import read_stores, write_report
+from papers.paper_report import GRID, read_grid, read_stores, write_report
 from reporting.tables import MISSING, SweepJob, Table, duration
 from storage.errors import ReportError
 from storage.files import write_text
@@ -174,12 +174,9 @@ def _order(job: Job) -> tuple[Any, ...]:
     return job.cell.priority, job.seed, job.estimate.seconds or float("inf"), job.id
 
 
-def grid_file(grids: Sequence[Grid], budget: Budget) -> dict[str, Any]:
-    """Which run stands in which cell: what a report needs besides the runs themselves."""
-    return {
-        "budget": budget.key,
-        "tables": {grid.key: list(_cell_entries(grid, budget)) for grid in grids if not grid.statistics},
-    }
+def table_cells(grids: Sequence[Grid], budget: Budget) -> dict[str, Any]:
+    """Which run stands in which cell of each table: what a report needs besides the runs themselves."""
+    return {grid.key: list(_cell_entries(grid, budget)) for grid in grids if not grid.statistics}
 
 
 def _cell_entries(grid: Grid, budget: Budget) -> Iterator[dict[str, Any]]:
@@ -202,12 +199,17 @@ def show_plan(jobs: Sequence[Job], not_here: Sequence[Cell], given: Options, don
     ]
     header = ("table", "row", "column", "seed", "run", "about", "estimated from")
     Table(f"BUDGET={given.budget.key}: {given.budget.title}", header, tuple(rows)).show()
-    known = [job.estimate.seconds for job in jobs if job.estimate.seconds is not None]
-    unknown = len(jobs) - len(known)
-    tail = f", and {unknown} of unknown length" if unknown else ""
-    print(f"\n{len(jobs)} runs missing, {done} runs at hand; about {duration(sum(known))} one after another{tail}")
+    print(f"\n{len(jobs)} runs missing, {done} runs at hand{_total_time(jobs)}")
     for cell in not_here:
         print(f"not run here: {cell.table} {cell.row} {cell.column}: {cell.skipped}")
+
+
+def _total_time(jobs: Sequence[Job]) -> str:
+    known = [job.estimate.seconds for job in jobs if job.estimate.seconds is not None]
+    unknown = len(jobs) - len(known)
+    parts = [f"about {duration(sum(known))} one after another"] if known else []
+    parts += [f"{unknown} of unknown length"] if unknown else []
+    return f"; {', and '.join(parts)}" if parts else ""
 
 
 def _time(estimate: Estimate) -> str:
@@ -265,6 +267,7 @@ def show_failures(jobs: Sequence[Job], outcomes: Sequence[SweepJob]) -> None:
 def main(words: Sequence[str]) -> int:
     given = options(words)
     grids = [load_grid(name) for name in given.tables]
+    print(f"BUDGET={given.budget.key}: looking for finished runs of {len(grids)} tables", flush=True)
     done = finished_runs(given)
     jobs, not_here, at_hand = missing_jobs(grids, given, done)
     if given.dry_run:
@@ -274,10 +277,13 @@ def main(words: Sequence[str]) -> int:
     if jobs and not given.report_only:
         refuse_without_gpu(given.budget)
         outcomes = execute(jobs, given)
+        done = finished_runs(given)
     folder = given.out / given.budget.key
-    everything = grid_file([load_grid(name) for name in table_names()], given.budget)
-    write_text(folder / "grid.json", json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
-    page = write_report(folder, [given.runs])
+    tables = read_grid(folder).get("tables", {}) | table_cells(grids, given.budget)  # tables not asked for stay
+    tables = {name: tables[name] for name in table_names() if name in tables}
+    content = {"budget": given.budget.key, "tables": tables}
+    write_text(folder / GRID, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    page = write_report(folder, given.budget, tables, done)
     show_failures(jobs if outcomes else [], outcomes)
     print(page)
     return 1 if any(outcome.status != "finished" for outcome in outcomes) else 0

@@ -80,22 +80,39 @@ def grouped(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, st
 
 
 def compare(values: Values, baseline: str, metric: str, title: str, columns: Sequence[str] = COLUMNS) -> Table:
-    """One row a group: mean ± standard deviation (n - 1) over seeds in %, and the paired difference to `baseline`."""
+    """One row a group: mean ± standard deviation (n - 1) over seeds in %, and the paired difference to `baseline`.
+
+    Raises:
+        ReportError: no group `baseline`, or no run of it has the figure `metric`.
+    """
     if baseline not in values:
         raise ReportError(f"baseline={baseline}: no such group; there are {', '.join(sorted(values)) or 'none'}")
+    figures = {group: _by_seed(seeds, metric) for group, seeds in values.items()}
+    if not (reference := figures[baseline]):
+        raise ReportError(f"metric={metric}: no run of {baseline} has it; {_known_figures(values)}")
     rows = []
-    reference = {seed: metrics[metric] for seed, metrics in values[baseline].items()}
-    for group, seeds in sorted(values.items(), key=lambda item: -_mean(item[1], metric)):
+    for group, seeds in sorted(values.items(), key=lambda item: -_mean(figures[item[0]])):
         outcome = (MISSING, MISSING, MISSING)
-        if group != baseline:
-            outcome = _outcome({seed: metrics[metric] for seed, metrics in seeds.items()}, reference)
+        if group != baseline and set(figures[group]) & set(reference):
+            outcome = _outcome(figures[group], reference)
         rows.append((group, str(len(seeds)), *(spread(seeds, column) for column in columns), *outcome))
     header = ("", "seeds", *columns, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
     return Table(title, header, tuple(rows))
 
 
-def _mean(seeds: Mapping[int, Mapping[str, Any]], key: str) -> float:
-    return float(np.mean([metrics[key] for metrics in seeds.values()]))
+def _by_seed(seeds: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, float]:
+    """The figure of each seed that has it."""
+    return {seed: metrics[key] for seed, metrics in seeds.items() if type(metrics.get(key)) in (int, float)}
+
+
+def _known_figures(values: Values) -> str:
+    keys = {key for seeds in values.values() for metrics in seeds.values() for key in metrics}
+    return f"allowed: {', '.join(sorted(key for key in keys if '/' in key))}"
+
+
+def _mean(figures: Mapping[int, float]) -> float:
+    """The mean; of no figure less than any."""
+    return float(np.mean(list(figures.values()))) if figures else -np.inf
 
 
 def spread(seeds: Mapping[int, Mapping[str, Any]], key: str) -> str:
@@ -116,6 +133,11 @@ def _outcome(values: Mapping[int, float], reference: Mapping[int, float]) -> tup
     )
 
 
+def _names(values: Values, key: str) -> str:
+    """What the runs have for a group of the config, "none" for those without."""
+    return "/".join(sorted({str(run.get(key) or "none") for seeds in values.values() for run in seeds.values()}))
+
+
 def main(arguments: Sequence[str]) -> None:
     folder, options, where = folder_and_options(arguments, ("dataset", "baseline", "by", "metric", "columns", "figure"))
     if "dataset" not in options:
@@ -123,10 +145,12 @@ def main(arguments: Sequence[str]) -> None:
     where |= {"dataset": options["dataset"]}
     by, metric = options.get("by", "method").split(","), options.get("metric", "test/macro_f1")
     values = grouped(list_runs(folder), by, where)
-    protocols = {m["protocol"] for seeds in values.values() for m in seeds.values()}
-    encoders = {m["encoder"] for seeds in values.values() for m in seeds.values()}
-    title = f"{options['dataset']}, {'/'.join(sorted(encoders))}, protocol {'/'.join(sorted(protocols))}, %"
+    encoders, protocols = (_names(values, key) for key in ("encoder", "protocol"))
+    title = f"{options['dataset']}, {encoders}, protocol {protocols}, %"
     columns = options["columns"].split(",") if "columns" in options else COLUMNS
+    for key in columns if "columns" in options else ():
+        if not any(_by_seed(seeds, key) for seeds in values.values()):
+            raise ReportError(f"columns: no run has {key}; {_known_figures(values)}")
     print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
     if "figure" in options:
         seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")

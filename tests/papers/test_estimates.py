@@ -73,3 +73,10 @@ def test_curves_are_estimated_from_curves_alone_and_their_rounds_count_for_nothi
     assert watch.estimate(config(active=random)).source == "1 curves on the same data"
     assert watch.estimate(config(seed=3)).seconds == 50
     assert Stopwatch([runs("plain", 50)]).estimate(config(active=random)).seconds is None
+
+
+def test_a_clustering_leaves_the_known_training_rows_alone(runs):
+    measured, clustering = runs("a", START_SECONDS + 100), runs("b", 5, method__name="sbert_kmeans")
+    clustering.write_json("metrics.json", {"status": "finished", "seconds/total": 5, "cluster/texts": 200})
+    told = Stopwatch([measured, clustering])
+    assert told.rows == {("toy", "None"): 100}

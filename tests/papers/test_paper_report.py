@@ -13,7 +13,7 @@ import yaml
 from papers.claims import Claim, judge, load_claims
 from papers.grid import Metric, load_grid
 from papers.page import claim_row
-from papers.paper_report import write_report
+from papers.paper_report import write_report_again
 from papers.render import blocks, figure_text, latex, markdown
 from papers.table_report import TableReport, table_report
 from reporting.escape import for_latex
@@ -236,7 +236,7 @@ def test_a_whole_report_is_one_page_without_anything_beside_it(entries, tmp_path
         content = {**card, "class_counts": {"a": 40, "b": 20, "c": 10}}
         (tmp_path / f"cards/{name}.json").write_text(json.dumps(content))
 
-    page = write_report(folder, [])
+    page = write_report_again(folder, [])
     reader = Reader()
     reader.feed(page.read_text(encoding="utf-8"))
     assert reader.outside == [] and "65.60 ± 1.8294.80 ± 0.55" in reader.cells
@@ -255,10 +255,10 @@ def test_a_whole_report_is_one_page_without_anything_beside_it(entries, tmp_path
     assert re.search(r"SharpReCL is better than cross-entropy +\| Section 5, Table 2 +\| holds", claims)
     assert "not enough runs" in claims
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.suffix != ".pdf"}
-    write_report(folder, [])
+    write_report_again(folder, [])
     assert {file: file.read_bytes() for file in before} == before, "the same runs give the same report"
 
 
 def test_a_folder_without_a_grid_is_refused(tmp_path):
     with pytest.raises(ReportError, match="grid.json: missing; it is written by make reproduce-tables BUDGET="):
-        write_report(tmp_path, [])
+        write_report_again(tmp_path, [])

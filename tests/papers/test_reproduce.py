@@ -65,7 +65,7 @@ def test_the_kept_records_of_the_main_job_are_found():
     given = reproduce.options(["budget=cpu", "table=sharprecl_2"])
     given.out, given.runs = ROOT / "reports", ROOT / "no-such-folder"
     jobs, _, at_hand = reproduce.missing_jobs([load_grid("sharprecl_2")], given, reproduce.finished_runs(given))
-    entries = reproduce.grid_file([load_grid("sharprecl_2")], given.budget)["tables"]["sharprecl_2"]
+    entries = reproduce.table_cells([load_grid("sharprecl_2")], given.budget)["sharprecl_2"]
     assert len(jobs) + at_hand == len({run for entry in entries for run in entry["runs"].values()})
     missing = {(job.cell.row, job.cell.column) for job in jobs}
     assert not {(row, "ohsumed") for row in ("ce", "logit_adjusted", "sharprecl")} & missing, "a default has changed"
@@ -103,6 +103,7 @@ def test_a_dry_run_lists_and_does_nothing(toy, tmp_path, capsys):
     assert toy("dry_run=1") == 0
     out = capsys.readouterr().out
     assert "6 runs missing" in out and "sharprecl-ohsumed-" in out
+    assert "6 runs missing, 0 runs at hand; 6 of unknown length" in out and "0.0 s" not in out
     assert not (tmp_path / "runs").exists() and not (tmp_path / "reports").exists()
 
 
@@ -208,3 +209,19 @@ def test_what_the_hub_would_have_to_give_is_said_beforehand(monkeypatch):
     assert "bert-base" in hub.unreachable(named(("method=ce", "encoder=bert_base")).config)
     monkeypatch.setattr(hub, "_online", lambda: True)
     assert hub.unreachable(config) is None
+
+
+def test_one_table_composes_and_reads_what_it_needs_once(toy, tmp_path, monkeypatch):
+    toy()
+    file = tmp_path / "reports/smoke/grid.json"
+    grid = json.loads(file.read_text())
+    file.write_text(json.dumps(grid | {"tables": grid["tables"] | {"acl_6": []}}))
+    composed, scans = set(), []
+    real_named, real_read = reproduce.named, reproduce.read_stores
+    monkeypatch.setattr(reproduce, "named", lambda overrides: composed.add(overrides) or real_named(overrides))
+    monkeypatch.setattr(reproduce, "read_stores", lambda stores: scans.append(stores) or real_read(stores))
+    monkeypatch.setattr("papers.paper_report.read_stores", lambda stores: scans.append(stores) or real_read(stores))
+    toy("report_only=1")
+    assert composed == {cell.overrides for cell in cells(load_grid("sharprecl_2"), load_budget("smoke"))}
+    assert len(scans) == 1
+    assert list(json.loads(file.read_text())["tables"]) == ["acl_6", "sharprecl_2"], "other tables stay in the report"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reporting.compare import compare, grouped, lookup
+from reporting.compare import compare, grouped, lookup, main
 from reporting.curves import seeds_figure
 from storage.errors import ReportError
 from storage.records import keep_records
@@ -76,3 +76,25 @@ def test_lookup() -> None:
     assert lookup({"method": {"name": "ce", "K": 3}}, "method") == "ce"
     assert lookup({"method": {"name": "ce", "K": 3}}, "method.K") == 3
     assert lookup({}, "a.b") is None
+
+
+def test_what_no_run_has_is_one_line(store: Path) -> None:
+    values = grouped(list_runs(store), ["method"], {})
+    known = "allowed: test/accuracy, test/macro_f1$"
+    with pytest.raises(ReportError, match=f"metric=test/f1: no run of ce has it; {known}"):
+        compare(values, "ce", "test/f1", "t")
+    with pytest.raises(ReportError, match=f"columns: no run has f1; {known}"):
+        main([str(store), "dataset=toy", "columns=f1"])
+
+
+def test_runs_without_an_encoder_and_without_the_figure(store: Path, capsys) -> None:
+    for run, encoder in zip(list_runs(store), [None, "minilm", "tiny", None, "minilm", "tiny", "tiny"], strict=True):
+        run.write_metrics(encoder=encoder, protocol="clean")
+    record(store, "acl", 0, 0.5)
+    metrics = RunFolder(store / "acl-0-1.0").read_metrics()
+    RunFolder(store / "acl-0-1.0").write_json("metrics.json", metrics | {"test/macro_f1": None})
+    main([str(store), "dataset=toy", f"figure={store / 'seeds'}"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("toy, minilm/none/tiny, protocol clean/none, %")
+    assert [line.split("|")[1].strip() for line in shown.splitlines()[4:] if "|" in line][-1] == "acl"
+    assert (store / "seeds.svg").exists()

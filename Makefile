@@ -15,7 +15,7 @@ RUN_PYTHON := .venv/bin/python
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run reproduce-tables test lint docs bench lock clean
+.PHONY: help setup run reproduce-tables test test-all mutants lint docs bench lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
@@ -29,8 +29,14 @@ run: setup  ## train and report on the built-in data set (ARGS="key=value ..." i
 reproduce-tables: setup  ## the papers' tables by own runs (BUDGET=smoke|cpu|frozen|paper TABLE=NAME DRY_RUN=1)
 	$(RUN_PYTHON) -m papers.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)
 
-test: setup  ## all tests, on two processes (ARGS="-k name" is passed on to pytest)
+test: setup  ## the fast tests, on two processes (ARGS="-k name" is passed on to pytest)
 	$(RUN_PYTHON) -m pytest --numprocesses 2 --dist worksteal $(ARGS)
+
+test-all: test  ## the fast tests, then those end to end, on several processes and of kills
+	$(RUN_PYTHON) -m pytest -m slow --numprocesses 2 --dist worksteal $(ARGS)
+
+mutants: setup  ## seed known faults one by one and show which test catches each (ARGS="NAME ..." for some)
+	$(RUN_PYTHON) scripts/mutants.py $(ARGS)
 
 lint: setup  ## ruff on everything, mypy where types help
 	$(RUN_PYTHON) -m ruff check .

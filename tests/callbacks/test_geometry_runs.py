@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def test_geometry_stands_beside_accuracy(fit):
     plain, measured = (

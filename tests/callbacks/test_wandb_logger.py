@@ -35,6 +35,7 @@ def test_logged_in_is_read_from_the_environment_or_netrc(logged_out, monkeypatch
     assert is_logged_in()
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_process_are_two_offline_runs(logged_out, tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked a question"))
     for name in ("a", "b"):
@@ -46,6 +47,7 @@ def test_two_runs_in_one_process_are_two_offline_runs(logged_out, tmp_path, monk
         assert len(list((tmp_path / name / "wandb").glob(f"offline-run-*/run-{name}.wandb"))) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_said_and_logging_goes_on_offline(logged_out, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("callbacks.wandb_logger.INIT_TIMEOUT_SECONDS", 1)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
@@ -59,6 +61,7 @@ def test_finishing_without_a_run_does_nothing():
     assert finish_wandb() is None
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_takes_nothing_with_it(logged_out, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("callbacks.wandb_logger.FINISH_TIMEOUT_SECONDS", 2)
     server = Server()
@@ -90,6 +93,7 @@ def test_a_server_that_goes_away_takes_nothing_with_it(logged_out, tmp_path, mon
     later.gone()
 
 
+@pytest.mark.slow
 def test_wandbs_own_process_may_die(logged_out, tmp_path, capsys, monkeypatch):
     logger = wandb_logger(RunFolder(tmp_path / "a"), {"seed": 0})
     monkeypatch.setattr(type(wandb.run), "log", lambda *_, **__: (_ for _ in ()).throw(ConnectionResetError("lost")))

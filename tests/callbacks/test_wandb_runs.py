@@ -10,6 +10,8 @@ import pytest
 from tests.callbacks.wandb_files import read
 from tests.command_lines import RUN_PY, command
 
+pytestmark = pytest.mark.slow
+
 OFFLINE = ("logger=wandb", "logger.mode=offline")
 
 
@@ -80,7 +82,6 @@ def test_the_per_class_table_is_that_of_scikit_learn(logged):
     assert [line[table["columns"].index("f1")] for line in table["data"]] == pytest.approx(expected.tolist())
 
 
-@pytest.mark.slow
 def test_a_resumed_run_is_the_same_wandb_run(logged, store, small, files, tmp_path):
     words = [*files, *store, *small, "method=ce", *OFFLINE, "trainer.max_epochs=3"]
     code = (
@@ -104,7 +105,6 @@ def test_a_resumed_run_is_the_same_wandb_run(logged, store, small, files, tmp_pa
     assert again.code == 0 and len(left(result.folder)) == 2, "a finished run is not logged again"
 
 
-@pytest.mark.slow
 def test_the_jobs_of_a_sweep_are_one_group(store, small, files, tmp_path):
     words = [*files, *store, *small, "method=ce", *OFFLINE, "trainer.max_epochs=1"]
     line = [sys.executable, str(RUN_PY), "-m", *words, "seed=0,1", "hydra.launcher.warm=true"]

@@ -217,6 +217,7 @@ def test_seed_decides_split_thinning_and_order(make):
     assert run(1)[0] != run(2)[0] and run(1)[1] != run(2)[1]
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_batches(make, tmp_path):
     code = """
 import hashlib, sys
@@ -368,6 +369,7 @@ def test_new_texts_come_back_in_order_through_indices(make, tokenizer):
     assert list(predict_loader([], tokenizer, 16, Shuffle())) == []
 
 
+@pytest.mark.slow
 def test_worker_processes_give_the_same_batches(make):
     plain, workers = make(), make(num_workers=2)
     pairs = zip(plain.train_dataloader(), workers.train_dataloader(), strict=True)
@@ -439,6 +441,7 @@ def test_lightning_sets_the_epoch_and_keeps_the_order(make):
     assert sorted(model.predicted) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_processes_of_a_trainer_share_the_batches(make):
     def batches(rank, world_size):
         data = make()

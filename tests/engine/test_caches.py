@@ -7,6 +7,8 @@ import pytest
 
 from tests.command_lines import RUN_PY, outcome
 
+pytestmark = pytest.mark.slow
+
 DAMAGES = {
     "cut short": lambda data: data[: len(data) // 2],
     "altered": lambda data: data[:-20] + bytes(20 * [7]),
@@ -39,7 +41,6 @@ def test_a_damaged_cache_is_found_and_made_again(fit, tmp_path, pattern, damage,
     assert next(tmp_path.glob(pattern)).read_bytes() == whole or pattern.startswith("data")  # that one names times
 
 
-@pytest.mark.slow
 def test_a_run_started_in_another_folder(small, toy_csv, tmp_path):
     line = [sys.executable, str(RUN_PY), "dataset=csv", "method=ce", "trainer.max_epochs=1", *small]
     names = [f"dataset.{split}={path.name}" for split, path in toy_csv.items()]

@@ -37,6 +37,7 @@ def test_features_are_cached_and_a_damaged_cache_is_made_again(fit, counted, tmp
     assert counted.call_count == 2 * passes
 
 
+@pytest.mark.slow
 def test_a_frozen_run_is_evaluated_and_predicts(fit, use, toy_csv, tmp_path):
     run = fit("encoder.train=frozen")
     assert use("evaluate", run).code == 0
@@ -56,6 +57,7 @@ def test_more_blocks_than_there_are(fit):
     assert error == "encoder.num_top_layers: found 9; allowed: 1 to 2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["fit", "cluster"])
 def test_below_layers_that_train_each_text_is_encoded_once(fit, cluster, task):
     recall, found = TopLayers.recall, []

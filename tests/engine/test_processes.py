@@ -16,6 +16,8 @@ from engine.processes import ProcessDied, World, _heed_other_nodes, _meeting, _t
 from tests.command_lines import RUN_PY, rows
 from tests.own_process import status, the_run, wait_for
 
+pytestmark = pytest.mark.slow
+
 FIT = ["method=sharprecl", "trainer=ddp_cpu", "trainer.max_epochs=6", "sampler.batch_size=32"]
 
 
@@ -93,7 +95,6 @@ def test_a_killed_process_ends_the_run_with_one_line(start, tmp_path):
     assert not is_alive(first)
 
 
-@pytest.mark.slow
 def test_interrupted_and_killed_it_goes_on_and_one_process_may_end_it(fit, start, without_dropout, tmp_path):
     line = [*FIT, *without_dropout]
     undisturbed = fit(*line, "trainer=cpu", f"paths.runs={tmp_path}/undisturbed").folder
@@ -130,7 +131,6 @@ def test_fewer_rows_than_processes(fit):
     assert error == "evaluation split: found 7 rows, allowed: at least 8 (processes)"
 
 
-@pytest.mark.slow
 def test_two_jobs_of_two_processes(store, small, files, tmp_path):
     line = [sys.executable, str(RUN_PY), "-m", "hydra.launcher.n_jobs=2", *files, *store, *small, *FIT]
     done = subprocess.run([*line, "loss.tau=0.3,0.5"], capture_output=True, text=True, cwd=RUN_PY.parent)
@@ -143,7 +143,6 @@ def test_two_jobs_of_two_processes(store, small, files, tmp_path):
         assert len(rows(run / "predictions.csv")) == 7 + 24
 
 
-@pytest.mark.slow
 def test_two_nodes(fit, store, small, files, without_dropout, tmp_path):
     one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

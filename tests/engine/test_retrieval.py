@@ -8,6 +8,8 @@ import pytest
 from engine.identify import named
 from tests.command_lines import rows
 
+pytestmark = pytest.mark.slow
+
 TEXT = "thunder over a new lemon"
 
 

@@ -67,6 +67,7 @@ def test_the_script_asks_for_what_was_set(cluster, tmp_path):
     assert [job.result() for job in jobs] == [0, 0]
 
 
+@pytest.mark.slow
 def test_a_sweep_on_the_cluster_ends_with_its_table(toy, cluster):
     outcome = run(toy, "-m", "x=1,13,2", "hydra/launcher=slurm", "hydra.launcher.partition=short")
     assert outcome.returncode == 1, outcome.stdout
@@ -83,6 +84,7 @@ def test_an_unknown_parameter_is_refused(toy, cluster):
     assert not (cluster / "submitted.sh").exists()
 
 
+@pytest.mark.slow
 def test_near_the_time_limit_a_run_stops_cleanly_and_is_asked_for_again(tmp_path):
     program = (
         "import signal, sys, time, pathlib\n"

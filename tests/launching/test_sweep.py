@@ -31,6 +31,7 @@ def test_all_jobs_run_though_some_fail_or_do_not_compose(toy):
 WARM = pytest.mark.parametrize("start", ["cold", "warm"])
 
 
+@pytest.mark.slow
 @WARM
 def test_a_job_that_crashes_or_is_killed_shows_why(toy, start):
     crash = toy / "toy.py"
@@ -51,6 +52,7 @@ def test_a_good_sweep_ends_with_zero_and_its_folder_as_last_line(toy):
     assert "[2/2] finished" in outcome.stdout and "accuracy 20.00" in outcome.stdout
 
 
+@pytest.mark.slow
 def test_jobs_side_by_side_share_the_cores(toy):
     assert run(toy, "-m", "x=1,2", "begun=2", "hydra.launcher.n_jobs=2").returncode == 0
     metrics = [json.loads((toy / f"runs/toy-{x}/metrics.json").read_text()) for x in (1, 2)]
@@ -59,6 +61,7 @@ def test_jobs_side_by_side_share_the_cores(toy):
     assert all(1 <= int(one["threads"]) <= max(1, cores // 2) for one in metrics)
 
 
+@pytest.mark.slow
 def test_a_sweep_file_starts_its_jobs_once_each(toy):
     outcome = run(toy, "sweep=grid")
     assert outcome.returncode == 0
@@ -66,6 +69,7 @@ def test_a_sweep_file_starts_its_jobs_once_each(toy):
     assert len(list(toy.glob("runs/sweeps/*"))) == 1
 
 
+@pytest.mark.slow
 @WARM
 def test_interrupt_stops_the_jobs_and_shows_all(toy, start):
     words = ("-m", "x=1,2", "sleep=60", f"hydra.launcher.warm={start == 'warm'}")
@@ -93,6 +97,7 @@ def test_job_count_must_be_positive(toy):
     assert outcome.returncode != 0 and "hydra.launcher.n_jobs: found 0, allowed 1 or more" in outcome.stdout
 
 
+@pytest.mark.slow
 def test_warm_jobs_are_processes_of_their_own_and_share_the_cores(toy):
     outcome = run(toy, "-m", "x=1,13,2", "hydra.launcher.n_jobs=2", "hydra.launcher.warm=true")
     assert outcome.returncode == 1 and "3 jobs, 2 finished, 1 not" in outcome.stdout

@@ -8,8 +8,9 @@ import pytest
 
 from tests.command_lines import RUN_PY
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("warm", [False, True])
 def test_two_jobs_of_two_processes_each(store, small, files, tmp_path, warm):
     words = [*files, *store, *small, "method=sharprecl", "trainer=ddp_cpu", "sampler.batch_size=32", "seed=0,1"]

@@ -7,8 +7,9 @@ import pytest
 
 from tests.command_lines import RUN_PY, outcome
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_a_warm_job_gives_the_bits_of_a_cold_one(store, small, files, tmp_path):
     words = [*files, *store, *small, "method=sharprecl", "trainer.num_threads=1"]
     runs = []

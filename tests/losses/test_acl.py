@@ -224,6 +224,7 @@ def shared_loss(weight, x, labels, centres, is_seen, counts):
     return loss, updated_centres(centres, is_seen, z, labels)[0]
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     x, labels, *state = make()
     assert_two_processes_equal_one([shared_loss], [x, labels], state, tmp_path)

@@ -107,6 +107,7 @@ def shared_loss(weight, x, labels, prototypes):
     return BalancedContrastiveLoss(0.3)(z, gather(labels), F.normalize(prototypes @ weight, dim=1))
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     x, labels, prototypes = make()
     assert_two_processes_equal_one([shared_loss], [x, labels], [prototypes], tmp_path)

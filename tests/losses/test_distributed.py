@@ -71,6 +71,7 @@ def worker(rank, address, shares, folder):
         dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", SHARES.values(), ids=SHARES)
 def test_two_processes_equal_one(tmp_path, shares):
     mp.spawn(worker, (f"file://{tmp_path}/rendezvous", shares, str(tmp_path)), nprocs=2)

@@ -95,5 +95,6 @@ def shared_loss(weight, x, labels):
     return MultiLabelContrastiveLoss(2.0)(gather(x @ weight), gather(labels))
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     assert_two_processes_equal_one([shared_loss], rows(), [], tmp_path)

@@ -132,6 +132,7 @@ def shared_loss(weight, anchors, logits, labels, keys, key_labels, counts):
     return ParametricContrastiveLoss(0.3)(z, f, gather(labels), keys, key_labels, counts)
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     anchors, logits, labels, *rest = make()
     assert_two_processes_equal_one([shared_loss], [anchors, logits, labels], rest, tmp_path)

@@ -94,6 +94,7 @@ def shared_loss(weight, x, labels):
     return HardNegativeContrastiveLoss(0.3, 3)(gather(F.normalize(x @ weight, dim=1)), gather(labels))
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(10, 4, generator=generator, dtype=torch.float64)

@@ -178,6 +178,7 @@ def shared_loss(name, weight, a, b, labels, prototypes):
     return value(name, *z, gather(labels), F.normalize(prototypes @ weight, dim=1))
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     a, b, labels, prototypes = make()
     losses = [partial(shared_loss, name) for name in LOSSES]

@@ -136,6 +136,7 @@ def shared_loss(weight, queries, labels, keys, *rest):
     return TargetedContrastiveLoss(0.3, 2)(z, gather(labels), keys, *rest, seeded())
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     queries, labels, keys, *rest = make()
     assert_two_processes_equal_one([shared_loss], [queries, labels, keys], rest, tmp_path)

@@ -15,6 +15,7 @@ def test_neighbours_come_nearest_first_with_what_they_share():
     assert len(module.neighbourhood(np.zeros(2), np.ones(4), vectors, labels, 80)[1]) == 5
 
 
+@pytest.mark.slow
 def test_a_figure_of_a_run(fit, store, tmp_path):
     run = fit("method=ce", "retrieval=knn", "trainer.max_epochs=1").folder
     drawn = module.draw(tmp_path / "figure", [run.name], None, 20, store)

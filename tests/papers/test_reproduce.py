@@ -19,6 +19,8 @@ from papers.grid import cells, load_budget, load_grid, table_names
 from storage.errors import ReportError
 from storage.run_store import list_runs, run_id
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 # stands in for run.py: names the run as it does, and "measures" without training
 TOY = """

@@ -153,6 +153,7 @@ def test_a_stopped_trial_is_done_again_with_the_same_settings(searching, tmp_pat
     assert started[0][1] == f"method.K={stopped[0].params['method.K']}"
 
 
+@pytest.mark.slow
 def test_several_at_a_time(searching):
     folder, started = searching([[0.5], [0.6], [0.7]], trials=3, n_jobs=2)
     assert len(started) == 3 and len(trials_of(folder)) == 3

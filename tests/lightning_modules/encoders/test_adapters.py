@@ -87,6 +87,7 @@ def test_a_tokenizer_without_padding_pads_with_its_end(save_model):
     assert load(folder).tokenizer().pad_token == "[SEP]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_run_from_start_to_prediction(fit, use, save_model, toy_csv, tmp_path, kind):
     decoder = [f"encoder.pooling={'last_token' if kind in DECODERS else 'mean'}"]
@@ -105,6 +106,7 @@ def test_a_run_from_start_to_prediction(fit, use, save_model, toy_csv, tmp_path,
     assert [row["prediction"] for row in rows(tmp_path / "out.csv")] == recorded
 
 
+@pytest.mark.slow
 def test_export_merges_the_adapters(fit, use, toy_csv, tmp_path):
     result = fit("method=sharprecl", "encoder/lora=default", "method.num_views=1")
     folder = tmp_path / "exported"

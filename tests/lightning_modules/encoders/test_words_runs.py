@@ -6,6 +6,8 @@ import pytest
 
 from tests.command_lines import rows
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "cnn": ["encoder=cnn", "encoder.dimension=16", "encoder.maps=8"],
     "ldgn": ["encoder=ldgn", "encoder.dimension=16", "encoder.hidden=8"],

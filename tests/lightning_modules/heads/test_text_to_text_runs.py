@@ -6,6 +6,8 @@ import pytest
 from tests.command_lines import rows
 from tests.t5 import tiny_t5
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def answer(fit, tmp_path):

@@ -37,18 +37,21 @@ def test_a_curve_from_the_first_query_to_the_budget(learn):
     assert sorted(kept["train"] + kept["val"]) == sorted(int(row["position"]) for row in chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_runs(learn, strategy):
     result = learn(f"active={strategy}", "active.budget=16", "trainer.max_epochs=1", "method=ce")
     assert len(rows(result.folder / "chosen.csv")) == 16
 
 
+@pytest.mark.slow
 def test_two_runs_agree_to_the_bit(learn, tmp_path):
     files = [learn("active=badge", f"paths.runs={tmp_path / name}").folder for name in ("one", "two")]
     for name in ("curve.csv", "chosen.csv"):
         assert (files[0] / name).read_text() == (files[1] / name).read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupt_changes_nothing(learn, tmp_path):
     """The kills of every phase are in test_active_kills.py."""
     import tasks.active
@@ -68,6 +71,7 @@ def pool_of(path, texts):
     return f"dataset.train={path}"
 
 
+@pytest.mark.slow
 def test_a_pool_smaller_than_the_query_is_asked_for_whole_and_equal_texts_once(learn, tmp_path):
     texts = [("apple pear", "fruit"), ("iron zinc", "metal")] * 5 + [(f"plum {i}", "fruit") for i in range(6)]
     pool = pool_of(tmp_path / "pool.csv", texts)
@@ -77,6 +81,7 @@ def test_a_pool_smaller_than_the_query_is_asked_for_whole_and_equal_texts_once(l
     assert result.metrics["labels"] == 8 and result.metrics["rounds"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["active=rep_clun"], ["active=cal", "method=ce", "active.query_size=2"]])
 def test_labels_that_are_all_equal(learn, tmp_path, options):
     """One class seen, two never: the curve is defined; a query too small to train on is followed by the next."""
@@ -100,6 +105,7 @@ def test_a_pool_of_which_too_little_can_be_labelled(learn, tmp_path):
     assert "active: found 1 labelled texts and none left to ask for; allowed: at least 3" in result.err
 
 
+@pytest.mark.slow
 def test_a_person_fills_a_file(learn, tmp_path):
     options = ["active=entropy", "active.oracle=file", "active.budget=16"]
     first = learn(*options)
@@ -117,8 +123,7 @@ def test_a_person_fills_a_file(learn, tmp_path):
 
     fill(["fruit"] * 7 + ["fruits"])
     assert (
-        "to_label.csv:9: found 'fruits'; allowed: animal, fruit, metal, weather, skip, ambiguous"
-        in learn(*options).err
+        "to_label.csv:9: found 'fruits'; allowed: animal, fruit, metal, weather, skip, ambiguous" in learn(*options).err
     )
     asked = fill(["fruit", "metal"] * 3 + ["skip", "metal"])
     assert "8 texts to label" in learn(*options).err  # of the next round: the budget counts labels
@@ -137,6 +142,7 @@ def test_a_person_fills_a_file(learn, tmp_path):
 NAMES = "dataset.label_names=[weather,metal,fruit,animal]"
 
 
+@pytest.mark.slow
 def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
     pool, test = tmp_path / "pool.csv", f"dataset.test={toy_csv['test']}"
     texts = [row["text"] for row in rows(toy_csv["train"])]
@@ -185,6 +191,7 @@ def test_what_cannot_be_is_one_line(learn, options, message):
     assert result.code == 2 and message in result.error
 
 
+@pytest.mark.slow
 def test_a_round_may_go_on_from_the_last_weights(learn, fit):
     still = ["active=random", "active.budget=16", "trainer.max_epochs=1", "optimizer.lr=1e-9", "method.head_lr=1e-9"]
     options = ["active.reset_weights=false", "active.validation_size=3", "active.keep_weights=all"]
@@ -207,6 +214,7 @@ def test_a_start_that_does_not_fit_is_one_line(fit):
     assert "start_from=nobody: no such run" in fit("method=ce", "start_from=nobody").error
 
 
+@pytest.mark.slow
 def test_query_sizes_in_turn_and_the_figures_of_each_point(learn, use, toy_csv, tmp_path):
     result = learn("active=entropy", "active.query_size=[4,8]", "active.budget=16", "callbacks=geometry")
     curve, metrics = rows(result.folder / "curve.csv"), result.metrics
@@ -221,6 +229,7 @@ def test_query_sizes_in_turn_and_the_figures_of_each_point(learn, use, toy_csv, 
     assert metrics["active/non_uniformity"] == float(curve[-1]["non-uniformity"]) and metrics["seconds/total"] > 0
 
 
+@pytest.mark.slow
 def test_weights_of_earlier_rounds_are_dropped_and_made_again_where_another_curve_needs_them(learn, tmp_path):
     one, first_random = "active.budget=16", ["active.seed_rounds=1"]
     curve = rows(learn("active=entropy", one, *first_random).folder / "curve.csv")
@@ -231,6 +240,7 @@ def test_weights_of_earlier_rounds_are_dropped_and_made_again_where_another_curv
     assert shared[0]["run"] == curve[0]["run"] and shared == alone
 
 
+@pytest.mark.slow
 def test_the_published_protocol_chooses_by_test_and_says_so(learn):
     result = learn("active=random", "protocol=published", "active.budget=8")
     assert "protocol published" in result.out and result.metrics["protocol"] == "published"

@@ -8,6 +8,8 @@ import pytest
 from tests.command_lines import best_weights, rows, same_weights
 from tests.own_process import die_at_call
 
+pytestmark = pytest.mark.slow
+
 # what is killed, and at which call within a process
 PHASES = {
     "query": ("tasks.active:Pool.seen_by", 1),
@@ -18,7 +20,6 @@ PHASES = {
 }
 
 
-@pytest.mark.slow
 def test_killed_in_each_phase_of_the_last_round(start, fit, tmp_path):
     """Five processes die one after another, each a phase later; the sixth ends with the curve of an undisturbed run."""
     options = ["method=scl_hnm", "active=badge", "active.query_size=8", "active.budget=16", "trainer.max_epochs=3"]

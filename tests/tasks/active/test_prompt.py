@@ -87,6 +87,7 @@ def test_classes_that_have_no_key(tmp_path, names, message):
         PromptOracle(tmp_path / "to_label.csv", keys=iter("1")).answers([0], ["a"], names)
 
 
+@pytest.mark.slow
 def test_a_terminal_and_a_kill(tmp_path):
     """In a terminal keys need no Enter; killed between two answers, the next process goes on with the second."""
     file = tmp_path / "to_label.csv"

@@ -7,6 +7,8 @@ import pytest
 
 from clustering.scores import clustering_scores
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def learn(cluster):

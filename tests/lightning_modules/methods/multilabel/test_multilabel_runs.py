@@ -14,6 +14,8 @@ from reporting.multilabel_metrics import multilabel_metrics
 from tests.command_lines import command, outcome, rows
 from tests.conftest import FILLERS, TOPICS
 
+pytestmark = pytest.mark.slow
+
 HEADER = ("text", "label")
 
 

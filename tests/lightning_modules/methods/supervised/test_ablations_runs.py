@@ -5,6 +5,8 @@ import pytest
 from tests.command_lines import best_weights, rows
 from tests.tasks.test_configs import FILES
 
+pytestmark = pytest.mark.slow
+
 SHARPRECL = [path.name for path in FILES if str(path).startswith("experiment/sharprecl_wo_")]
 
 

@@ -9,6 +9,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from tests.command_lines import rows
 
+pytestmark = pytest.mark.slow
+
 METHODS = ["focal", "dice", "class_balanced", "balanced_softmax", "post_hoc_logit_adjustment", "ldam_drw"]
 
 

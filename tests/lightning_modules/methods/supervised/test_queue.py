@@ -291,6 +291,7 @@ def distributed_results(method, rank=None):
     return losses, state(module)
 
 
+@pytest.mark.slow
 def test_two_processes_hold_one_queue_and_equal_one_process(tmp_path):
     mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
     for method in METHODS:

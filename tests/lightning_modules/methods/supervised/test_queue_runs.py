@@ -7,6 +7,8 @@ import pytest
 from tests.command_lines import best_weights, rows
 from tests.own_process import assert_equal, status, the_run, wait_for
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {  # queues that are full after the first step
     "bcl": [],
     "tsc": ["method.queue_size=16", "method.momentum=0.9", "optimizer.lr=3e-3", "trainer.max_epochs=20"],
@@ -42,7 +44,6 @@ def test_the_loss_falls_and_the_checkpoint_gives_the_same_figures(fit, use, toy_
     assert about["unit_norm_embeddings"] == (method == "bcl")
 
 
-@pytest.mark.slow
 def test_both_stages_of_tsc_learn_the_classes(fit):
     steady = ["optimizer.lr=1e-3", "sampler.batch_size=16", "trainer.max_epochs=50"]
     metrics = fit("method=tsc", "method.momentum=0.9", *steady).metrics
@@ -69,7 +70,6 @@ def test_bcl_as_published(fit):
     assert fit("method=bcl", *published, "trainer.max_epochs=1").metrics["status"] == "finished"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["tsc", "paco", "gpaco"])
 def test_killed_in_training_a_run_ends_with_the_same_bits(fit, start, tmp_path, method):
     line = [f"method={method}", "sampler.batch_size=8", "trainer.max_epochs=6", "method.queue_size=50"]

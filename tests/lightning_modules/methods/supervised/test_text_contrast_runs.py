@@ -6,6 +6,8 @@ import pytest
 
 from tests.command_lines import best_weights, rows
 
+pytestmark = pytest.mark.slow
+
 # z and theta are single positions, which a random encoder fills only in time
 SLOWLY = ["sampler.batch_size=8", "trainer.max_epochs=14", "callbacks.early_stopping=null", "optimizer.lr=5e-3"]
 RUNS = {

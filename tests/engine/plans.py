@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from engine.command_line import without_null_groups
 from engine.plan import Plan
@@ -16,6 +16,11 @@ def composed(*overrides: str) -> DictConfig:
     """The config of a command line."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("config", overrides=without_null_groups(list(overrides)))
+
+
+def plain(*overrides: str) -> dict:
+    """The config of a command line as plain values."""
+    return OmegaConf.to_container(composed(*overrides), resolve=True)
 
 
 def findings(line: str) -> list[str]:

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.command_lines import best_weights, rows
-from tests.tasks.test_configs import FILES
+from tests.engine.plans import CONF
 
 pytestmark = pytest.mark.slow
 
-SHARPRECL = [path.name for path in FILES if str(path).startswith("experiment/sharprecl_wo_")]
+SHARPRECL = sorted(path.stem for path in (CONF / "experiment").glob("sharprecl_wo_*.yaml"))
 
 
 def test_a_method_without_pairs_is_refused(fit):

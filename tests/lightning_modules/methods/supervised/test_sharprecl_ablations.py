@@ -12,7 +12,7 @@ from torch import nn
 
 import lightning_modules.methods.supervised.sharprecl as sharprecl
 from losses import LogitCompensatedCrossEntropy
-from tests.tasks.test_configs import composed, plain
+from tests.engine.plans import composed, plain
 
 COUNTS = torch.tensor([20, 6, 2])
 ABLATIONS = {  # experiment: what differs from method=sharprecl

@@ -77,7 +77,7 @@ class _FixedCheckpoint(ModelCheckpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         def here(path: str) -> str:
-            return str(Path(self.dirpath) / Path(path).name) if path else path
+            return str(Path(self.dirpath or ".") / Path(path).name) if path else path
 
         moved = {key: here(state_dict[key]) for key in ("best_model_path", "kth_best_model_path", "last_model_path")}
         scores = {here(path): score for path, score in state_dict["best_k_models"].items()}

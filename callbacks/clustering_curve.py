@@ -40,7 +40,7 @@ class ClusteringCurve(Callback):
         self.best = dict(state_dict)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        corpus, epoch = trainer.datamodule.corpus, trainer.current_epoch
+        corpus, epoch = trainer.datamodule.corpus, trainer.current_epoch  # type: ignore[attr-defined]  # not in its types
         if not corpus.label_names or (epoch + 1) % self.interval:
             return
         scores = _scores(pl_module, corpus.table("train")["label"].to_numpy())
@@ -54,8 +54,8 @@ class ClusteringCurve(Callback):
         return {f"oracle/{name}": value for name, value in self.best.items()}
 
 
-def _scores(module: pl.LightningModule, labels: np.ndarray) -> dict[str, float]:
-    """Figures of all texts, from one pass."""
+def _scores(module: Any, labels: np.ndarray) -> dict[str, float]:
+    """Figures of all texts, from one pass of a clustering method."""
     negative, sizes = [], []
 
     def look(batch: dict[str, Tensor]) -> Tensor:
@@ -66,8 +66,8 @@ def _scores(module: pl.LightningModule, labels: np.ndarray) -> dict[str, float]:
             sizes.append(len(own))
         return torch.cat([output["logits"], output.get("representations", output["embeddings"])], dim=1)
 
-    found = module.whole_set(look)
-    logits, vectors = found[:, : module.num_clusters], found[:, module.num_clusters :]
+    outputs = module.whole_set(look)
+    logits, vectors = outputs[:, : module.num_clusters], outputs[:, module.num_clusters :]
     scores = clustering_scores(labels, logits.argmax(dim=1).numpy())
     scores["within_label_cosine"] = within_label_cosine(vectors.numpy(), labels)
     return scores | ({"ns": float(np.average(negative, weights=sizes))} if negative else {})

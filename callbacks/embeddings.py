@@ -45,11 +45,11 @@ class EmbeddingPicture(Callback):
         self.batches.append(torch.column_stack([outputs["indices"], labels, outputs["embeddings"]]))
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        rows = gathered(torch.cat(self.batches), trainer.world_size) if self.batches else torch.empty(0, 2)
+        collected = gathered(torch.cat(self.batches), trainer.world_size) if self.batches else torch.empty(0, 2)
         self.batches = []
-        if not trainer.is_global_zero or len(rows) < 2:
+        if not trainer.is_global_zero or len(collected) < 2:
             return
-        rows = rows[rows[:, 0].argsort()].numpy()
+        rows = collected[collected[:, 0].argsort()].numpy()
         labels = rows[:, 1].astype(int)
         shown = np.argsort(-np.bincount(labels), kind="stable")[:SHOWN_CLASSES].tolist()
         kept = np.flatnonzero(np.isin(labels, shown))[:SHOWN_ROWS]

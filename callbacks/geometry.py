@@ -44,10 +44,18 @@ class Geometry(Callback):
         """Of the last evaluation of `split`, on every rank. Raises KeyError before it."""
         return self.splits[split]
 
-    def _start(self, *_: Any) -> None:
+    def _start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.batches = []
 
-    def _collect(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any) -> None:
+    def _collect(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
         columns = [outputs["indices"][:, None], outputs["labels"][:, None], outputs["embeddings"].detach()]
         self.batches.append(torch.cat([column.cpu().double() for column in columns], dim=1))
 

@@ -42,10 +42,18 @@ class Predictions(Callback):
         rows = self.splits[split]
         return rows[:, 1].long().tolist(), rows[:, 2].long().tolist()
 
-    def _start(self, *_: Any) -> None:
+    def _start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.batches = []
 
-    def _collect(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any) -> None:
+    def _collect(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
         keys = ("indices", "labels", "logits", "predictions")
         outputs = {key: outputs[key].detach().cpu().double() for key in keys if key in outputs}
         self.batches.append(torch.column_stack([outputs["indices"], *self._columns(outputs)]))
@@ -117,7 +125,7 @@ class LabelSetPredictions(Predictions):
         names = self.label_names
         for split, rows in self.splits.items():
             for index, labels, scores in zip(rows[:, 0].tolist(), *self.of(split), strict=True):
-                true = [int(c) if names is None else names[c] for c in np.flatnonzero(labels)]
+                true = [c if names is None else names[c] for c in np.flatnonzero(labels).tolist()]
                 yield split, int(index), *map(dumped, (true, *labels_above(self.threshold, scores, names)))
 
 
@@ -125,8 +133,8 @@ def labels_above(
     threshold: ArrayLike, scores: NDArray[np.floating], label_names: Sequence[str] | None
 ) -> tuple[list[Any], list[float]]:
     """Names (numbers without any) and scores of the labels whose score is above the threshold, of a row (C,)."""
-    found = np.flatnonzero(scores > threshold)
-    return [int(c) if label_names is None else label_names[c] for c in found], scores[found].round(6).tolist()
+    above = np.flatnonzero(scores > np.asarray(threshold)).tolist()
+    return [c if label_names is None else label_names[c] for c in above], scores[above].round(6).tolist()
 
 
 def dumped(values: list[Any]) -> str:

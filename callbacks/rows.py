@@ -31,10 +31,18 @@ class Rows(Callback):
         """Embeddings (N, D) and logits (N, C) of a split. Raises KeyError before its evaluation."""
         return self.splits[split]["embeddings"], self.splits[split]["logits"]
 
-    def _start(self, *_: Any) -> None:
+    def _start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.batches = {key: [] for key in KEYS}
 
-    def _collect(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any) -> None:
+    def _collect(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
         for key, parts in self.batches.items():
             parts.append(outputs[key].detach().cpu())
 
@@ -42,7 +50,7 @@ class Rows(Callback):
         rows = {key: gathered(torch.cat(parts), trainer.world_size) for key, parts in self.batches.items()}
         order = np.unique(rows.pop("indices").numpy(), return_index=True)[1]
         self.splits[split] = {key: values.float().numpy()[order] for key, values in rows.items()}
-        self._start()
+        self.batches = {key: [] for key in KEYS}
 
     on_validation_epoch_start = on_test_epoch_start = on_predict_epoch_start = _start
     on_validation_batch_end = on_test_batch_end = on_predict_batch_end = _collect

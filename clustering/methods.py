@@ -43,7 +43,7 @@ class KMeansClustering:
         num_starts: Annotated[int, ">= 1"] = 10,
         max_iter: Annotated[int, ">= 1"] = 300,
         unit_length: bool = True,
-        max_words: Annotated[int, ">= 2"] | None = None,
+        max_words: Annotated[Annotated[int, ">= 2"] | None, "with vectors=tfidf|bow"] = None,
         sample_rows: Annotated[int, ">= 2"] | None = None,
     ) -> None:
         self.name, self.vectors, self.num_clusters, self.num_views = name, vectors, num_clusters, num_views

@@ -22,6 +22,7 @@ from engine.composition import check_composition, is_module, serves
 from engine.features import cached_features
 from engine.label_kind import check_label_kind
 from engine.trainer import on_processor
+from engine.unread import refuse_unread
 from engine.validation import signature, validate
 from lightning_modules.base import ClassifierModule, TextModule
 from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
@@ -39,11 +40,16 @@ class Plan:
     encoder: PretrainedEncoder | WordEncoder  # None for a method that needs none
 
     @classmethod
-    def make(cls, config: DictConfig) -> Plan:
-        """Validate every node and what depends on two nodes. Raises ConfigError with all findings."""
+    def make(cls, config: DictConfig, overrides: Sequence[str] = ()) -> Plan:
+        """Validate every node, what depends on two nodes, and that the run reads what was typed, `overrides`.
+
+        Raises:
+            ConfigError: all findings at once.
+        """
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         validate(plain)
         check_composition(plain)
+        refuse_unread(plain, overrides)
         return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")))
 
     def inputs(self) -> dict[str, str]:

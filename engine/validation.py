@@ -49,12 +49,12 @@ class Top:
     force: bool = False
     start_from: str | None = None
     run: str | None = None
-    input: str | None = None
-    output: Annotated[str, "~ .+"] | None = None
-    text_column: str = "text"
-    label_column: str = "label"
-    explain: bool = False
-    add: str | None = None
+    input: Annotated[str | None, "with task=predict"] = None
+    output: Annotated[str | None, "~ .+", "with task=predict|export|chat_export"] = None
+    text_column: Annotated[str, "with task=predict|datastore"] = "text"
+    label_column: Annotated[str, "with task=datastore"] = "label"
+    explain: Annotated[bool, "with task=predict"] = False
+    add: Annotated[str | None, "with task=datastore"] = None
 
 
 @dataclass
@@ -77,7 +77,7 @@ def validate(config: Mapping[str, Any]) -> None:
         ConfigError: unknown keys, values of a wrong type, outside their range or choices; all findings at once.
     """
     _raise(list(target_findings(config)))  # before anything that a config names is imported
-    nodes = (finding for key, node in _target_nodes(config) for finding in _check_node(key, node))
+    nodes = (finding for key, node in target_nodes(config) for finding in _check_node(key, node))
     _raise([*_check_top(config), *_stray_groups(config), *nodes])
 
 
@@ -112,13 +112,14 @@ def _stray_groups(config: Mapping[str, Any]) -> Iterator[str]:
             yield f"callbacks.{name}: found {_shown(value)}; allowed: null, or a node with a _target_"
 
 
-def _target_nodes(node: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+def target_nodes(node: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Dotted key and node of everything in a config that names something to call."""
     if not isinstance(node, Mapping):
         return
     if "_target_" in node:
         yield key, node
     for name, child in node.items():
-        yield from _target_nodes(child, f"{key}.{name}" if key else str(name))
+        yield from target_nodes(child, f"{key}.{name}" if key else str(name))
 
 
 def _check_node(key: str, node: Mapping[str, Any]) -> Iterator[str]:
@@ -203,7 +204,7 @@ def _strict(hint: Any) -> Any:
     """The hint as pydantic is to take it: plain values strictly, ranges from their text, any object by its class."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        bounds = [bound.split(maxsplit=1) for bound in arguments[1:] if isinstance(bound, str)]
+        bounds = [bound.split(maxsplit=1) for bound in arguments[1:] if _is_bound(bound)]
         limits = {BOUNDS[symbol]: f"^(?:{limit})$" if symbol == "~" else float(limit) for symbol, limit in bounds}
         options = get_args(arguments[0]) if _is_union(arguments[0]) else (arguments[0],)
         fields = [_strict(option) if option is type(None) else _limited(_strict(option), limits) for option in options]
@@ -227,6 +228,10 @@ def _strict(hint: Any) -> Any:
     if hint is Callable or origin is Callable:
         return Annotated[Any, AfterValidator(_callable)]
     return InstanceOf[hint] | Mapping if isinstance(hint, type) else Any  # an object, which only a node gives
+
+
+def _is_bound(bound: Any) -> bool:
+    return isinstance(bound, str) and bound.split()[0] in BOUNDS  # `engine.unread` reads the others
 
 
 def _limited(hint: Any, limits: Mapping[str, Any]) -> Any:
@@ -257,7 +262,7 @@ def allowed_by(hint: Any) -> str:
     """What a hint allows, in words."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        bounds = [bound.replace("~ ", "that matches ") for bound in arguments[1:] if isinstance(bound, str)]
+        bounds = [bound.replace("~ ", "that matches ") for bound in arguments[1:] if _is_bound(bound)]
         return " ".join([allowed_by(arguments[0]), " and ".join(bounds)]).strip()
     if _is_union(hint):
         return " or ".join(map(allowed_by, arguments))

@@ -102,7 +102,7 @@ class ClassBalancedLoss(ClassificationLoss):
         self,
         effective_number_beta: Annotated[float, ">= 0", "< 1"] = 0.9999,
         base: Base = "cross_entropy",
-        gamma: Annotated[float, ">= 0"] = 2.0,
+        gamma: Annotated[float, ">= 0", "with base=focal"] = 2.0,
         average: Average = "rows",
     ) -> None:
         super().__init__()

@@ -72,7 +72,7 @@ class DiceLoss(ClassificationLoss):
         smoothing: Annotated[float, "> 0"] = 1.0,
         reading: Reading = "per_sample",
         squared_denominator: bool = True,
-        absent_classes: bool = True,
+        absent_classes: Annotated[bool, "with reading=batch"] = True,
     ) -> None:
         super().__init__()
         _check(decay, smoothing, reading)

@@ -181,7 +181,7 @@ class SharpReCLLoss(nn.Module):
         class_weight: ClassWeight = "effective_number",
         denominator: Denominator = "with_synthetic_positives",
         normaliser: Normaliser = "mean",
-        effective_number_beta: Annotated[float, ">= 0", "< 1"] = 0.9999,
+        effective_number_beta: Annotated[float, ">= 0", "< 1", "with class_weight=effective_number"] = 0.9999,
         anchor_weight: AnchorWeight = "label",
     ) -> None:
         super().__init__()

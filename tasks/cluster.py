@@ -54,22 +54,12 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
     All rows of the data set are clustered, those of every split. Labels, where there are any, are read for the scores
     and, with `method.num_clusters=null`, counted; nothing else sees them. A stop is gone on from as in `tasks.fit`.
     """
-    plan = Plan.make(config)
-    _refuse_idle(plan, overrides)
+    plan = Plan.make(config, overrides)
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
         record_once(run, config, names_of(plan), lambda: logged(plan, run, _cluster))
     _report(run)
     return run.path
-
-
-def _refuse_idle(plan: Plan, overrides: list[str]) -> None:
-    method = f"method={plan.plain['method']['name']}"
-    for key in (override.lstrip("+~").split("=")[0] for override in overrides):
-        if not plan.trains and key.startswith("trainer.") and key != "trainer.num_threads":
-            raise ValueError(f"{key}: {method} trains nothing; allowed: the default")
-        if key == "augment" and plan.plain["method"]["num_views"] == 1:
-            raise ValueError(f"augment: has no effect with {method}, which sees one view; allowed: the default")
 
 
 def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:

@@ -35,8 +35,7 @@ def fit(config: DictConfig, overrides: list[str]) -> Path:
 
     Interrupted at any moment, the same call goes on from the last whole epoch and ends with the same figures.
     """
-    plan = Plan.make(config)
-    _refuse_unused_augment(plan, overrides)
+    plan = Plan.make(config, overrides)
     run = trained_run(plan)
     if World.of(plan.plain["trainer"]).node == 0:
         report(run)
@@ -55,11 +54,6 @@ def trained_run(plan: Plan) -> RunFolder:
     with run.lock():
         record_once(run, config, names_of(plan), lambda: _trained(plan, run, world))
     return run
-
-
-def _refuse_unused_augment(plan: Plan, overrides: list[str]) -> None:
-    if plan.plain["method"]["num_views"] == 1 and any(o.split("=")[0] == "augment" for o in overrides):
-        raise ValueError("augment: has no effect with method.num_views=1; allowed: method.num_views=2 or more")
 
 
 def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work: Callable[[], object]) -> None:

@@ -76,7 +76,7 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     from hydra.utils import instantiate
 
     options: Search = instantiate(config.search, _convert_="all")
-    plan = Plan.make(config)
+    plan = Plan.make(config, overrides)
     if plan.plain["protocol"]["name"] == "published":
         raise ConfigError("protocol=published: chooses on test; allowed with search: protocol=clean")
     _check_keys(config, options)

@@ -167,7 +167,12 @@ def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., "
     """Train on the toy CSV: `fit("method=ce", "seed=1")`; later words win."""
     from tests.command_lines import command
 
-    return lambda *arguments, stdin="": command([*files, *store, *small, *arguments], stdin)
+    def call(*arguments: str, stdin: str = "") -> "Result":
+        no_rate = "encoder.train=frozen" in arguments  # then nothing learns at the encoder's rate
+        options = [option for option in small if not (no_rate and option.startswith("optimizer.lr="))]
+        return command([*files, *store, *options, *arguments], stdin)
+
+    return call
 
 
 @pytest.fixture

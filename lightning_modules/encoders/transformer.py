@@ -123,7 +123,7 @@ class PretrainedEncoder:
         sha256: str | None = None,
         pooling: Pooling = "mean",
         train: Training = "full",
-        num_top_layers: Annotated[int, ">= 1"] = 2,
+        num_top_layers: Annotated[int, ">= 1", "with train=top_layers"] = 2,
         lora: LoRA | None = None,
         quantization: Quantization | None = None,
     ) -> None:

@@ -46,7 +46,7 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
     Raises:
         ValueError: a protocol that would use labels nobody paid for, or an oracle that waits for a person.
     """
-    plan = Plan.make(config)
+    plan = Plan.make(config, overrides)
     if (protocol := plan.plain["protocol"]["name"]) not in ("few_shot", "published"):
         raise ValueError(f"protocol: found {protocol}, allowed with active: few_shot, published")
     if (budget := plan.plain["active"]["budget"]) < _least(plan):

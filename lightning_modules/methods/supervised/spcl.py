@@ -47,7 +47,7 @@ class SPCLModule(ClassifierModule):
         num_drawn: Annotated[int, ">= 1"] = 64,
         centres_per_class: Annotated[int, ">= 1"] = 1,
         curriculum: Literal["easy_first", "none"] = "easy_first",
-        curriculum_start: Annotated[float, "> 0", "<= 1"] = 0.5,
+        curriculum_start: Annotated[float, "> 0", "<= 1", "with curriculum=easy_first"] = 0.5,
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)

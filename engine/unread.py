@@ -1,0 +1,81 @@
+"""Options that a run does not read: typed on a command line, they are refused.
+
+A signature says of an argument when it counts: `Annotated[int, ">= 1", "with train=top_layers"]` names another argument
+of the same node and the values that it needs, or by a dotted key one of another group. What the engine itself reads
+under a condition stands in `CONDITIONS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, get_args, get_origin
+
+from engine.composition import class_of, is_module, unused_groups
+from engine.validation import ConfigError, Top, signature, target_nodes
+
+# group or key -> when the engine reads it
+CONDITIONS = {
+    "augment": "method.num_views>1",
+    "chat": "task=chat|chat_export",
+    "search": "task=fit",
+    "optimizer.lr": "encoder.train=full|top_layers",  # heads have method.head_lr
+}
+
+
+def refuse_unread(plain: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Hold the keys of a command line against what the run of a valid config reads.
+
+    Raises:
+        ConfigError: keys that nothing reads, each with what it needs.
+    """
+    idle = unread(plain)
+    typed = [override.lstrip("+").partition("=")[0].partition("@")[0].replace("/", ".") for override in overrides]
+    found = {key: why for key in typed for option, why in idle.items() if f"{key}.".startswith(f"{option}.")}
+    if found:
+        raise ConfigError("\n".join(f"{key}: has no effect; {why}" for key, why in found.items()))
+
+
+def unread(plain: Mapping[str, Any]) -> dict[str, str]:
+    """Groups and dotted keys that the run of this config does not read, each with what it needs to count."""
+    method = plain["method"]
+    idle = dict.fromkeys(unused_groups(method), f"method={method['name']} does not read it")
+    if not is_module(method):
+        trains = [key for key in plain["trainer"] if key not in ("num_threads", "accelerator", "precision")]
+        idle |= {f"trainer.{key}": f"method={method['name']} trains nothing" for key in trains}
+    elif getattr(class_of(method), "linear_loss", None) and (plain.get("encoder") or {}).get("train") == "frozen":
+        solved = f"method={method['name']} is solved, not trained, on a frozen encoder"
+        idle |= dict.fromkeys(("optimizer", "scheduler", "method.dropout"), solved)
+    for key, condition in [*CONDITIONS.items(), *_declared("", plain, Top), *_of_nodes(plain)]:
+        if not _holds(plain, condition):
+            idle.setdefault(key, f"allowed with {condition}")
+    return idle
+
+
+def _of_nodes(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, node in target_nodes(plain):
+        yield from _declared(key, node, class_of(node))
+
+
+def _declared(key: str, node: Mapping[str, Any], target: Any) -> Iterator[tuple[str, str]]:
+    """Dotted key and condition of each argument of a node that says when it counts."""
+    for name, parameter in signature(target)[0].items():
+        for condition in _conditions(parameter.annotation):
+            needed = condition if "." in condition.partition("=")[0] or not key else f"{key}.{condition}"
+            yield f"{key}.{name}" if key else name, needed
+
+
+def _conditions(hint: Any) -> Iterator[str]:
+    if get_origin(hint) is Annotated:
+        yield from (bound.removeprefix("with ") for bound in get_args(hint) if str(bound).startswith("with "))
+    for part in get_args(hint):
+        yield from _conditions(part)
+
+
+def _holds(plain: Mapping[str, Any], condition: str) -> bool:
+    """Whether a condition `key=a|b` or `key>number` is true of a config."""
+    key, symbol, wanted = re.split(r"(=|>)", condition, maxsplit=1)
+    value: Any = plain
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value is not None and value > float(wanted) if symbol == ">" else str(value) in wanted.split("|")

@@ -1,0 +1,55 @@
+"""A key on the command line that no code of the run reads is an error, and only then."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from engine.plan import Plan
+from engine.unread import unread
+from engine.validation import ConfigError
+from tests.engine.plans import composed
+
+
+def refused(line: str) -> list[str]:
+    """Keys that a command line is refused for as without effect."""
+    words = line.split()
+    try:
+        Plan.make(composed(*words), words)
+    except ConfigError as error:
+        return [finding.partition(":")[0] for finding in str(error).splitlines() if "has no effect" in finding]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("line", "keys"),
+    [
+        ("text_column=body", ["text_column"]),
+        ("input=x.csv output=y.csv", ["input", "output"]),
+        ("add=x.csv explain=true label_column=y", ["add", "explain", "label_column"]),
+        ("method=ce augment=eda", ["augment"]),
+        ("method=ce augment.rate=0.5", ["augment.rate"]),
+        ("method=ce method.num_views=2 augment.rate=0.5", []),
+        ("augment.rate=0.5", []),
+        ("encoder.num_top_layers=1", ["encoder.num_top_layers"]),
+        ("encoder.num_top_layers=1 encoder.train=top_layers", []),
+        ("encoder.train=frozen optimizer.lr=1e-3", ["optimizer.lr"]),
+        ("encoder.train=frozen optimizer.weight_decay=0.1", []),
+        ("method=ce encoder.train=frozen optimizer.weight_decay=0.1", ["optimizer.weight_decay"]),
+        ("method=class_balanced loss.gamma=1", ["loss.gamma"]),
+        ("method=class_balanced loss.gamma=1 loss.base=focal", []),
+        ("loss.effective_number_beta=0.9 loss.class_weight=none", ["loss.effective_number_beta"]),
+        ("method=dice loss.absent_classes=false", ["loss.absent_classes"]),
+        ("method=spcl method.curriculum=none method.curriculum_start=0.2", ["method.curriculum_start"]),
+        ("task=cluster method=sbert_kmeans method.max_words=9", ["method.max_words"]),
+        ("task=cluster method=bow_kmeans trainer.max_epochs=3", ["trainer.max_epochs"]),
+        ("chat=gpt35", ["chat"]),
+        ("seed=3 trainer.max_epochs=2 loss.tau=0.5 +optimizer.eps=1e-7", []),
+    ],
+)
+def test_what_nothing_reads_is_refused(line: str, keys: list[str]) -> None:
+    assert refused(line) == keys
+
+
+def test_the_keys_that_a_config_does_not_read_are_known_without_a_command_line() -> None:
+    plain = OmegaConf.to_container(composed("method=ce"), resolve=True)
+    assert {"augment", "text_column", "encoder.num_top_layers"} <= unread(plain).keys()
+    assert not {"method", "loss", "encoder", "optimizer.lr"} & unread(plain).keys()

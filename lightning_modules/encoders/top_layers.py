@@ -12,6 +12,10 @@ from torch import Tensor, nn
 LARGEST = 2**31  # bytes of hidden states that are remembered; where there are more, they are computed each time
 
 
+class _Reached(Exception):
+    """The top blocks are reached; holds the hidden states below them."""
+
+
 class TopLayers:
     """The last blocks of a transformer, which train, over the rest, which does not and stays in eval mode.
 
@@ -54,28 +58,42 @@ class TopLayers:
             keys = _keys(tokens, mask)
             if all(key in self.remembered for key in keys):
                 continue  # clustering evaluates the texts that it trains on
-            output = self.model(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
-            states = output.hidden_states[self.number_below]
-            first = not self.remembered
+            states, first = self.below(tokens, mask), not self.remembered
             for key, state, length in zip(keys, states, mask.sum(1).tolist(), strict=True):
                 if key not in self.remembered:
                     self.remembered[key] = state[:length].half()
                     kept += self.remembered[key].nbytes
-            if kept > largest or (first and not self._serves(states, tokens, mask, output.last_hidden_state)):
+            if kept > largest or (first and not self._serves(states, tokens, mask)):
                 self.remembered.clear()
                 break
         self.train(was_training)
         return bool(self.remembered)
 
-    def _serves(self, states: Tensor, tokens: Tensor, mask: Tensor, wanted: Tensor) -> bool:
+    def below(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """The hidden states (B, L, D) that the first of the top blocks takes; no block from there on is run."""
+
+        def stop(block: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+            raise _Reached(args[0] if args else kwargs["hidden_states"])
+
+        hook = self.top[0].register_forward_pre_hook(stop, with_kwargs=True)
+        try:
+            self.model(input_ids=tokens, attention_mask=mask)
+        except _Reached as reached:
+            return reached.args[0]
+        finally:
+            hook.remove()
+        raise AssertionError("the model ran past its own blocks")
+
+    def _serves(self, states: Tensor, tokens: Tensor, mask: Tensor) -> bool:
         if not bool(states.half().isfinite().all()):
             return False
+        whole = self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
         try:
-            found = self.run(states, tokens, mask).last_hidden_state
+            resumed = self.run(states, tokens, mask).last_hidden_state
         except (AttributeError, IndexError, TypeError, ValueError):
             return False
         kept = mask.bool()
-        return torch.allclose(found[kept], wanted[kept], atol=1e-4, rtol=1e-4)
+        return torch.allclose(resumed[kept], whole[kept], atol=1e-4, rtol=1e-4)
 
     def recall(self, tokens: Tensor, mask: Tensor) -> Tensor | None:
         """Hidden states (B, L, D) below the top, float32, zero at pads; None if a text is not remembered."""

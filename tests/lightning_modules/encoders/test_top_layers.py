@@ -68,7 +68,8 @@ def test_a_text_that_comes_twice_is_run_and_counted_once() -> None:
     given = batch(3, 7, 5)
     size = 2 * (3 + 7 + 5) * SIZE["hidden_size"]  # float16
     twice = {key: torch.cat([value, value]) for key, value in given.items()}
-    assert encoder.top_layers.remember([twice, given, given], largest=size) and seen == [0]
+    assert encoder.top_layers.remember([twice, given, given], largest=size)
+    assert seen == [0, 0], "the first batch runs a second time, as a check, and none after it"
     assert sum(state.nbytes for state in encoder.top_layers.remembered.values()) == size
     assert not encoder.top_layers.remember([batch(2, 9)], largest=size)
 
@@ -97,6 +98,14 @@ def test_the_weights_saved_are_those_of_the_whole_model() -> None:
     assert set(encoder.state_dict()) == names and "model.encoder.layer.3.output.dense.weight" in names
     twin = deepcopy(encoder)  # of momentum encoders
     assert twin.top_layers.top[0] is twin.model.encoder.layer[2]
+
+
+def test_the_top_does_not_run_to_be_remembered() -> None:
+    encoder, below, top = build(), [], []
+    encoder.model.encoder.layer[0].register_forward_hook(lambda *_: below.append(0))
+    encoder.model.encoder.layer[-1].register_forward_hook(lambda *_: top.append(0))
+    encoder.top_layers.remember([batch(3, 7, 5), batch(2, 9), batch(4, 8)])
+    assert (len(below), len(top)) == (4, 2), "the first batch is checked: whole, and from what is remembered"
 
 
 def test_nothing_is_remembered_where_it_would_not_serve() -> None:

@@ -100,6 +100,18 @@ def test_the_main_table_stands_in_the_report():
     assert len(rows) > 15 and [row for row in rows if row not in report] == []
 
 
+def test_files_that_pages_name_exist():
+    """Places in the code, as `room/file.py`; the walk through a new method names files that it adds."""
+    named = {
+        (page.name, span)
+        for page, text in TEXTS.items()
+        for span in re.findall(r"`([a-z_]+/[a-z0-9_/]+\.(?:py|yaml|md))`", text)
+        if FROM_THE_WALK_THROUGH not in span
+    }
+    assert len(named) > 30
+    assert [(page, span) for page, span in sorted(named) if not (ROOT / span).is_file()] == []
+
+
 def test_the_readme_is_short_and_says_where_to_begin():
     text = TEXTS[README]
     assert len(text.splitlines()) <= 150

@@ -13,6 +13,7 @@ from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
 from datamodules.collation import FeatureBatches, TokenBatches
+from datamodules.label_budget import LabelBudget
 from datamodules.labels import class_counts, has_several_labels, label_array
 from datamodules.samplers import Batches, OrderedBatches
 from datamodules.splits import Protocol, random_split, stratified_split
@@ -23,7 +24,7 @@ from storage.errors import InputError
 warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 SAME_TEXT = ("none", "dropout")  # augmentations whose views are the text itself
-_SPLIT, _THIN, _VIEW, _ORDER = 2, 3, 4, 5  # streams of random numbers of one seed; the sampler has stream 1
+_SPLIT, _THIN, _VIEW, _ORDER, _LABELS = 2, 3, 4, 5, 6  # streams of random numbers of one seed; the sampler has stream 1
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class TextDataModule(LightningDataModule):
         cache_dir: where token caches lie.
         singleton_classes: classes of one train row under a stratified split: refuse, or leave them in train.
         num_workers: loader processes.
+        budget: how many train rows keep their label, before anything else is drawn.
 
     Attributes:
         num_classes, label_names: classes, in the order of their indices.
@@ -70,7 +72,7 @@ class TextDataModule(LightningDataModule):
         class_counts: ``(C,)`` int64, rows per class in the thinned train split (after ``setup``).
         indices: split -> sorted row numbers ``(N,)`` (after ``setup``). "train" and a "val" split from it point into
             the corpus table "train", a shipped "val" into the table "val". Under ``protocol=published`` "val" equals
-            "test".
+            "test". With a label budget, or under ``protocol=fixed``, "unlabelled" holds the train rows without a label.
         labels: split -> class indices ``(N,)`` int64, or ``(N, C)`` uint8 of 0 and 1 (after ``setup``).
         augment_report: name, share of texts changed over all augmented views, and number of views (after ``setup``).
 
@@ -93,6 +95,7 @@ class TextDataModule(LightningDataModule):
         cache_dir: str | Path,
         singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
         num_workers: Annotated[int, ">= 0"] = 0,
+        budget: LabelBudget | None = None,
     ) -> None:
         super().__init__()
         if num_views < 1:
@@ -104,6 +107,7 @@ class TextDataModule(LightningDataModule):
         self.augment, self.imbalance, self.sampler = augment, imbalance, sampler
         self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
         self.num_views, self.seed, self.num_workers = num_views, seed, num_workers
+        self.budget = budget or LabelBudget()
         self.singleton_classes, self.cache = singleton_classes, Path(cache_dir) / "tokens"
         self.label_names = tuple(corpus.label_names)
         self.num_classes = len(self.label_names)
@@ -139,19 +143,22 @@ class TextDataModule(LightningDataModule):
         if self.num_classes < 2:
             raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
         answers = getattr(self.imbalance, "labels", None)  # what a person said of the listed rows
-        self._refuse_unlabelled(labels["train"], answers)
+        rows |= self._without_labels(rows["train"], labels["train"], answers)
         if self.protocol.name == "published":
             if "test" not in rows:
                 raise InputError("protocol: found published without a test split, allowed: clean, few_shot")
             rows["val"], self._table_of["val"] = rows["test"], "test"
+        elif self.protocol.name == "fixed":
+            rows.pop("val", None)  # its labels count too, and nothing asks for them
         elif "val" not in rows and self.protocol.name == "clean":
-            rows["train"], rows["val"] = stratified_split(
-                labels["train"],
+            train, val = stratified_split(
+                labels["train"][rows["train"]],
                 self.protocol.val_fraction,
                 np.random.default_rng([self.seed, 0, _SPLIT]),
                 self.singleton_classes,
                 self.label_names,
             )
+            rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
             self._table_of["val"] = "train"
         kept = self.imbalance.select(
             labels["train"][rows["train"]], np.random.default_rng([self.seed, 0, _THIN]), self.label_names
@@ -168,8 +175,28 @@ class TextDataModule(LightningDataModule):
         self.indices = rows
         dtype = np.uint8 if self.multilabel else np.int64
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}
+        if "unlabelled" in rows:
+            self.labels["unlabelled"] = np.full(len(rows["unlabelled"]), -1)
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
+
+    def _without_labels(
+        self, rows: np.ndarray, labels: np.ndarray, answers: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
+        """The train rows that keep their label, and those that have none or lose it to the budget, as "unlabelled"."""
+        keeps_all = not self.budget
+        if keeps_all and self.protocol.name != "fixed":
+            self._refuse_unlabelled(labels, answers)
+            return {}
+        rng = np.random.default_rng([self.seed, 0, _LABELS])
+        has_label = labels.any(axis=1) if labels.ndim == 2 else labels >= 0
+        kept = np.flatnonzero(has_label) if keeps_all else self.budget.select(labels, rng, self.label_names)
+        if not len(kept) and self.protocol.name != "fixed":
+            raise InputError(f"protocol: found {self.protocol.name} without a labelled row, allowed: fixed")
+        rest = np.setdiff1d(rows, kept)
+        if len(rest):
+            self._table_of["unlabelled"] = "train"
+        return {"train": kept} | ({"unlabelled": rest} if len(rest) else {})
 
     def _take_the_whole(self, rows: np.ndarray) -> None:
         self.indices = {"train": rows, "val": rows}
@@ -206,7 +233,7 @@ class TextDataModule(LightningDataModule):
                 changed += tokens.notes["changed"]
             self._views["train"].append(tokens)
             self._rows["train"].append(rows)
-        share = changed / (len(self.indices["train"]) * max(self.num_views - 1, 1))
+        share = changed / max(len(self.indices["train"]) * (self.num_views - 1), 1)
         self.augment_report = {"name": name, "share_changed": share, "views": self.num_views}
 
     def _whole(self, table: str, common: dict) -> Tokens:
@@ -267,8 +294,9 @@ class TextDataModule(LightningDataModule):
         order = self.sampler.train(data.lengths, self.labels["train"], self.seed, *self._place())
         return self._loader("train", data, order)
 
-    def val_dataloader(self) -> DataLoader:
-        return self._eval_loader("val")
+    def val_dataloader(self) -> DataLoader | list:
+        """Of the rows that choose the epoch; no loader where nothing chooses."""
+        return [] if self.protocol.name == "fixed" else self._eval_loader("val")
 
     def test_dataloader(self) -> DataLoader:
         return self._eval_loader("test")

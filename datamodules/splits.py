@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args, get_type_hints
 
 import numpy as np
 
@@ -17,6 +17,7 @@ class Protocol:
     that one is used, otherwise a stratified share ``val_fraction`` (0 < f < 1) of train. ``published``: the test rows
     choose, as in some published code; every figure of such a run carries the name. ``few_shot``: the rows that
     ``imbalance`` keeps are all that is labelled, and a random share ``val_fraction`` of them chooses.
+    ``fixed``: every label trains, nothing chooses and the last epoch counts; rows without a label stay as such.
     ``transductive``: clustering; what trains is what is evaluated, no label is seen and nothing chooses: the last epoch
     counts.
 
@@ -24,15 +25,15 @@ class Protocol:
     rows is equal often, and the later epoch has learned more.
     """
 
-    name: Literal["clean", "published", "few_shot", "transductive"]
+    name: Literal["clean", "published", "few_shot", "fixed", "transductive"]
     val_fraction: Annotated[float, ">= 0", "< 1"]
-    monitor: str
+    monitor: str | None
     mode: Literal["min", "max"] = "max"
     ties: Literal["earliest", "latest"] = "earliest"
 
     def __post_init__(self) -> None:
-        if self.name not in ("clean", "published", "few_shot", "transductive"):
-            raise InputError(f"protocol.name: found {self.name!r}, allowed: clean, published, few_shot, transductive")
+        if self.name not in (names := get_args(get_type_hints(type(self))["name"])):
+            raise InputError(f"protocol.name: found {self.name!r}, allowed: {', '.join(names)}")
         if self.name in ("clean", "few_shot") and not 0 < self.val_fraction < 1:
             raise InputError(f"protocol.val_fraction: found {self.val_fraction}, allowed: 0 < val_fraction < 1")
 

@@ -22,8 +22,10 @@ def cached_features(encoder: TextEncoder, datamodule: TextDataModule, key: str, 
 
 
 def _cached(encoder: TextEncoder, datamodule: TextDataModule, split: str, key: str, folder: Path) -> np.ndarray:
-    file = folder / f"{datamodule.tokens_digest(split)}-{key}.npy"
     shape = (datamodule.num_views if split == "train" else 1, len(datamodule.indices[split]), encoder.hidden_size)
+    if 0 in shape:
+        return np.empty(shape, np.float32)
+    file = folder / f"{datamodule.tokens_digest(split)}-{key}.npy"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{file}.lock"):
         features = _read(file, shape)

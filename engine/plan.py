@@ -28,6 +28,7 @@ from lightning_modules.base import ClassifierModule, TextModule
 from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
 from lightning_modules.encoders.words import WordEncoder
 from lightning_modules.methods.clustering.base import ClusteringModule
+from lightning_modules.methods.few_labels.class_names import ClassNames
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Plan:
         from datamodules.sources import file_sha256
 
         digests = {str(path): file_sha256(Path(path)) for path in self.dataset.own_files()}
+        if self.dataset.class_descriptions is not None:
+            digests["class_descriptions"] = file_sha256(Path(self.dataset.class_descriptions).expanduser())
         if (self.plain.get("encoder") or {}).get("path"):
             digests["encoder"] = self.encoder.weights_hash()
         return digests
@@ -124,6 +127,7 @@ class Plan:
             seed=config.seed,
             cache_dir=self._path("cache"),
             singleton_classes=self.dataset.singleton_classes,
+            budget=self.dataset.budget,
         )
         datamodule.prepare_data()
         datamodule.setup()
@@ -164,8 +168,11 @@ class Plan:
     def bare_module(self, class_counts: Tensor, label_names: Sequence[str]) -> ClassifierModule:
         """The method over the encoder, without data."""
         method = partial_of(self.config.method)
-        if "label_pieces" in signature(method.func)[0]:
+        takes = signature(method.func)[0]
+        if "label_pieces" in takes:
             method = partial(method, label_pieces=self.label_pieces(label_names))
+        if "class_names" in takes:
+            method = partial(method, class_names=self.class_names(label_names))
         if not self.config.get("head"):
             return self._configured(method, class_counts=class_counts)
         encoder, head = instantiate(self.config.head).build(self.encoder, label_names)
@@ -177,13 +184,22 @@ class Plan:
         module = method(
             encoder=self.encoder.load(self.config.seed) if encoder is None else encoder,
             loss=instantiate(self.config.get("loss")),
-            optimizer=instantiate(self.config.optimizer),
-            scheduler=instantiate(self.config.scheduler),
+            optimizer=instantiate(self.config.get("optimizer")),
+            scheduler=instantiate(self.config.get("scheduler")),
             seed=self.config.seed,
             **more,
         )
         module.gradient_cache_chunk = self.plain["trainer"].get("gradient_cache_chunk")
         return module
+
+    def class_names(self, label_names: Sequence[str]) -> ClassNames | None:
+        """What the classes are called, for methods that read it; None, said on stderr, where the labels are codes."""
+        descriptions = self.dataset.describe_classes(label_names)
+        if descriptions is None:
+            shown = ", ".join(label_names[:3])
+            print(f"dataset={self.dataset.name}: labels are codes ({shown}, …), names are not used", file=sys.stderr)
+            return None
+        return ClassNames(descriptions, self.encoder.tokenizer())
 
     def label_pieces(self, label_names: Sequence[str]) -> list[list[int]]:
         """Token ids of each label name, for methods that read them; underscores are spaces."""

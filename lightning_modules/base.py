@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar
 
 import lightning.pytorch as pl
@@ -256,14 +256,17 @@ class ClassifierModule(TextModule):
         """Whether the classifier is solved to its optimum and not trained: nothing else could be learned."""
         return self.linear_loss is not None and self.encoder.frozen and not self.generates
 
-    def solve(self, train: tuple[Tensor, Tensor], validation: tuple[Tensor, Tensor]) -> dict[str, Any]:
-        """Set the linear classifier to the minimum of `linear_loss` on embeddings (N, D) and labels of the train rows.
+    def solve(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """Set the linear classifier to the minimum of `linear_loss` on the rows of "train"; returns what was chosen.
 
-        The strength of the penalty is the one with the lowest loss on the validation rows. Returns what was chosen.
+        The strength of the penalty is the one with the lowest loss on the rows of "val".
+
+        Args:
+            splits: embeddings (N, D) and labels of "train", "val" and "unlabelled", as far as they are there.
         """
         assert self.linear_loss is not None
         has_bias = self.classifier.bias is not None
-        chosen = solve_and_choose(self.linear_loss, train, validation, self.num_classes, has_bias)
+        chosen = solve_and_choose(self.linear_loss, splits["train"], splits["val"], self.num_classes, has_bias)
         with torch.no_grad():
             self.classifier.weight.copy_(chosen.best.weight)
             if has_bias:

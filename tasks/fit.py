@@ -166,7 +166,8 @@ def _learned(
 
 def _solved(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
     """Solve the classifier on the features of a frozen encoder; every process of a run does the same."""
-    chosen = module.solve(datamodule.feature_rows("train"), datamodule.feature_rows("val"))
+    seen = [split for split in ("train", "val", "unlabelled") if split in datamodule.indices]  # never test
+    chosen = module.solve({split: datamodule.feature_rows(split) for split in seen})
     checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
     module.on_save_checkpoint(checkpoint)
     if run.writes:

@@ -1,9 +1,11 @@
 """What every data set states about itself."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from datamodules.class_descriptions import known_descriptions, read_descriptions
+from datamodules.label_budget import LabelBudget
 from datamodules.sources import SourceFile
 
 Row = dict[str, Any]
@@ -21,6 +23,10 @@ class Dataset:
         singleton_classes: what a stratified split does with a class of one train row.
         deduplicate: ``train`` drops train rows whose text came before in train, ``leaks`` drops train rows whose
             text is also in test or val, ``all`` does both. Duplicates and leaks are counted and reported in any case.
+        labels: how many train rows keep their label, drawn by the run's seed; the others are texts without label.
+        labels_per_class: the same for each class; a class with fewer keeps all.
+        class_descriptions: YAML, JSON or CSV file with a description of each label, in place of what the data set
+            knows of its classes.
     """
 
     version: ClassVar[int] = 1  # raise it when the same files and options give other rows
@@ -40,7 +46,12 @@ class Dataset:
         max_length: Annotated[int, ">= 1"] = 64,
         singleton_classes: Singletons = "refuse",
         deduplicate: Deduplicate = "none",
+        labels: Annotated[int, ">= 0"] | None = None,
+        labels_per_class: Annotated[int, ">= 1"] | None = None,
+        class_descriptions: str | None = None,
     ) -> None:
+        self.budget = LabelBudget(labels, labels_per_class)
+        self.class_descriptions = class_descriptions
         self.name = name
         self.max_length = max_length
         self.singleton_classes = singleton_classes
@@ -79,6 +90,16 @@ class Dataset:
     def own_files(self) -> tuple[Path, ...]:
         """The user's files that the rows come from; their content decides the rows too."""
         return ()
+
+    def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
+        """A description of each class, phrases joined by commas with the name first; None where labels are codes.
+
+        Raises:
+            InputError: see `class_descriptions.read_descriptions`.
+        """
+        if self.class_descriptions is not None:
+            return read_descriptions(Path(self.class_descriptions).expanduser(), label_names)
+        return None if self.own_files() else known_descriptions(self.name, label_names)
 
     def about(self) -> dict[str, Any]:
         """Facts for the card."""

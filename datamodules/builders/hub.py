@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, Deduplicate, Name, Row, Singletons
+from datamodules.builders.base import Dataset, Name, Row
 from storage.errors import InputError
 
 
@@ -44,10 +44,9 @@ class Hub(Dataset):
         split_seed: Annotated[int, ">= 0"] = 0,
         name: Name = "hub",
         max_length: Annotated[int, ">= 1"] = 128,
-        singleton_classes: Singletons = "refuse",
-        deduplicate: Deduplicate = "none",
+        **options: Any,
     ) -> None:
-        super().__init__(name, max_length, singleton_classes, deduplicate)
+        super().__init__(name, max_length, **options)
         self.path, self.config_name, self.revision = path, config_name, revision
         splits = {"train": train_split, "val": val_split, "test": test_split}
         self.split_names = {split: name for split, name in splits.items() if name}

@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, Deduplicate, Name, Row, Singletons
+from datamodules.builders.base import Dataset, Name, Row
 from datamodules.builders.json_array import json_array_rows
 from datamodules.sources import SourceFile
 from storage.errors import InputError
@@ -30,10 +30,9 @@ class ParallelFiles(Dataset):
         folder: str,
         name: Name,
         max_length: Annotated[int, ">= 1"] = 256,
-        singleton_classes: Singletons = "refuse",
-        deduplicate: Deduplicate = "none",
+        **options: Any,
     ) -> None:
-        super().__init__(name, max_length, singleton_classes, deduplicate)
+        super().__init__(name, max_length, **options)
         self.folder = Path(folder).expanduser()
 
     def own_files(self) -> tuple[Path, ...]:

@@ -1,11 +1,12 @@
 """A user's own tables, read as a stream; every complaint names file and line."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, Deduplicate, Name, Row, Singletons
+from datamodules.builders.base import Dataset, Name, Row
+from datamodules.class_descriptions import is_code, spelt_out
 from datamodules.labels import split_labels
 from storage.errors import InputError
 from storage.tables import Table, format_of, open_table
@@ -29,7 +30,7 @@ class UserFiles(Dataset):
             test rows need labels; without a test file there is no test split then.
         aug_column: name of the column that holds an augmented text, empty where there is none.
         split_seed: seed of the test split where there is no test file.
-        name, max_length, singleton_classes, deduplicate: see `Dataset`.
+        name, max_length, options: see `Dataset`.
     """
 
     licence = "the user's own files"
@@ -48,10 +49,9 @@ class UserFiles(Dataset):
         split_seed: Annotated[int, ">= 0"] = 0,
         name: Name = "user",
         max_length: Annotated[int, ">= 1"] = 128,
-        singleton_classes: Singletons = "refuse",
-        deduplicate: Deduplicate = "none",
+        **options: Any,
     ) -> None:
-        super().__init__(name, max_length, singleton_classes, deduplicate)
+        super().__init__(name, max_length, **options)
         paths = {"train": train, "val": val, "test": test}
         self.paths = {split: Path(path).expanduser() for split, path in paths.items() if path is not None}
         self.columns = {"text": text_column, "label": label_column}
@@ -73,6 +73,12 @@ class UserFiles(Dataset):
     def identity(self) -> dict[str, Any]:
         given = {} if self.label_names is None else {"label_names": list(self.label_names)}
         return super().identity() | {"columns": self.columns, "splits": list(self.paths)} | given
+
+    def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
+        """As `Dataset.describe_classes`; without a file the labels themselves are the names, unless they are codes."""
+        if self.class_descriptions is not None:
+            return super().describe_classes(label_names)
+        return None if all(map(is_code, label_names)) else tuple(map(spelt_out, label_names))
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         return {split: self._some(path, self._columns(split)) for split, path in self.paths.items()}

@@ -1,0 +1,105 @@
+"""What the classes of a data set are called and what they are about."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from storage.errors import InputError, short
+
+KNOWN = Path(__file__).parent / "class_names"
+CODE = re.compile(r"[A-Za-z]{0,2}[-_.]?\d+([-_.]\d+)*")
+
+
+def is_code(label: str) -> bool:
+    """Whether a label says nothing by itself: `3`, `C01`, `1.2`."""
+    return CODE.fullmatch(label.strip()) is not None
+
+
+def spelt_out(label: str) -> str:
+    """A label as words: `sci_tech` and `sciTech` are `sci tech`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", label)
+    return re.sub(r"[_\-./]+", " ", words).strip() or label
+
+
+def known_descriptions(dataset: str, label_names: Sequence[str]) -> tuple[str, ...] | None:
+    """The descriptions that come with a data set, in the order of `label_names`; None where it has none.
+
+    Raises:
+        InputError: a label without a description.
+    """
+    file = KNOWN / f"{dataset}.yaml"
+    if not file.is_file():
+        return None if all(map(is_code, label_names)) else tuple(map(spelt_out, label_names))
+    return _matched(yaml.safe_load(file.read_text(encoding="utf-8")), label_names, file.name, others_allowed=True)
+
+
+def read_descriptions(file: Path, label_names: Sequence[str]) -> tuple[str, ...]:
+    """The descriptions of a YAML or JSON file, {label: description}, or of a CSV with columns label and description.
+
+    Raises:
+        InputError: no such file, not of its format or empty; labels that the data set has not, labels missing, or two
+            that are described alike.
+    """
+    where = f"dataset.class_descriptions={file}"
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        if file.suffix == ".csv":
+            content: Any = _csv_pairs(text, where)
+        else:
+            content = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read ({error.strerror})") from error
+    except (ValueError, yaml.YAMLError, csv.Error) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(f"{where}: cannot be read ({reason}); allowed: YAML, JSON or CSV") from error
+    if not isinstance(content, Mapping) or not content:
+        found = "nothing" if not content else type(content).__name__
+        raise InputError(f"{where}: found {found}; allowed: a description of each label, LABEL: DESCRIPTION")
+    return _matched(content, label_names, where)
+
+
+def _csv_pairs(text: str, where: str) -> dict[str, str]:
+    rows = list(csv.reader(text.splitlines(), strict=True))
+    if rows and rows[0][:2] == ["label", "description"]:
+        rows = rows[1:]
+    pairs: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        if len(row) != 2:
+            raise InputError(f"{where}: row {number} has {len(row)} fields; allowed: label,description")
+        if row[0] in pairs:
+            raise InputError(f"{where}: label {short(row[0])} twice; allowed: once")
+        pairs[row[0]] = row[1]
+    return pairs
+
+
+def _matched(
+    content: Mapping[Any, Any], label_names: Sequence[str], where: str, others_allowed: bool = False
+) -> tuple[str, ...]:
+    descriptions = {str(label).strip(): text for label, text in content.items()}
+    if not others_allowed and (unknown := [label for label in descriptions if label not in label_names]):
+        allowed = ", ".join(map(short, label_names[:20]))
+        raise InputError(f"{where}: found label {short(unknown[0])}, which the data set has not; allowed: {allowed}")
+    if missing := [name for name in label_names if name not in descriptions]:
+        raise InputError(f"{where}: no description of {', '.join(map(short, missing[:5]))}; allowed: one of each label")
+    texts = tuple(descriptions[name] for name in label_names)
+    if bad := [name for name, text in zip(label_names, texts, strict=True) if not _is_text(text)]:
+        raise InputError(f"{where}: the description of {short(bad[0])} is empty or no text; allowed: words")
+    words = [str(text).strip() for text in texts]
+    for position, text in enumerate(words):
+        if text in words[:position]:
+            pair = f"{short(label_names[words.index(text)])} and {short(label_names[position])}"
+            raise InputError(f"{where}: {pair} are described alike; allowed: descriptions that differ")
+    return tuple(words)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool) and bool(str(value).strip())

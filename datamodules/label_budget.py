@@ -1,0 +1,60 @@
+"""How many train rows keep their label: the others stay as texts without one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from datamodules.splits import rank_in_class
+from storage.errors import InputError
+
+
+@dataclass(frozen=True)
+class LabelBudget:
+    """Labels in all, or of each class; with neither every row keeps its own.
+
+    With one state of the generator the rows of a smaller budget are among those of a larger.
+    """
+
+    labels: int | None = None
+    labels_per_class: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and self.labels_per_class is not None:
+            raise InputError(
+                f"dataset.labels: found {self.labels} beside dataset.labels_per_class={self.labels_per_class}, "
+                "allowed: one of the two"
+            )
+
+    def __bool__(self) -> bool:
+        return self.labels is not None or self.labels_per_class is not None
+
+    def select(self, labels: np.ndarray, rng: np.random.Generator, label_names: Sequence[str]) -> np.ndarray:
+        """Sorted positions of the rows that keep their label.
+
+        Args:
+            labels: ``(N,)`` class indices, -1 for none; or ``(N, C)`` of 0 and 1.
+            rng: draws the rows.
+            label_names: C names.
+
+        Raises:
+            InputError: more labels than there are, or a number for each class where texts have several.
+        """
+        has_label = labels.any(axis=1) if labels.ndim == 2 else labels >= 0
+        rows = np.flatnonzero(has_label)
+        if self.labels is not None:
+            if self.labels > len(rows):
+                raise InputError(f"dataset.labels: found {self.labels}, allowed: 0 to {len(rows)}, the labelled rows")
+            return np.sort(rows[rng.permutation(len(rows))[: self.labels]])
+        if labels.ndim == 2:
+            raise InputError("dataset.labels_per_class: texts have several labels; allowed: dataset.labels")
+        sizes = np.bincount(labels[rows], minlength=len(label_names))
+        assert self.labels_per_class is not None
+        if self.labels_per_class > sizes.max(initial=0):
+            raise InputError(
+                f"dataset.labels_per_class: found {self.labels_per_class}, "
+                f"allowed: 1 to {sizes.max(initial=0)}, the rows of the largest class"
+            )
+        return rows[rank_in_class(labels[rows], rng) < self.labels_per_class]

@@ -1,0 +1,135 @@
+"""Linear discriminants from class names, few labels and texts without any: prototypes, and EM from them.
+
+The classes are Gaussians with one covariance over embeddings of unit length, so that the decision is linear and fits
+any classifier head. With no unlabelled text this is nearest prototype; with them, the semi-supervised linear
+discriminant (EM for mixtures with partial labels: McLachlan and Peel, Finite Mixture Models, 2000, ch. 2; hard
+assignments: Celeux and Govaert, 1992).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+SHRINKAGE = 0.1  # of the covariance towards a multiple of the identity
+ANCHOR_ROWS = 5.0  # a class name counts as so many labelled rows in the first prototypes
+LABEL_ROWS = 5.0  # a labelled row counts as so many unlabelled ones in EM
+MAX_STEPS = 10
+CENTRES_A_CLASS = 4
+SETTLED = 1e-4  # share of texts that change their class in a step at which EM ends
+
+
+@dataclass(frozen=True)
+class Discriminant:
+    """Class scores `embeddings @ weight.T + bias` of unit-length embeddings (N, D).
+
+    Attributes:
+        weight: (C, D).
+        bias: (C,).
+        steps: of EM that were made; 0 for prototypes alone.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    steps: int = 0
+
+
+def nearest_prototype(
+    embeddings: Tensor, labels: Tensor, anchors: Tensor | None, num_classes: int, anchor_rows: float = ANCHOR_ROWS
+) -> Discriminant:
+    """Cosine with a class's prototype, all centred: labelled rows and the name, which counts as `anchor_rows` rows.
+
+    Args:
+        embeddings: (N, D) of all texts there are, of unit length; their mean is the origin.
+        labels: (N,) class indices, -1 for a text without label.
+        anchors: (C, D) embeddings of the class names, of unit length; None where there are none.
+        num_classes: C.
+
+    A class with neither a name nor a labelled row starts where no other class is: at the one of 4 C k-means centres of
+    the texts that is farthest from the prototypes there are.
+
+    Raises:
+        ValueError: there is neither a name nor a labelled row, or too few texts for a class that has neither.
+    """
+    origin = embeddings.mean(0) if len(embeddings) else embeddings.new_zeros(embeddings.shape[1])
+    centred = embeddings - origin
+    is_labelled = labels >= 0
+    prototypes = embeddings.new_zeros(num_classes, embeddings.shape[1])
+    prototypes.index_add_(0, labels[is_labelled], centred[is_labelled])
+    if anchors is not None:
+        length = centred.norm(dim=1).mean() if len(centred) else 1.0
+        # names share an origin of their own: short phrases lie together, away from texts
+        prototypes += anchor_rows * length * functional.normalize(anchors - anchors.mean(0), dim=1)
+    weight = functional.normalize(prototypes, dim=1)
+    if missing := (weight.norm(dim=1) == 0).nonzero().flatten().tolist():
+        _place_far(weight, missing, centred)
+    return Discriminant(weight, -(weight @ origin))
+
+
+def _place_far(prototypes: Tensor, missing: list[int], centred: Tensor) -> None:
+    """Fill the rows `missing` of the unit-length prototypes (C, D) from the texts."""
+    from sklearn.cluster import KMeans
+
+    number = CENTRES_A_CLASS * len(prototypes)
+    if len(missing) == len(prototypes):
+        raise ValueError(
+            "no class has a name or a labelled row; allowed: some labels (dataset.labels), or names "
+            "(dataset.class_descriptions=FILE)"
+        )
+    if len(centred) < number:
+        raise ValueError(
+            f"{len(missing)} of {len(prototypes)} classes have neither a name nor a labelled row, and {len(centred)} "
+            f"texts are too few to look for them; allowed: a label of each class, names, or {number} texts"
+        )
+    model = KMeans(number, n_init=3, random_state=0).fit(centred.double().numpy())
+    centres = functional.normalize(torch.from_numpy(model.cluster_centers_).to(prototypes), dim=1)
+    placed = [c for c in range(len(prototypes)) if c not in missing]
+    for c in missing:
+        prototypes[c] = centres[(centres @ prototypes[placed].T).max(1).values.argmin()]
+        placed.append(c)
+
+
+def discriminant_em(
+    embeddings: Tensor,
+    labels: Tensor,
+    start: Discriminant,
+    shrinkage: float = SHRINKAGE,
+    label_rows: float = LABEL_ROWS,
+    max_steps: int = MAX_STEPS,
+) -> Discriminant:
+    """The discriminant of labelled and unlabelled texts, by EM with hard assignments from `start`.
+
+    Each step fits means, shared covariance W (shrunk: (1 - s) W + s tr(W)/D I) and class priors to the present
+    assignment, and assigns each unlabelled text to its best class. Labelled rows keep theirs.
+
+    Args:
+        embeddings: (N, D) of unit length.
+        labels: (N,) class indices, -1 for a text without label.
+        start: gives the first assignment.
+        shrinkage: s, 0 < s <= 1.
+        label_rows: >= 1.
+        max_steps: >= 1.
+    """
+    rows = embeddings.double()
+    size = rows.shape[1]
+    is_labelled = labels >= 0
+    weights = torch.where(is_labelled, label_rows, 1.0).double()
+    assigned = torch.where(is_labelled, labels, (embeddings @ start.weight.T + start.bias).argmax(1))
+    second_moment = (rows * weights[:, None]).T @ rows
+    steps, is_settled = 0, False
+    while steps < max_steps and not is_settled:
+        steps += 1
+        indicator = functional.one_hot(assigned, len(start.weight)).double() * weights[:, None]
+        counts = indicator.sum(0) + 1e-6
+        means = indicator.T @ rows / counts[:, None]
+        covariance = (second_moment - (means.T * counts) @ means) / counts.sum()
+        spread = covariance.diagonal().mean()
+        covariance = (1 - shrinkage) * covariance + shrinkage * spread * torch.eye(size, dtype=rows.dtype)
+        directions = torch.linalg.solve(covariance, means.T).T
+        offsets = (counts / counts.sum()).log() - (means * directions).sum(1) / 2
+        before, assigned = assigned, torch.where(is_labelled, labels, (rows @ directions.T + offsets).argmax(1))
+        is_settled = bool((before != assigned).double().mean() < SETTLED)
+    return Discriminant(directions.to(embeddings), offsets.to(embeddings), steps)

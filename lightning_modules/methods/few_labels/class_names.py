@@ -1,0 +1,39 @@
+"""The names of the classes as an encoder reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+TEMPLATES = ("{}", "This text is about {}.", "The topic is {}.", "Category: {}")
+
+
+class ClassNames(nn.Module):
+    """Tokens of every phrase of every class in every template, and their mean embedding a class.
+
+    Args:
+        descriptions: of each class, C texts; phrases are joined by commas, the name first.
+        tokenizer: the encoder's.
+        max_length: tokens of a phrase at the most.
+    """
+
+    def __init__(self, descriptions: Sequence[str], tokenizer: Any, max_length: int = 64) -> None:
+        super().__init__()
+        phrases = [[part.strip() for part in text.split(",") if part.strip()] or [text] for text in descriptions]
+        texts = [template.format(phrase) for parts in phrases for phrase in parts for template in TEMPLATES]
+        tokens = tokenizer(texts, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
+        owner = [c for c, parts in enumerate(phrases) for _ in parts for _ in TEMPLATES]
+        self.num_classes = len(phrases)
+        for name, value in (("input_ids", tokens["input_ids"]), ("attention_mask", tokens["attention_mask"])):
+            self.register_buffer(name, value, persistent=False)
+        self.register_buffer("owner", torch.tensor(owner), persistent=False)
+
+    def forward(self, encoder: nn.Module) -> Tensor:
+        """Anchors (C, D) of unit length: the mean over a class's phrases, each embedded to unit length."""
+        embeddings = functional.normalize(encoder(self.input_ids, self.attention_mask), dim=1)
+        anchors = embeddings.new_zeros(self.num_classes, embeddings.shape[1])
+        return functional.normalize(anchors.index_add_(0, self.owner, embeddings), dim=1)

@@ -1,0 +1,71 @@
+"""Nothing trained: class names, labelled rows and unlabelled texts place a linear classifier over a frozen encoder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lightning_modules.base import ClassifierModule
+from lightning_modules.heads.discriminant import ANCHOR_ROWS, LABEL_ROWS, SHRINKAGE, discriminant_em, nearest_prototype
+from lightning_modules.methods.few_labels.class_names import ClassNames
+
+
+class PrototypesModule(ClassifierModule):
+    """Prototypes of names and labels, refined by EM on the unlabelled texts: `method=prototypes`, `nearest_name`.
+
+    Args:
+        class_names: the names; None where the labels are codes and no descriptions are given.
+        anchor_rows: a class name counts as so many labelled rows, >= 0.
+        label_rows: a labelled row counts as so many unlabelled ones, >= 1.
+        shrinkage: of the covariance towards a multiple of the identity, 0 < s <= 1.
+        max_steps: of EM; 0 leaves the prototypes as they are.
+
+    The remaining arguments are those of `ClassifierModule`. See `lightning_modules.heads.discriminant` for formulas.
+    """
+
+    unit_norm_embeddings = True
+    encoder_training: ClassVar[tuple[str, ...]] = ("frozen",)
+    protocols: ClassVar[tuple[str, ...]] = ("fixed",)
+    losses: ClassVar[tuple] = ()
+    unused_groups: ClassVar[tuple[str, ...]] = (
+        *("loss", "head", "augment", "optimizer", "scheduler", "callbacks", "active", "start_from"),
+    )
+    is_solved = True
+
+    def __init__(
+        self,
+        *args: Any,
+        class_names: ClassNames | None = None,
+        anchor_rows: Annotated[float, ">= 0"] = ANCHOR_ROWS,
+        label_rows: Annotated[float, ">= 1"] = LABEL_ROWS,
+        shrinkage: Annotated[float, "> 0", "<= 1"] = SHRINKAGE,
+        max_steps: Annotated[int, ">= 0"] = 10,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.class_names = class_names
+        self.anchor_rows, self.label_rows = anchor_rows, label_rows
+        self.shrinkage, self.max_steps = shrinkage, max_steps
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """Scores (B, C) of embeddings (B, D) brought to unit length."""
+        return self.classifier(functional.normalize(embeddings, dim=1)).float()
+
+    @torch.no_grad()
+    def solve(self, splits: dict[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """Place the classifier by the train rows and the unlabelled ones, whose labels are -1."""
+        parts = [splits[split] for split in ("train", "unlabelled") if split in splits]
+        embeddings = functional.normalize(torch.cat([part[0] for part in parts]), dim=1)
+        labels = torch.cat([part[1] for part in parts])
+        anchors = self.class_names(self.encoder) if self.class_names is not None else None
+        solution = nearest_prototype(embeddings, labels, anchors, self.num_classes, self.anchor_rows)
+        if self.max_steps and bool((labels < 0).any()):
+            solution = discriminant_em(
+                embeddings, labels, solution, self.shrinkage, self.label_rows, self.max_steps
+            )
+        self.classifier.weight.copy_(solution.weight)
+        self.classifier.bias.copy_(solution.bias)
+        return {"solver/steps": solution.steps}

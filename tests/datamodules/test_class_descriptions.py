@@ -1,0 +1,63 @@
+"""What classes are called: the files that come with the data sets, and a user's own."""
+
+import pytest
+
+from datamodules.class_descriptions import KNOWN, is_code, known_descriptions, read_descriptions, spelt_out
+from storage.errors import InputError
+
+LABELS = ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("d.yaml", "a: apples\nb: [1]".replace("[1]", "bees")),
+        ("d.json", '{"b": "bees", "a": "apples"}'),
+        ("d.csv", "label,description\na,apples\nb,bees\n"),
+        ("plain.csv", "b,bees\na,apples\n"),
+    ],
+)
+def test_three_formats_say_the_same(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    assert read_descriptions(tmp_path / name, LABELS) == ("apples", "bees")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "found nothing"),
+        ("[1, 2]", "found list"),
+        ("a: [", "cannot be read"),
+        ("a: apples", "no description of 'b'"),
+        ("a: apples\nb: bees\nc: cats", "found label 'c', which the data set has not"),
+        ("a: apples\nb: apples", "'a' and 'b' are described alike"),
+        ("a: apples\nb: ''", "the description of 'b' is empty"),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path, content, message):
+    (tmp_path / "d.yaml").write_text(content)
+    with pytest.raises(InputError, match=message) as error:
+        read_descriptions(tmp_path / "d.yaml", LABELS)
+    assert str(tmp_path / "d.yaml") in str(error.value) and "\n" not in str(error.value)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_descriptions(tmp_path / "missing.yaml", LABELS)
+
+
+def test_labels_that_say_nothing():
+    assert all(map(is_code, ("3", "C01", "1.2", "cs-7"))) and not any(map(is_code, ("cs.CL", "acq", "world news")))
+    assert spelt_out("sci_techNews") == "sci tech News"
+    assert known_descriptions("no such set", ("1", "2")) is None
+    assert known_descriptions("no such set", ("one_two", "b")) == ("one two", "b")
+
+
+def test_the_files_that_come_along_are_sound():
+    files = sorted(KNOWN.glob("*.yaml"))
+    assert len(files) >= 12
+    for file in files:
+        import yaml
+
+        labels = tuple(map(str, yaml.safe_load(file.read_text())))
+        assert len(known_descriptions(file.stem, labels)) == len(labels) > 1

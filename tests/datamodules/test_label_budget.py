@@ -1,0 +1,43 @@
+"""Labels that are taken away: nested, seeded, never more than there are."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamodules.label_budget import LabelBudget
+from storage.errors import InputError
+
+NAMES = ("a", "b", "c")
+
+
+@given(st.lists(st.integers(-1, 2), min_size=1, max_size=60), st.integers(0, 2**32 - 1), st.data())
+def test_a_smaller_budget_is_within_a_larger(labels, seed, data):
+    labels = np.array(labels)
+    has_label = int((labels >= 0).sum())
+    small, large = sorted(data.draw(st.tuples(*[st.integers(0, has_label)] * 2)))
+    kept = [LabelBudget(labels=n).select(labels, np.random.default_rng(seed), NAMES) for n in (small, large)]
+    assert set(kept[0]) <= set(kept[1]) and [len(rows) for rows in kept] == [small, large]
+    assert (labels[kept[1]] >= 0).all()
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(0, 2**32 - 1))
+def test_so_many_of_each_class(labels, seed):
+    labels = np.array(labels)
+    sizes = np.bincount(labels, minlength=3)
+    wanted = max(1, int(sizes.max()) - 1)
+    kept = LabelBudget(labels_per_class=wanted).select(labels, np.random.default_rng(seed), NAMES)
+    assert np.bincount(labels[kept], minlength=3).tolist() == np.minimum(sizes, wanted).tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": 4}, "dataset.labels: found 4, allowed: 0 to 3"),
+        ({"labels_per_class": 3}, "dataset.labels_per_class: found 3, allowed: 1 to 2"),
+        ({"labels": 1, "labels_per_class": 1}, "dataset.labels: found 1 beside dataset.labels_per_class=1"),
+    ],
+)
+def test_what_cannot_be_had(options, message):
+    with pytest.raises(InputError, match=message):
+        LabelBudget(**options).select(np.array([0, 0, 1, -1]), np.random.default_rng(0), NAMES)

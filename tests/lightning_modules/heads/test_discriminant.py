@@ -1,0 +1,83 @@
+"""Prototypes and the semi-supervised discriminant against a slow loop, and what they are for."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from lightning_modules.heads.discriminant import discriminant_em, nearest_prototype
+
+
+@pytest.fixture
+def texts():
+    """Unit-length embeddings (300, 6) of three classes that share a stretched covariance, their labels, rough names."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(3, (300,), generator=generator)
+    centres = torch.eye(6)[:3] * 2
+    noise = torch.randn(300, 6, generator=generator) * torch.tensor([0.3, 0.3, 0.3, 2.0, 0.3, 0.3])
+    anchors = functional.normalize(centres + torch.randn(3, 6, generator=generator))
+    return functional.normalize(centres[labels] + noise), labels, anchors
+
+
+def accuracy(solution, texts):
+    return float(((texts[0] @ solution.weight.T + solution.bias).argmax(1) == texts[1]).double().mean())
+
+
+def test_prototypes_are_centred_means_of_rows_and_names(texts):
+    embeddings, labels, anchors = texts
+    some = torch.where(torch.arange(300) < 20, labels, -1)
+    solution = nearest_prototype(embeddings, some, anchors, 3, anchor_rows=5.0)
+    origin = embeddings.mean(0)
+    length = sum(float((row - origin).norm()) for row in embeddings) / 300
+    for c in range(3):
+        prototype = sum(embeddings[i] - origin for i in range(20) if labels[i] == c)
+        name = anchors[c] - anchors.mean(0)
+        prototype = prototype + 5.0 * length * name / name.norm()
+        torch.testing.assert_close(solution.weight[c], prototype / prototype.norm())
+        torch.testing.assert_close(solution.bias[c], -(prototype / prototype.norm()) @ origin)
+
+
+def test_a_step_of_em_is_the_discriminant_of_the_assignment(texts):
+    embeddings, labels, anchors = texts
+    some = torch.where(torch.arange(300) < 12, labels, -1)
+    start = nearest_prototype(embeddings, some, anchors, 3)
+    assigned = (embeddings @ start.weight.T + start.bias).argmax(1)
+    weights = [4.0 if i < 12 else 1.0 for i in range(300)]
+    classes = [int(labels[i]) if i < 12 else int(assigned[i]) for i in range(300)]
+    rows = embeddings.double()
+    total, covariance, means = sum(weights), torch.zeros(6, 6).double(), []
+    for c in range(3):
+        members = [i for i in range(300) if classes[i] == c]
+        size = sum(weights[i] for i in members)
+        mean = sum(weights[i] * rows[i] for i in members) / size
+        covariance += sum(weights[i] * torch.outer(rows[i] - mean, rows[i] - mean) for i in members) / total
+        means.append((mean, size))
+    covariance = 0.8 * covariance + 0.2 * covariance.trace() / 6 * torch.eye(6)
+    solution = discriminant_em(embeddings, some, start, shrinkage=0.2, label_rows=4.0, max_steps=1)
+    for c, (mean, size) in enumerate(means):
+        direction = torch.linalg.inv(covariance) @ mean
+        offset = torch.log(torch.tensor(size / total)) - mean @ direction / 2
+        torch.testing.assert_close(solution.weight[c].double(), direction, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(float(solution.bias[c]), float(offset), rtol=1e-4, atol=1e-4)
+
+
+def test_texts_without_labels_improve_on_names_alone(texts):
+    embeddings, _, anchors = texts
+    names = nearest_prototype(embeddings, torch.full((300,), -1), anchors, 3)
+    pool = discriminant_em(embeddings, torch.full((300,), -1), names)
+    assert accuracy(pool, texts) > accuracy(names, texts) + 0.05
+    assert 1 < pool.steps <= 10
+
+
+def test_a_class_that_nobody_named_is_looked_for_in_the_texts(texts):
+    embeddings, labels, _ = texts
+    some = torch.where((torch.arange(300) < 40) & (labels != 2), labels, -1)
+    solution = discriminant_em(embeddings, some, nearest_prototype(embeddings, some, None, 3))
+    assert accuracy(solution, texts) > 0.8  # without the third class at most two thirds
+
+
+@pytest.mark.parametrize(("rows", "reason"), [(300, "no class has a name"), (8, "texts are too few")])
+def test_nothing_to_start_from(texts, rows, reason):
+    labels = torch.full((rows,), -1)
+    labels[: 1 if rows == 8 else 0] = 0
+    with pytest.raises(ValueError, match=reason):
+        nearest_prototype(texts[0][:rows], labels, None, 3)

@@ -15,6 +15,7 @@ from launching.sweep import RESULT_VARIABLE, settled_job
 from reporting.tables import SweepJob
 
 POLL_SECONDS = 0.5
+ASK_SECONDS = 5.0  # between questions to the cluster; submitit by itself asks once a minute in the end
 GRACE_SECONDS = 60.0
 
 
@@ -94,8 +95,11 @@ def run_slurm_jobs(
     with executor.batch():
         submitted = [executor.submit(task) for task in tasks]
     print(f"sweep: {len(jobs)} jobs on SLURM, {submitted[0].job_id.split('_')[0]}, output in {folder}", flush=True)
-    started = time.monotonic()
-    while not all(job.done() for job in submitted):
+    started = asked = time.monotonic()
+    while waiting := [job for job in submitted if not job.done()]:
+        if time.monotonic() - asked >= ASK_SECONDS:  # one that died without a result is known to the cluster alone
+            asked = time.monotonic()
+            waiting[0].done(force_check=True)  # asks for all of them
         time.sleep(POLL_SECONDS)
     seconds = time.monotonic() - started
     return [

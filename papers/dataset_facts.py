@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from reporting.arguments import run_command, words_and_pairs
 from storage.files import write_text
 
 CLUSTERED = ("agnews8000", "searchsnippets", "stackoverflow", "googlenews_ts", "googlenews_t", "googlenews_s", "tweet")
@@ -82,7 +82,10 @@ def train_rows(folder: Path, ratios: Sequence[float | None]) -> dict[tuple[str, 
     return rows
 
 
+def main(arguments: Sequence[str]) -> None:
+    (target, *names), overrides = words_and_pairs(arguments)
+    write_facts(Path(target), names or NAMES, overrides)
+
+
 if __name__ == "__main__":
-    target, *words = sys.argv[1:] or sys.exit(__doc__)
-    chosen = [word for word in words if "=" not in word] or NAMES
-    write_facts(Path(target), chosen, [word for word in words if "=" in word])
+    run_command(main, __doc__)

@@ -8,7 +8,6 @@ Reads reports/BUDGET/grid.json; the coordinates are kept beside the figures as C
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import numpy as np
 import yaml
 
 from papers.grid import HERE, load_grid
+from reporting.arguments import run_command, words_and_pairs
 from reporting.curves import embedding_figure
 from storage.files import write_text
 from storage.run_store import RunFolder, csv_text
@@ -142,10 +142,11 @@ def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
     return [file for file in drawn if file is not None]
 
 
-if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if "=" not in word]
-    if not words:
-        sys.exit(__doc__)
-    store = Path(words[1]) if len(words) > 1 else Path("runs")
-    for path in draw(Path(words[0]), store, [word for word in sys.argv[1:] if "=" in word]):
+def main(arguments: Sequence[str]) -> None:
+    (folder, *stores), overrides = words_and_pairs(arguments)
+    for path in draw(Path(folder), Path(stores[0] if stores else "runs"), overrides):
         print(path)
+
+
+if __name__ == "__main__":
+    run_command(main, __doc__)

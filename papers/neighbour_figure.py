@@ -7,7 +7,6 @@ One t-SNE panel a run, which was trained with retrieval=knn; without `row` the f
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers.embedding_figures import coordinates, opened
+from reporting.arguments import run_command, words_and_pairs
 from reporting.curves import embedding_figure
+from storage.errors import ReportError
 
 TEXT = -1  # in place of a number of shared labels
 NAMES = {TEXT: "the text", 0: "no label shared", 1: "one shared", 2: "two shared", 3: "three or more"}
@@ -69,14 +70,15 @@ def _panel(name: str, row: int | None, k: int, overrides: Sequence[str]) -> tupl
     return f"{plan.plain['method']['name']}, test row {row}", *neighbourhood(embedding, labels[row], vectors, own, k)
 
 
+def main(arguments: Sequence[str]) -> None:
+    (folder, *runs), pairs = words_and_pairs(arguments)
+    options = dict(pair.split("=", 1) for pair in pairs if not pair.startswith("paths."))
+    if not runs or set(options) - {"row", "neighbours"}:
+        raise ReportError("allowed: FOLDER, one or more runs, row=…, neighbours=…, paths.NAME=…")
+    row = int(options["row"]) if "row" in options else None
+    paths = [pair for pair in pairs if pair.startswith("paths.")]
+    print(draw(Path(folder), runs, row, int(options.get("neighbours", 80)), paths))
+
+
 if __name__ == "__main__":
-    given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word and not word.startswith("paths."))
-    words = [word for word in sys.argv[1:] if "=" not in word]
-    if len(words) < 2 or set(given) - {"row", "neighbours"}:
-        sys.exit(__doc__)
-    place = int(given["row"]) if "row" in given else None
-    paths = [word for word in sys.argv[1:] if word.startswith("paths.")]
-    try:
-        print(draw(Path(words[0]), words[1:], place, int(given.get("neighbours", 80)), paths))
-    except ValueError as error:
-        sys.exit(f"error: {error}")
+    run_command(main, __doc__)

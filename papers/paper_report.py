@@ -8,7 +8,6 @@ Reads reports/BUDGET/grid.json, the records below reports/ and the run stores gi
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from papers.page import StatisticsTable, claims_markdown, html_page
 from papers.render import cells_csv, latex, markdown, tests_csv
 from papers.sensitivity import sensitivity_figure
 from papers.table_report import TableReport, table_report
+from reporting.arguments import run_command
 from reporting.curves import conflict_figure, label_figure, lines_figure
 from reporting.metrics import non_uniformity
 from reporting.tables import MISSING, Table
@@ -201,10 +201,10 @@ def _conflict_figures(
     return figures
 
 
+def main(arguments: Sequence[str]) -> None:
+    folder, *stores = arguments
+    print(write_report_again(Path(folder), [Path(store) for store in stores or ["runs"]]))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    try:
-        print(write_report_again(Path(sys.argv[1]), [Path(store) for store in sys.argv[2:] or ["runs"]]))
-    except ReportError as error:
-        sys.exit(f"error: {error}")
+    run_command(main, __doc__)

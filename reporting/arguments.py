@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -33,14 +34,27 @@ def folder_and_options(arguments: Sequence[str], allowed: Collection[str]) -> tu
     return Path(folder), options, where
 
 
+def words_and_pairs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The plain words, at least one, and the ``key=value``. Raises ReportError where no word is there."""
+    words = [argument for argument in arguments if "=" not in argument]
+    if not words:
+        raise ReportError(f"{arguments[0]}: allowed first: a folder or a file; --help says more")
+    return words, [argument for argument in arguments if "=" in argument]
+
+
 def run_command(main: Callable[[Sequence[str]], None], usage: str | None) -> None:
     """`main` on the words of the command line; without any, or for --help, its usage, and an error in one line."""
-    if {"--help", "-h"} & set(sys.argv[1:]):
-        print(usage)
-        sys.exit()
-    if len(sys.argv) < 2:
+    parser = argparse.ArgumentParser(
+        usage=argparse.SUPPRESS, description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if not given.words:
         sys.exit(usage)
     try:
-        main(sys.argv[1:])
-    except ReportError as error:
+        main(given.words)
+    except ValueError as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        sys.exit(130)

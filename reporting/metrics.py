@@ -38,33 +38,37 @@ def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, num_classes: int
     Raises:
         ValueError: lengths differ, or a class lies outside [0, num_classes).
     """
-    labels, predictions = np.asarray(labels, dtype=np.int64), np.asarray(predictions, dtype=np.int64)
-    if labels.shape != predictions.shape or labels.ndim != 1:
-        raise ValueError(f"labels {labels.shape} and predictions {predictions.shape} must be two equally long rows")
-    some = predictions != NO_CLASS
-    for name, values in (("labels", labels), ("predictions", predictions[some])):
-        if values.size and (values.min() < 0 or values.max() >= num_classes):
-            raise ValueError(f"{name}: found class {values.min()} to {values.max()}, allowed 0 to {num_classes - 1}")
-    flat = np.bincount((labels * num_classes + predictions)[some], minlength=num_classes * num_classes)
-    return flat.reshape(num_classes, num_classes)
+    from sklearn.metrics import confusion_matrix as count_pairs
+
+    labels, predictions = _checked(labels, predictions, num_classes)
+    if not labels.size:
+        return np.zeros((num_classes, num_classes), np.int64)
+    return count_pairs(labels, predictions, labels=np.arange(num_classes))
 
 
 def class_scores(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> ClassScores:
     """Precision, recall and F1 of each class. Raises ValueError as `confusion_matrix` does."""
-    matrix = confusion_matrix(labels, predictions, num_classes)
-    hits, predicted = np.diag(matrix), matrix.sum(axis=0)
-    references = np.bincount(np.asarray(labels, dtype=np.int64), minlength=num_classes)
-    return ClassScores(
-        precision=_ratio(hits, predicted),
-        recall=_ratio(hits, references),
-        f1=_ratio(2 * hits, references + predicted),
-        references=references,
-        predictions=predicted,
+    from sklearn.metrics import precision_recall_fscore_support
+
+    labels, predictions = _checked(labels, predictions, num_classes)
+    classes = np.arange(num_classes)
+    precision, recall, f1, references = precision_recall_fscore_support(
+        labels, predictions, labels=classes, zero_division=0.0
     )
+    counts = np.bincount(predictions[predictions != NO_CLASS], minlength=num_classes)
+    return ClassScores(precision, recall, f1, references, counts)
 
 
-def _ratio(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
+def _checked(
+    labels: ArrayLike, predictions: ArrayLike, num_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    labels, predictions = np.asarray(labels, dtype=np.int64), np.asarray(predictions, dtype=np.int64)
+    if labels.shape != predictions.shape or labels.ndim != 1:
+        raise ValueError(f"labels {labels.shape} and predictions {predictions.shape} must be two equally long rows")
+    for name, values in (("labels", labels), ("predictions", predictions[predictions != NO_CLASS])):
+        if values.size and (values.min() < 0 or values.max() >= num_classes):
+            raise ValueError(f"{name}: found class {values.min()} to {values.max()}, allowed 0 to {num_classes - 1}")
+    return labels, predictions
 
 
 def thirds(class_counts: ArrayLike) -> dict[str, NDArray[np.int64]]:
@@ -90,9 +94,9 @@ def classification_metrics(
     Raises:
         ValueError: no rows, or as `confusion_matrix`.
     """
-    scores = class_scores(labels, predictions, num_classes)
-    if not scores.references.sum():
+    if not np.size(labels):
         raise ValueError("metrics need at least one row, found none")
+    scores = class_scores(labels, predictions, num_classes)
     occurring = (scores.references + scores.predictions) > 0
     accuracy = float(np.mean(np.asarray(labels) == np.asarray(predictions)))
     metrics = {"accuracy": accuracy, "macro_f1": float(scores.f1[occurring].mean()), "micro_f1": accuracy}

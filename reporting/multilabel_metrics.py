@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reporting.metrics import ClassScores, _ratio
+from reporting.metrics import ClassScores
 
 
 def multilabel_metrics(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike = 0.5) -> dict[str, float]:
@@ -39,15 +39,23 @@ def multilabel_metrics(references: ArrayLike, scores: ArrayLike, threshold: Arra
         "hamming_loss": float(np.mean(true != predicted)),
         "subset_accuracy": float((true == predicted).all(axis=1).mean()),
     }
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :5]
-    ranked = np.take_along_axis(true, order, axis=1)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranked = np.take_along_axis(true, order[:, :5], axis=1)
     for k in (1, 3, 5):
         metrics[f"precision_at_{k}"] = float(ranked[:, :k].sum() / (k * len(true)))
-    gains = 1 / np.log2(np.arange(2, 2 + ranked.shape[1]))
-    ideal = np.array([0.0, *np.cumsum(gains)])[np.minimum(true.sum(axis=1), len(gains))]
-    found = (ranked * gains).sum(axis=1)
-    metrics["ndcg_at_5"] = float(np.mean(np.divide(found, ideal, out=np.zeros(len(true)), where=ideal > 0)))
+    metrics["ndcg_at_5"] = _ndcg(true, order)
     return metrics
+
+
+def _ndcg(true: NDArray[np.bool_], order: NDArray[np.int64]) -> float:
+    """nDCG at 5 of labels (N, C) ranked by `order` (N, C), the best first."""
+    from sklearn.metrics import ndcg_score
+
+    if true.shape[1] == 1:
+        return float(true.mean())  # scikit-learn refuses to rank one label
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(order.shape[1])[None], axis=1)  # no ties, which it would average
+    return float(ndcg_score(true, -ranks, k=5, ignore_ties=True))
 
 
 def label_scores(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike = 0.5) -> ClassScores:
@@ -55,6 +63,10 @@ def label_scores(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike 
     true, predicted = np.asarray(references) > 0, np.asarray(scores, dtype=np.float64) > np.asarray(threshold)
     hits, rows, found = (both.sum(axis=0) for both in (true & predicted, true, predicted))
     return ClassScores(_ratio(hits, found), _ratio(hits, rows), _ratio(2 * hits, rows + found), rows, found)
+
+
+def _ratio(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
 
 
 def best_threshold(

@@ -137,4 +137,4 @@ def test_help_is_the_usage(monkeypatch, capsys, command):
     module = importlib.import_module(f"reporting.{command}")
     with pytest.raises(SystemExit) as stopped:
         run_command(module.main, module.__doc__)
-    assert stopped.value.code is None and f"python -m reporting.{command}" in capsys.readouterr().out
+    assert not stopped.value.code and f"python -m reporting.{command}" in capsys.readouterr().out

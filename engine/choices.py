@@ -13,9 +13,16 @@ from engine.identify import CONF
 @cache
 def choices(group: str) -> dict[str, str]:
     """Name -> target of every choice of a group that names something to call."""
-    nodes = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in sorted((CONF / group).glob("*.yaml"))}
-    nodes = {name: (node.get(group) or node) for name, node in nodes.items()}
-    return {name: node["_target_"] for name, node in nodes.items() if "_target_" in node}
+    names = [file.stem for file in sorted((CONF / group).glob("[!_]*.yaml"))]
+    return {name: target for name in names if (target := _target(group, name))}
+
+
+def _target(group: str, name: str) -> str | None:
+    """What a choice calls: its own target, or that of the first choice that it builds on."""
+    node = yaml.safe_load((CONF / group / f"{name}.yaml").read_text("utf-8"))
+    parents = (entry for entry in node.get("defaults", ()) if isinstance(entry, str) and entry != "_self_")
+    own = (node.get(group) or node).get("_target_")
+    return own or next(filter(None, (_target(group, parent) for parent in parents)), None)
 
 
 def names_of_classes(group: str, classes: tuple[type, ...]) -> str:

@@ -50,7 +50,7 @@ class Top:
     start_from: str | None = None
     run: str | None = None
     input: Annotated[str | None, "with task=predict"] = None
-    output: Annotated[str | None, "~ .+", "with task=predict|export|chat_export"] = None
+    output: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|export|chat_export"] = None
     text_column: Annotated[str, "with task=predict|datastore"] = "text"
     label_column: Annotated[str, "with task=datastore"] = "label"
     explain: Annotated[bool, "with task=predict"] = False

@@ -24,6 +24,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from omegaconf import OmegaConf
 
+from engine.choices import choices as targets
 from papers.grid import Line, load_grid
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,7 +47,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill the entry `Methods` of the navigation, by what the methods are for."""
     groups: dict[str, list[str]] = {}
     for name in method_names():
-        groups.setdefault(group(_method_yaml(name)["method"]["_target_"]), []).append(f"methods/{name}.md")
+        groups.setdefault(group(targets("method")[name]), []).append(f"methods/{name}.md")
     pages = ["methods/index.md", *({title: paths} for title, paths in groups.items())]
     for entry in config.nav or ():
         if "Methods" in entry:
@@ -135,7 +136,7 @@ def methods_index() -> str:
     lines = ["# Methods", "| `method=` | for | what |\n|---|---|---|"]
     for name in method_names():
         content = (ROOT / "conf" / "method" / f"{name}.yaml").read_text(encoding="utf-8")
-        use = group(_method_yaml(name)["method"]["_target_"])
+        use = group(targets("method")[name])
         lines.append(f"| [`{name}`]({name}.md) | {use} | {summary(content)} |")
     return lines[0] + "\n\n" + "\n".join(lines[1:]) + "\n"
 
@@ -245,10 +246,6 @@ def _figure(cell: dict[str, str] | None, scale: float) -> str:
 
 def _title(lines: tuple[Line, ...], key: str) -> str:
     return next((line.title for line in lines if line.key == key), key)
-
-
-def _method_yaml(name: str) -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "conf" / "method" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def _docstring(target: str) -> str:

@@ -216,8 +216,10 @@ def measured(name: str) -> list[str]:
         for key, cells in tables.items():
             parts.append("\n".join(_measured_table(key, cells)))
         if tables:
-            parts.append(f"Mean ± standard deviation over seeds; in parentheses as printed in the paper. Budget "
-                         f"`{file.parent.name}`: [all tables](../reports/{file.parent.name}/tables.md).")
+            parts.append(
+                f"Mean ± standard deviation over seeds; in parentheses as printed in the paper. Budget "
+                f"`{file.parent.name}`: [all tables](../reports/{file.parent.name}/tables.md)."
+            )
     return parts
 
 

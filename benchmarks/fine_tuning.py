@@ -54,6 +54,8 @@ class Turns:
 
 
 class OurTurns(Callback):
+    """Times the epochs of our trainer."""
+
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
 
@@ -65,6 +67,8 @@ class OurTurns(Callback):
 
 
 class TheirTurns(TrainerCallback):
+    """Times the epochs of a trainer of transformers."""
+
     def __init__(self, turns: Turns, name: str) -> None:
         self.turns, self.name = turns, name
 

@@ -1,6 +1,6 @@
 """Counts of the built-in data sets as small files, for the papers' tables of data sets and for estimates of time.
 
-    python -m papers.dataset_facts FOLDER [NAME …] [paths.data=… paths.source_mirror=…]
+python -m papers.dataset_facts FOLDER [NAME …] [paths.data=… paths.source_mirror=…]
 """
 
 from __future__ import annotations

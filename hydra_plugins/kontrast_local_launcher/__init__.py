@@ -27,6 +27,8 @@ class JobsFailed(CompactHydraException):
 
 @dataclass
 class LocalLauncherConf:
+    """Options of `hydra/launcher=kontrast_local`."""
+
     _target_: str = "hydra_plugins.kontrast_local_launcher.LocalLauncher"
     # jobs at a time; the processor's cores are shared between them
     n_jobs: int = 1
@@ -55,6 +57,8 @@ class SlurmLauncherConf:
 
 @dataclass
 class GridSweeperConf(BasicSweeperConf):
+    """Options of the sweeper: those of Hydra's own."""
+
     _target_: str = "hydra_plugins.kontrast_local_launcher.GridSweeper"
 
 

@@ -99,7 +99,6 @@ class Pool:
 
     def seen_by(self, module: ClassifierModule, needed: frozenset[str], passes: int, seed: int) -> dict[str, Any]:
         """Probabilities, embeddings and, where needed, probabilities with dropout on, of the whole pool."""
-
         module.to(self.device)
 
         def outputs(batch: dict[str, Any]) -> dict[str, torch.Tensor]:

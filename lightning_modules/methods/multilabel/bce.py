@@ -10,8 +10,7 @@ from losses import BinaryCrossEntropy
 
 
 class BinaryCrossEntropyModule(MultiLabelModule):
-    """Encoder and linear classifier under binary cross-entropy, each label by itself: `method=bce`.
-    """
+    """Encoder and linear classifier under binary cross-entropy, each label by itself: `method=bce`."""
 
     losses = (BinaryCrossEntropy,)
 

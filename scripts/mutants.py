@@ -58,14 +58,14 @@ MUTANTS = {
     ),
     "hard_negatives_axis": Mutant(
         "losses/scl_hnm.py",
-        ".topk(number, dim=1).indices",
-        ".topk(number, dim=0).indices.T",
+        "torch.zeros_like(negative).scatter(1, places, True)",
+        "torch.zeros_like(negative).scatter(0, places, True)",
         "losses/test_scl_hnm.py",
     ),
-    "shared_labels_axis": Mutant(
+    "anchor_in_its_denominator": Mutant(
         "losses/multilabel_contrastive.py",
-        "beta = shared / total.clamp_min(1)[:, None]",
-        "beta = shared / total.clamp_min(1)[None]",
+        "masked_log_sum_exp(logits, ~itself)",
+        "masked_log_sum_exp(logits, itself | ~itself)",
         "losses/test_multilabel_contrastive.py",
     ),
     "prior_sign": Mutant(

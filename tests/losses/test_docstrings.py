@@ -1,10 +1,8 @@
-"""Every public loss says what shapes it takes and where its formula comes from."""
+"""Every public loss says what shapes it takes and where its formula comes from, which no linter asks."""
 
 import ast
 import re
 from pathlib import Path
-
-import pytest
 
 LOSSES = Path(__file__).resolve().parents[2] / "losses"
 SHAPE = re.compile(r"\([A-Z][\w* ]*,|\bshapes?\b", re.IGNORECASE)
@@ -21,7 +19,6 @@ def public() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "docstring"), public(), ids=[name for name, _ in public()])
-def test_it_gives_shapes_and_its_source(name, docstring):
-    assert SHAPE.search(docstring), f"{name}: no shape"
-    assert SOURCE.search(docstring), f"{name}: no source"
+def test_shapes_and_source_are_given():
+    assert [name for name, docstring in public() if not SHAPE.search(docstring)] == []
+    assert [name for name, docstring in public() if not SOURCE.search(docstring)] == []

@@ -1,10 +1,13 @@
 """Time and memory of clustering from 12,500 to 100,000 texts: nothing may grow faster than their number.
 
-    python -m benchmarks.clustering_scale [--threads 1] [--sizes 12500 25000 50000 100000]
+    python -m benchmarks.clustering_scale [--threads 1] [--sizes 12500 25000 50000 100000] [--libraries]
 
 Made-up embeddings (384) and texts (ten words out of 20,000) of 100 groups. Each case runs alone in a process of its
 own; peak memory is that above its inputs. k-means is one start of 30 iterations; a run makes ten starts, one after the
 other, in the same memory. Encoding is not here: it is one pass over the texts, in batches.
+
+With --libraries, k-means beside scikit-learn's and faiss's instead: processor seconds and inertia, three seeds, the
+same rows, clusters and iterations.
 """
 
 from __future__ import annotations
@@ -109,12 +112,49 @@ def measure(name: str, size: int, threads: int) -> None:
     print(json.dumps([seconds[0], peak]))
 
 
+def race(size: int, threads: int) -> None:
+    """Print processor seconds and inertia of one start of each library's k-means, a line for each seed."""
+    import faiss
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    vectors, _ = made_up_embeddings(size)
+
+    def by_faiss(num_clusters: int, seed: int) -> float:
+        method = faiss.Kmeans(DIMENSION, num_clusters, niter=30, seed=seed + 1, max_points_per_centroid=size)
+        method.train(vectors)
+        return float(method.index.search(vectors, 1)[0].sum(dtype=np.float64))
+
+    def by_sklearn(num_clusters: int, seed: int) -> float:
+        return KMeans(num_clusters, n_init=1, max_iter=30, tol=0, random_state=seed).fit(vectors).inertia_
+
+    def by_us(num_clusters: int, seed: int) -> float:
+        return kmeans(vectors, num_clusters, np.random.default_rng(seed), 1, 30).inertia
+
+    libraries: dict[str, Callable[[int, int], float]] = {"ours": by_us, "scikit-learn": by_sklearn, "faiss": by_faiss}
+    faiss.omp_set_num_threads(threads)
+    rows = []
+    with threadpool_limits(threads):
+        for num_clusters, seed in ((k, seed) for k in (20, 100) for seed in range(3)):
+            cells = []
+            for run in libraries.values():
+                start = time.process_time()
+                inertia = run(num_clusters, seed)
+                cells.append(f"{time.process_time() - start:.2f} s, {inertia:,.0f}")
+            rows.append([num_clusters, seed, *cells])
+    print(tabulate(rows, headers=["clusters", "seed", *libraries], tablefmt="github"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+", default=[12_500, 25_000, 50_000, 100_000])
+    parser.add_argument("--libraries", action="store_true")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.libraries:
+        race(options.sizes[0], options.threads)
+        return
     if options.case:
         measure(options.case, options.sizes[0], options.threads)
         return

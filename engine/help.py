@@ -18,7 +18,7 @@ def show_help(words: Sequence[str]) -> None:
         overrides = [word for word in words if not word.startswith("-")]
         config = compose("config", overrides=overrides, return_hydra_config=True)
     template = Template(config.hydra.help.template)
-    shown = OmegaConf.to_yaml(OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]))
+    shown = OmegaConf.to_yaml(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
     groups = "".join(f"{name}: {', '.join(choices)}\n" for name, choices in config_groups(CONF))
     print(template.substitute(APP_CONFIG_GROUPS=groups, CONFIG=shown), flush=True)
 

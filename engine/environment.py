@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.plan import Plan
 
 PACKAGES = ("torch", "lightning", "transformers", "tokenizers", "numpy", "scikit-learn", "hydra-core", "torchmetrics")
+CODE = ("*.py", "*.yaml", "*.toml", "*.lock")
 
 
 def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -> dict[str, Any]:
@@ -31,7 +32,8 @@ def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: version(name) for name in PACKAGES},
-        "commit": _commit(),
+        **_code(),
+        "inputs": plan.inputs(),
         "threads": torch.get_num_threads(),
         **trained,
         "corpus_fingerprint": corpus.fingerprint,
@@ -40,14 +42,16 @@ def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -
     }
 
 
-def _commit() -> str | None:
-    """The commit of the code, with "+changes" where the work tree differs from it; None outside a checkout."""
+def _code() -> dict[str, Any]:
+    """The commit of the code, and whether the work tree has code or settings that it does not hold; None: no checkout.
+    """
     folder = Path(__file__).resolve().parents[1]
+    changes = ("status", "--porcelain", "--", *CODE, ":!reports")
     try:
-        head, changes = (
-            subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
-            for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        head, changed = (
+            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "HEAD"), changes)
         )
     except (OSError, subprocess.CalledProcessError):
-        return None
-    return f"{head}+changes" if changes else head
+        return {"commit": None, "changed": None}
+    return {"commit": head, "changed": bool(changed)}

@@ -7,6 +7,7 @@ import pickle
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from engine.identity import relocated
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule, TextModule
 from lightning_modules.encoders.words import WordEncoder
@@ -29,7 +30,7 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         run = find_run(run.path.parent, last)
     if run.status != "finished":
         raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
-    own = OmegaConf.create(run.read_config())
+    own = OmegaConf.create(relocated(run.read_config()))
     with open_dict(own):
         own.paths = config.paths
         own.trainer.num_threads = config.trainer.num_threads

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from engine.command_line import CONF, explain, without_null_groups
-from storage.run_store import run_id
+from engine.identity import run_id
 
 
 @dataclass(frozen=True)

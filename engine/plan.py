@@ -54,14 +54,14 @@ class Plan:
         return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")))
 
     def inputs(self) -> dict[str, str]:
-        """Digests of content that the config names only by path: an edited file is another run."""
+        """Digests, by path, of content that the config names only by path: an edited file is another run."""
         from datamodules.sources import file_sha256
 
         digests = {str(path): file_sha256(Path(path)) for path in self.dataset.own_files()}
-        if self.dataset.class_descriptions is not None:
-            digests["class_descriptions"] = file_sha256(Path(self.dataset.class_descriptions).expanduser())
-        if (self.plain.get("encoder") or {}).get("path"):
-            digests["encoder"] = self.encoder.weights_hash()
+        if path := self.dataset.class_descriptions:
+            digests[str(path)] = file_sha256(Path(path).expanduser())
+        if path := (self.plain.get("encoder") or {}).get("path"):
+            digests[path] = self.encoder.weights_hash()
         return digests
 
     @property

@@ -2,11 +2,12 @@
 
     python -m papers.embedding_figures reports/BUDGET [RUNS] [paths.data=… paths.cache=… paths.source_mirror=…]
 
-Reads reports/BUDGET/grid.json; the coordinates are kept beside the figures as CSV.
+Reads reports/BUDGET/grid.json; the coordinates are kept beside the figures as packed CSV.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ import yaml
 from papers.grid import HERE, load_grid
 from reporting.arguments import run_command, words_and_pairs
 from reporting.curves import embedding_figure
-from storage.files import write_text
+from storage.files import replacing
 from storage.run_store import RunFolder, csv_text
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
         if panels:
             file = folder / "figures" / f"embeddings-{spec['name']}"
             rows = [(t, *p, names[int(y)]) for t, (xy, ys) in panels.items() for p, y in zip(xy, ys, strict=True)]
-            write_text(file.with_suffix(".csv"), csv_text(rows, ("row", "x", "y", "label")))
+            with replacing(file.with_suffix(".csv.gz")) as packed:
+                packed.write(gzip.compress(csv_text(rows, ("row", "x", "y", "label")).encode(), mtime=0))
             drawn.append(embedding_figure(panels, names, file))
     return [file for file in drawn if file is not None]
 

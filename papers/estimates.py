@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from engine.identity import run_id
 from storage.errors import ReportError
-from storage.run_store import RunFolder, run_id
+from storage.records import Run
 
 START_SECONDS = 15.0
 
@@ -59,7 +60,7 @@ class Stopwatch:
         train_rows: training rows by (data set, ir) where no run has them, as a fallback.
     """
 
-    def __init__(self, runs: Iterable[RunFolder], train_rows: Mapping[tuple[str, str], int] | None = None) -> None:
+    def __init__(self, runs: Iterable[Run], train_rows: Mapping[tuple[str, str], int] | None = None) -> None:
         self.measured: list[tuple[_Traits, float]] = []
         self.rows = dict(train_rows or {})
         for run in runs:

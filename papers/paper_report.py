@@ -26,14 +26,14 @@ from reporting.metrics import non_uniformity
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
 from storage.files import write_text
-from storage.run_store import RunFolder, list_runs
+from storage.records import Run, read_store
 
 GRID = "grid.json"
 
 
-def read_stores(stores: Sequence[Path]) -> dict[str, RunFolder]:
+def read_stores(stores: Sequence[Path]) -> dict[str, Run]:
     """Finished runs of all stores by id; of several with one id the last store's."""
-    return {run.id: run for store in stores for run in list_runs(store) if run.status == "finished"}
+    return {run.id: run for store in stores for run in read_store(store) if run.status == "finished"}
 
 
 def write_report_again(folder: Path, stores: Sequence[Path]) -> Path:
@@ -54,7 +54,7 @@ def read_grid(folder: Path) -> dict[str, Any]:
     return json.loads(file.read_text()) if file.is_file() else {}
 
 
-def write_report(folder: Path, budget: Budget, tables: Mapping[str, Any], runs: Mapping[str, RunFolder]) -> Path:
+def write_report(folder: Path, budget: Budget, tables: Mapping[str, Any], runs: Mapping[str, Run]) -> Path:
     """tables.md, tables.tex, cells.csv, tests.csv, claims.md, figures/ and index.html in ``folder``; returns the page.
 
     Args:
@@ -101,7 +101,7 @@ def _count(counted: float | None, shown: str | None) -> str:
 
 
 def _figures(
-    reports: Sequence[TableReport], entries: Mapping[str, Any], runs: Mapping[str, RunFolder], folder: Path
+    reports: Sequence[TableReport], entries: Mapping[str, Any], runs: Mapping[str, Run], folder: Path
 ) -> dict[str, Path]:
     """Title -> SVG of every figure that the runs at hand allow."""
     folder, cards = folder / "figures", folder.parent / "cards"
@@ -122,7 +122,7 @@ def _figures(
 
 
 def _epoch_figures(
-    entries: Mapping[str, Any], runs: Mapping[str, RunFolder], folder: Path
+    entries: Mapping[str, Any], runs: Mapping[str, Run], folder: Path
 ) -> dict[str, Path | None]:
     """The figures of ``definitions/epochs.yaml`` that have runs."""
     figures = {}
@@ -142,10 +142,10 @@ def _epoch_figures(
     return figures
 
 
-def _by_epoch(runs: Sequence[RunFolder], key: str) -> dict[float, list[float]]:
+def _by_epoch(runs: Sequence[Run], key: str) -> dict[float, list[float]]:
     """Epoch -> the figure of each run that measured it there."""
     points: dict[float, list[float]] = {}
-    for run in (run for run in runs if (run.path / "history.csv").exists()):
+    for run in (run for run in runs if run.has("history.csv")):
         for line in run.read_csv("history.csv"):
             if line.get(key):
                 points.setdefault(int(line["epoch"]) + 1, []).append(float(line[key]))
@@ -153,7 +153,7 @@ def _by_epoch(runs: Sequence[RunFolder], key: str) -> dict[float, list[float]]:
 
 
 def _label_figures(
-    reports: Sequence[TableReport], entries: Mapping[str, Any], runs: Mapping[str, RunFolder], cards: Path, folder: Path
+    reports: Sequence[TableReport], entries: Mapping[str, Any], runs: Mapping[str, Run], cards: Path, folder: Path
 ) -> dict[str, Path | None]:
     """Label distribution of each column that was run, with what its thinning keeps."""
     figures: dict[str, Path | None] = {}
@@ -178,7 +178,7 @@ def _label_figures(
 
 
 def _conflict_figures(
-    entries: Sequence[Mapping[str, Any]], runs: Mapping[str, RunFolder], folder: Path
+    entries: Sequence[Mapping[str, Any]], runs: Mapping[str, Run], folder: Path
 ) -> dict[str, Path | None]:
     figures: dict[str, Path | None] = {}
     for column in dict.fromkeys(entry["column"] for entry in entries):
@@ -186,7 +186,7 @@ def _conflict_figures(
         counts: list[int] = []
         for entry in (entry for entry in entries if entry["column"] == column):
             for run in (runs[name] for name in entry["runs"].values() if name in runs):
-                if not (run.path / "gradient_conflict.csv").exists():
+                if not run.has("gradient_conflict.csv"):
                     continue
                 counts = run.read_metrics()["class_counts"]
                 lines = run.read_csv("gradient_conflict.csv")

@@ -31,8 +31,7 @@ from papers.paper_report import GRID, read_grid, read_stores, write_report
 from reporting.tables import MISSING, SweepJob, Table, duration
 from storage.errors import ReportError
 from storage.files import write_text
-from storage.records import keep_record
-from storage.run_store import RunFolder
+from storage.records import Run, add_records
 
 ROOT = Path(__file__).resolve().parents[1]
 RATIOS = (None, 50, 20, 10)
@@ -123,14 +122,14 @@ def _chosen(key: str, given: Mapping[str, str], known: Sequence[Line]) -> tuple[
     return tuple(names)
 
 
-def finished_runs(given: Options) -> dict[str, RunFolder]:
+def finished_runs(given: Options) -> dict[str, Run]:
     """Finished runs of the run store and of all records below the reports, by id; the store's where both have one."""
     kept = sorted(folder for folder in given.out.glob("*") if folder.is_dir())
     return read_stores([*kept, *([given.records] if given.records else []), given.runs])
 
 
 def missing_jobs(
-    grids: Sequence[Grid], given: Options, done: Mapping[str, RunFolder]
+    grids: Sequence[Grid], given: Options, done: Mapping[str, Run]
 ) -> tuple[list[Job], list[Cell], int]:
     """Runs still to do, in the order in which to do them, the cells that cannot be run here, and how many are done.
 
@@ -237,8 +236,8 @@ def execute(jobs: Sequence[Job], given: Options) -> list[SweepJob]:
             return
         if outcome.folder.id != jobs[number].id:
             print(f"warning: expected {jobs[number].id}, the run is {outcome.folder.id}", file=sys.stderr)
-        if given.records is not None:
-            keep_record(outcome.folder, given.records)
+        if given.records is not None and add_records([outcome.folder], given.records)[1]:
+            print(f"{outcome.folder.id}: the code has uncommitted changes, no record is kept", file=sys.stderr)
 
     overrides = [job.overrides for job in jobs]
     limit = None if given.hours is None else 3600 * given.hours

@@ -12,7 +12,7 @@ from papers.grid import Grid, Line, Metric, Printed, footnote_texts, printed
 from reporting.metrics import thirds
 from reporting.statistics import EffectSize, PairedComparison, effect_size, holm, paired_comparison
 from storage.errors import ReportError
-from storage.run_store import RunFolder
+from storage.records import Run
 
 SEEDS_TO_COUNT = 3
 Key = tuple[str, str, str]  # row, column, metric
@@ -104,7 +104,7 @@ def _says(cell: CellReport) -> bool:
     return bool(cell.values or cell.printed)
 
 
-def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping[str, RunFolder]) -> TableReport:
+def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping[str, Run]) -> TableReport:
     """Fill a grid.
 
     Args:
@@ -136,17 +136,17 @@ def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping
     )
 
 
-def _metrics(entry: Mapping[str, Any], runs: Mapping[str, RunFolder]) -> dict[int, dict[str, Any]]:
+def _metrics(entry: Mapping[str, Any], runs: Mapping[str, Run]) -> dict[int, dict[str, Any]]:
     found = {int(seed): runs[name] for seed, name in entry["runs"].items() if name in runs}
     return {seed: {**run.read_metrics(), **conflict_metrics(run)} for seed, run in found.items()}
 
 
-def conflict_metrics(run: RunFolder) -> dict[str, float]:
+def conflict_metrics(run: Run) -> dict[str, float]:
     """Share of positive pairs that the loss pushes apart in the last epoch, overall and by thirds of the classes.
 
     ``conflict/size_correlation`` is its rank correlation with class size, left out where either is constant.
     """
-    if not (run.path / "gradient_conflict.csv").exists():
+    if not run.has("gradient_conflict.csv"):
         return {}
     from scipy.stats import spearmanr
 
@@ -254,7 +254,7 @@ def _corrected(comparisons: Sequence[Comparison | None]) -> tuple[Comparison, ..
 def _caption(
     grid: Grid,
     used: Sequence[Mapping[str, Any]],
-    runs: Mapping[str, RunFolder],
+    runs: Mapping[str, Run],
     entries: Iterable[Mapping[str, Any]],
 ) -> str:
     """Title, encoder, schedule, protocol and number of seeds, from the runs themselves."""
@@ -271,11 +271,11 @@ def _caption(
     return f"{grid.title}. Encoder {setting}. Protocol {'/'.join(protocols)}{note}. {count} {plural}; %, mean ± SD."
 
 
-def _setting(run: RunFolder) -> str | None:
+def _setting(run: Run) -> str | None:
     """Encoder and schedule of a run that trained; None of one that did not."""
     try:
         config = run.read_config()
-        if config.get("task") == "cluster" and not (run.path / "history.csv").exists():
+        if config.get("task") == "cluster" and not run.has("history.csv"):
             return None  # k-means
         encoder, trainer, sampler = config["encoder"], config["trainer"], config["sampler"]
         layers = f"top {encoder['num_top_layers']}" if encoder["train"] == "top_layers" else encoder["train"]

@@ -2,9 +2,9 @@
 
     python -m reporting.cluster_agreement RUNS [by=KEY,…] [where=key:value,…]
 
-RUNS is a run store; records hold no predictions. `by` names the config keys that tell the settings of a method apart;
-`where` takes any config key, written as in YAML. Where the data set has labels, their scores stand beside, and of three
-settings or more how far the order by agreement is the order by scores.
+RUNS is a run store, or a folder of records that have predictions. `by` names the config keys that tell the settings of
+a method apart; `where` takes any config key, written as in YAML. Where the data set has labels, their scores stand
+beside, and of three settings or more how far the order by agreement is the order by scores.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from reporting.arguments import folder_and_options, run_command
 from reporting.compare import data_set, fits, lookup, spread, written
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
-from storage.run_store import RunFolder, list_runs
+from storage.records import Run, read_store
 
 SCORES = ("cluster/acc", "cluster/nmi")
 Setting = tuple[str, str, str]  # data set, method, values of the keys
-Found = dict[Setting, dict[int, RunFolder]]  # by seed
+Found = dict[Setting, dict[int, Run]]  # by seed
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Agreement:
     lowest: float
 
 
-def settings(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, str]) -> Found:
+def settings(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) -> Found:
     """Finished clusterings that fit `where`, by the values of the config keys `by`.
 
     Raises:
@@ -66,7 +66,7 @@ def settings(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, s
     return found
 
 
-def agreement(runs: Sequence[RunFolder]) -> Agreement:
+def agreement(runs: Sequence[Run]) -> Agreement:
     """Of two runs or more over the same texts: 1 where all cluster alike, about 0 where no more than by chance, and
     0 where one left all texts in one cluster, which tells nothing apart.
 
@@ -91,8 +91,8 @@ def _pair(one: NDArray[np.str_], other: NDArray[np.str_]) -> float:
     return float(adjusted_mutual_info_score(one, other))
 
 
-def _clusters(run: RunFolder) -> dict[tuple[str, str | None], str]:
-    return {(row["index"], row.get("text")): row["cluster"] for row in run.read_csv("predictions.csv")}
+def _clusters(run: Run) -> dict[tuple[str, str | None], str]:
+    return {(str(row["index"]), row.get("text")): row["cluster"] for row in run.read_csv("predictions.csv")}
 
 
 def agreements(found: Found) -> dict[Setting, Agreement]:
@@ -144,7 +144,7 @@ def _rank_correlation(agreed: Sequence[float], values: Sequence[float | None]) -
     return f"{float(spearmanr(agreed, values).statistic):.2f}"
 
 
-def _mean(seeds: Mapping[int, RunFolder], score: str) -> float | None:
+def _mean(seeds: Mapping[int, Run], score: str) -> float | None:
     values: list[Any] = [run.read_metrics().get(score) for run in seeds.values()]
     return None if None in values else fmean(values)
 
@@ -152,7 +152,7 @@ def _mean(seeds: Mapping[int, RunFolder], score: str) -> float | None:
 def main(arguments: Sequence[str]) -> None:
     folder, options, where = folder_and_options(arguments, ("by",))
     by = [key for key in options.get("by", "").split(",") if key]
-    found = settings(list_runs(folder), by, where)
+    found = settings(read_store(folder), by, where)
     measured = agreements(found)
     print(agreement_table(found, measured, by).markdown())
     correlations = correlation_table(found, measured)

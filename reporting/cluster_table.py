@@ -2,7 +2,7 @@
 
     python -m reporting.cluster_table RUNS [keys=cluster/acc,cluster/nmi] [where=key:value,…]
 
-RUNS is a run store, or a folder of run records. Scores are in percent; whole numbers, as cluster/num_clusters, are
+RUNS is a run store, or a folder of records. Scores are in percent; whole numbers, as cluster/num_clusters, are
 listed seed by seed. `where` takes any config key, written as in YAML ("null" for one that is not set).
 """
 
@@ -18,13 +18,13 @@ from reporting.arguments import folder_and_options, run_command
 from reporting.compare import data_set, fits
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
-from storage.run_store import RunFolder, list_runs
+from storage.records import Run, read_store
 
 KEYS = ("cluster/acc", "cluster/nmi")
 Found = dict[tuple[str, str], dict[int, Mapping[str, Any]]]  # (data set, method) -> seed -> metrics
 
 
-def clusterings(runs: Sequence[RunFolder], where: Mapping[str, str]) -> Found:
+def clusterings(runs: Sequence[Run], where: Mapping[str, str]) -> Found:
     """Finished clusterings that fit `where`.
 
     Raises:
@@ -74,7 +74,7 @@ def _cell(values: Sequence[float | int | None]) -> str:
 def main(arguments: Sequence[str]) -> None:
     folder, options, where = folder_and_options(arguments, ("keys",))
     keys = options["keys"].split(",") if "keys" in options else KEYS
-    found = clusterings(list_runs(folder), where)
+    found = clusterings(read_store(folder), where)
     if not found:
         raise ReportError(f"{folder}: no finished clusterings that fit")
     print(cluster_table(found, keys).markdown())

@@ -3,7 +3,7 @@
     python -m reporting.compare RUNS dataset=ohsumed [baseline=ce] [by=method] [metric=test/macro_f1] [where=key:value]
         [columns=test/accuracy,...] [figure=FILE]
 
-RUNS is a run store, or a folder of run records (metrics.json and config.yaml of each run). `by` is any config key.
+RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reporting.curves import seeds_figure
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
-from storage.run_store import RunFolder, list_runs
+from storage.records import Run, read_store
 
 COLUMNS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "val/macro_f1")
 Values = dict[str, dict[int, dict[str, Any]]]  # group -> seed -> metrics
@@ -54,7 +54,7 @@ def data_set(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     return metrics["dataset"] if file is None else f"{metrics['dataset']} {file}"
 
 
-def grouped(runs: Sequence[RunFolder], by: Sequence[str], where: Mapping[str, str]) -> Values:
+def grouped(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) -> Values:
     """Finished runs that fit `where`, as group -> seed -> metrics.
 
     Raises:
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ReportError("dataset: missing; allowed: the name of a data set, as in dataset=ohsumed")
     where |= {"dataset": options["dataset"]}
     by, metric = options.get("by", "method").split(","), options.get("metric", "test/macro_f1")
-    values = grouped(list_runs(folder), by, where)
+    values = grouped(read_store(folder), by, where)
     encoders, protocols = (_names(values, key) for key in ("encoder", "protocol"))
     title = f"{options['dataset']}, {encoders}, protocol {protocols}, %"
     columns = options["columns"].split(",") if "columns" in options else COLUMNS

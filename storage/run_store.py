@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import math
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,90 +23,12 @@ from storage.errors import ReportError
 from storage.files import write_errors, write_text
 from storage.tables import csv_writer
 
-# What a run id leaves out: where files lie, what is shown, what is asked of the run, and on which device it works.
-UNHASHED_GROUPS = frozenset(
-    {"paths", "logger", "task", "force", "hydra", "run", "input", "output", "search", "label_column", "explain", "add"}
-)
-UNHASHED_TRAINER = frozenset(
-    {
-        "accelerator",
-        "devices",
-        "num_nodes",
-        "strategy",
-        "log_every_n_steps",
-        "enable_progress_bar",
-        "enable_model_summary",
-        "enable_checkpointing",
-        "default_root_dir",
-        "plugins",
-    }
-)
-UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", "nan_guard"})
-UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
-
 LOCK_NAME = ".lock"
 CHECKSUMS = "SHA256SUMS"
 WEIGHTS = ("checkpoints/*.ckpt", "model.npz")
 REPEAT = "the file is damaged: copy the folder again, or repeat the run with force=true"
 
 
-def run_id(config: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -> str:
-    """Name of the run that ``config`` describes: ``{method}-{dataset}-{10 hex digits}``.
-
-    The digits are the start of the SHA-256 over the resolved config as canonical JSON: keys sorted, ``1.0`` equal to
-    ``1``, tuples equal to lists. Left out, because they do not change a result: the groups in ``UNHASHED_GROUPS``, the
-    trainer keys in ``UNHASHED_TRAINER``, the callbacks in ``UNHASHED_CALLBACKS`` (a callback set to null counts as
-    absent), and the keys in ``UNHASHED_ANYWHERE`` at any depth. Precision, seed and early stopping are part of the id.
-
-    Args:
-        config: resolved config (plain dicts, lists and scalars) with ``method.name`` and ``dataset.name``.
-        inputs: digests of content that the config names only by a path, as {name: digest}; an edited file is then
-            another run.
-
-    Raises:
-        ReportError: ``method.name`` or ``dataset.name`` is missing, or a value is no plain scalar.
-    """
-    content = _hashed_part(config)
-    if inputs:
-        content["inputs"] = dict(inputs)
-    canonical = json.dumps(_canonical(content), sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
-    return f"{_name(config, 'method')}-{_name(config, 'dataset')}-{digest}"
-
-
-def _hashed_part(config: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in config.items() if key not in UNHASHED_GROUPS}
-    if isinstance(kept.get("trainer"), Mapping):
-        kept["trainer"] = {key: value for key, value in kept["trainer"].items() if key not in UNHASHED_TRAINER}
-    callbacks = kept.pop("callbacks", None) or {}
-    kept["callbacks"] = {
-        key: value for key, value in callbacks.items() if value is not None and key not in UNHASHED_CALLBACKS
-    }
-    return kept
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        # a key that is null says nothing: a later version may add it without making every run another one
-        kept = {key: item for key, item in value.items() if key not in UNHASHED_ANYWHERE and item is not None}
-        return {str(key): _canonical(item) for key, item in kept.items()}
-    if isinstance(value, (list, tuple)):
-        return [_canonical(item) for item in value]
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return repr(value)
-        return int(value) if value.is_integer() else value
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    raise ReportError(f"a run id needs plain values in the config, found {type(value).__name__}: {value!r}")
-
-
-def _name(config: Mapping[str, Any], group: str) -> str:
-    node = config.get(group)
-    name = node.get("name") if isinstance(node, Mapping) else node
-    if not name:
-        raise ReportError(f"{group}.name: missing in the config, a run id needs it")
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", str(name))
 
 
 def csv_text(rows: Iterable[Sequence[Any]], header: Sequence[str]) -> str:
@@ -281,6 +202,10 @@ class RunFolder:
                 return list(csv.DictReader(file))
         except (OSError, ValueError, csv.Error) as error:
             raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
+
+    def has(self, name: str) -> bool:
+        """Whether the run has written this file."""
+        return (self.path / name).exists()
 
     def write_text(self, name: str, text: str) -> None:
         if self.writes:

@@ -24,12 +24,13 @@ from clustering.vectors import WordVectors
 from datamodules.datamodule import TextDataModule
 from engine.assign import FINAL
 from engine.environment import environment
+from engine.identity import run_id
 from engine.plan import Plan, partial_of
 from lightning_modules.methods.clustering.base import ClusteringModule
 from reporting.escape import shortened
 from reporting.tables import Table, clustering_table
 from storage.files import replacing
-from storage.run_store import RunFolder, run_id
+from storage.run_store import RunFolder
 from tasks.fit import logged, names_of, record_once, seconds_before, watched_trainer
 
 ORDERS = 5  # orders of evaluation, where the order counts

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from callbacks.checkpoint import AtomicCheckpointIO
@@ -19,13 +20,14 @@ from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.datamodule import TextDataModule
 from engine.environment import environment
 from engine.finished import WORDS, load_weights
+from engine.identity import completed, run_id
 from engine.plan import Plan, partial_of
 from engine.processes import World, is_first_process, run_processes
 from engine.results import outcome_of, report
 from engine.retrieval import retrieval_figures
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.run_store import RunFolder, find_run, first_line, run_id
+from storage.run_store import RunFolder, find_run, first_line
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +72,8 @@ def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work:
         return
     started, earlier = time.perf_counter(), seconds_before(run)
     try:  # from the first write on: a stop right after it is recorded too
-        run.write_text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        whole = completed(OmegaConf.to_container(config, resolve=True))  # it stays this run when a default changes
+        run.write_text("config.yaml", yaml.safe_dump(whole, sort_keys=False, allow_unicode=True))
         run.write_metrics(names, status="running", error=None)
         work()
     except Exception as error:

@@ -16,13 +16,14 @@ import optuna
 from omegaconf import DictConfig, OmegaConf
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from engine.identity import run_id
 from engine.plan import Plan
 from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.sweep_figure import trials_figure
 from reporting.tables import MISSING, SweepJob, Table, percent
 from storage.files import write_text
-from storage.run_store import RunFolder, run_id
+from storage.run_store import RunFolder
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 DIGITS = 4  # significant ones of a drawn number, so that a trial's command can be typed

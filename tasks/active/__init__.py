@@ -23,13 +23,14 @@ from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.corpus import Corpus
 from datamodules.datamodule import predict_loader
 from engine.finished import load_module
+from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
 from engine.plan import Plan, partial_of
 from lightning_modules.base import ClassifierModule, derived_seed
 from reporting.curves import lines_figure
 from reporting.metrics import non_uniformity
 from reporting.tables import Table
-from storage.run_store import RunFolder, run_id
+from storage.run_store import RunFolder
 from tasks.active.oracle import NO_LABEL, FileOracle
 from tasks.active.prompt import PromptOracle
 from tasks.fit import names_of, record_once, trained_run

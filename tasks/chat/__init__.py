@@ -13,12 +13,13 @@ from omegaconf import DictConfig
 from rich.progress import Progress
 
 from datamodules.datamodule import TextDataModule
+from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
 from engine.plan import Plan
 from reporting.metrics import class_scores, thirds
 from reporting.tables import summary_table
 from storage.files import replacing
-from storage.run_store import RunFolder, run_id
+from storage.run_store import RunFolder
 from tasks.chat.client import Answers, ChatModel, answers_to, parse_label
 from tasks.fit import names_of, record_once, seconds_before
 

@@ -1,6 +1,7 @@
 """t-SNE panels from the weights of finished runs."""
 
 import csv
+import gzip
 import json
 
 import numpy as np
@@ -36,7 +37,7 @@ def test_panels_of_the_runs_that_still_have_weights(fit, store, tmp_path, capsys
     (drawn,) = module.draw(folder, tmp_path / "runs", store)
     assert drawn == folder / "figures/embeddings-sharprecl.svg" and drawn.stat().st_size > 1000
     assert "SPCL has no weights" in capsys.readouterr().out
-    with drawn.with_suffix(".csv").open() as stream:
+    with gzip.open(drawn.with_suffix(".csv.gz"), "rt") as stream:
         rows = list(csv.DictReader(stream))
     predictions = [row for row in csv.DictReader((runs[0] / "predictions.csv").open()) if row["split"] == "test"]
     assert {row["row"] for row in rows} == {"cross-entropy", "SharpReCL"}
@@ -58,7 +59,7 @@ def test_panels_of_clusters_show_all_texts(cluster, store, tmp_path, monkeypatch
     tables = {"sharprecl_2": [], "acl_6": [], "aecl_2": cells}
     (folder / "grid.json").write_text(json.dumps({"budget": "cpu", "tables": tables}))
     (drawn,) = module.draw(folder, tmp_path / "runs", store)
-    with drawn.with_suffix(".csv").open() as stream:
+    with gzip.open(drawn.with_suffix(".csv.gz"), "rt") as stream:
         rows = list(csv.DictReader(stream))
     shown = [[row["label"] for row in rows if row["row"] == title] for title in ("SBERT", "AECL")]
     assert all(20 <= len(labels) <= 40 for labels in shown)

@@ -13,11 +13,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from engine.identify import CONF, named
+from engine.identity import run_id
 from papers import reproduce
 from papers.dataset_facts import train_rows
 from papers.grid import cells, load_budget, load_grid, table_names
 from storage.errors import ReportError
-from storage.run_store import list_runs, run_id
+from storage.records import read_store
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +28,7 @@ TOY = """
 import json, os, sys, time
 sys.path.insert(0, {root!r})
 from storage.run_store import RunFolder
+from engine.identity import run_id
 from engine.identify import named
 import yaml
 
@@ -123,14 +125,14 @@ def test_a_failure_leaves_the_rest_alone_and_the_same_line_tries_it_again(toy, t
     assert toy() == 1
     out = capsys.readouterr().out
     assert "2 of 6 runs did not finish" in out and out.count("it broke") >= 2
-    records = list_runs(tmp_path / "reports/records")
+    records = read_store(tmp_path / "reports/records")
     assert sorted(run.read_metrics()["method"] for run in records) == ["ce", "ce", "sharprecl", "sharprecl"]
     assert not any("paths" in run.read_config() for run in records)
 
     monkeypatch.delenv("TOY_FAILS")
     assert toy() == 0
     assert "sweep: 2 jobs" in capsys.readouterr().out
-    assert len(list_runs(tmp_path / "reports/records")) == 6
+    assert len(read_store(tmp_path / "reports/records")) == 6
     assert toy() == 0
     assert "sweep:" not in capsys.readouterr().out, "nothing is done twice"
 
@@ -148,7 +150,7 @@ def test_the_grid_names_the_runs_of_every_cell(toy, tmp_path):
     grid = json.loads((tmp_path / "reports/smoke/grid.json").read_text())
     cells = {cell["row"]: cell for cell in grid["tables"]["sharprecl_2"]}
     assert set(cells) == {"ce", "sharprecl", "acl"}
-    finished = {run.id for run in list_runs(tmp_path / "reports/records")}
+    finished = {run.id for run in read_store(tmp_path / "reports/records")}
     assert {one for cell in cells.values() for one in cell["runs"].values()} == finished
     assert "method=ce" in cells["ce"]["command"] and list(cells["ce"]["runs"]) == ["0", "1"]
 
@@ -162,12 +164,12 @@ def test_stopped_it_keeps_what_is_finished_and_goes_on(tmp_path):
     words = ["budget=smoke", "table=sharprecl_2", f"runs={tmp_path / 'runs'}", f"out={tmp_path / 'reports'}"]
     command = [sys.executable, "-c", code, *words, f"records={tmp_path / 'reports/records'}"]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TOY_SLEEPS": "1"}, stdout=subprocess.PIPE)
-    while len(list_runs(tmp_path / "reports/records")) < 2:
+    while len(read_store(tmp_path / "reports/records")) < 2:
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     out = process.communicate(timeout=30)[0].decode()
-    done = len(list_runs(tmp_path / "reports/records"))
+    done = len(read_store(tmp_path / "reports/records"))
     assert process.returncode == 1 and 2 <= done < 6 and "not started" in out
     rest = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert rest.returncode == 0 and f"sweep: {6 - done} jobs" in rest.stdout

@@ -9,7 +9,7 @@ from scipy import stats
 from reporting.compare import compare, grouped, lookup, main
 from reporting.curves import seeds_figure
 from storage.errors import ReportError
-from storage.records import keep_records
+from storage.records import add_records, read_store
 from storage.run_store import RunFolder, list_runs
 
 FIGURES = {"ce": [0.50, 0.52, 0.51], "sharprecl": [0.55, 0.56, 0.58]}
@@ -58,9 +58,9 @@ def test_runs_on_two_files_are_no_group(store: Path) -> None:
 
 
 def test_figure_and_records(store: Path, tmp_path: Path) -> None:
-    kept = keep_records(store, tmp_path / "records")
+    kept, _ = add_records(list_runs(store), tmp_path / "records")
     assert len(kept) == 6 and not any(name.startswith("ce-9") for name in kept)
-    values = grouped(list_runs(tmp_path / "records"), ["method"], {})
+    values = grouped(read_store(tmp_path / "records"), ["method"], {})
     seeds_figure(values, tmp_path / "figure", "toy", metrics=["test/accuracy"])
     first = (tmp_path / "figure.svg").read_text()
     seeds_figure(values, tmp_path / "figure", "toy", metrics=["test/accuracy"])

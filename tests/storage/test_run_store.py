@@ -1,100 +1,15 @@
-"""The run store: ids that follow content, files that are whole or absent, one worker per run."""
+"""The run store: files that are whole or absent, one worker per run."""
 
 import errno
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from storage.errors import ReportError
-from storage.run_store import RunFolder, find_run, list_runs, run_id
-
-CONFIG = {
-    "seed": 0,
-    "method": {"name": "sharprecl", "mu": 1.0, "K": 20},
-    "dataset": {"name": "ohsumed", "max_length": 64},
-    "trainer": {"max_epochs": 10, "precision": "auto", "accelerator": "cpu", "devices": 1},
-    "callbacks": {"progress": {"refresh": 1}, "early_stopping": {"patience": 5}},
-    "loader": {"batch_size": 32, "num_workers": 2},
-    "paths": {"runs": "runs"},
-    "logger": {"name": "csv"},
-    "task": "fit",
-    "force": False,
-}
-
-
-def changed(path: str, value: object) -> dict:
-    config = json.loads(json.dumps(CONFIG))
-    *parents, key = path.split(".")
-    node = config
-    for parent in parents:
-        node = node[parent]
-    node[key] = value
-    return config
-
-
-def test_id_has_the_names_and_ten_hex_digits():
-    method, dataset, digest = run_id(CONFIG).split("-")
-    assert (method, dataset) == ("sharprecl", "ohsumed")
-    assert len(digest) == 10 and int(digest, 16) >= 0
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("paths.runs", "/elsewhere"),
-        ("logger", {"name": "wandb"}),
-        ("task", "evaluate"),
-        ("force", True),
-        ("trainer.devices", 4),
-        ("trainer.accelerator", "gpu"),
-        ("loader.num_workers", 8),
-        ("callbacks.progress", None),
-        ("callbacks.nan_guard", {"enabled": True}),
-        ("method.mu", 1),
-        ("hydra", {"verbose": True}),
-        ("a_later_option", None),
-        ("method.a_later_option", None),
-    ],
-)
-def test_id_ignores_what_does_not_change_a_result(path, value):
-    assert run_id(changed(path, value)) == run_id(CONFIG)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("seed", 1),
-        ("method.mu", 0.5),
-        ("trainer.precision", "32-true"),
-        ("trainer.max_epochs", 11),
-        ("callbacks.early_stopping.patience", 6),
-        ("callbacks.early_stopping", None),
-        ("dataset.max_length", 65),
-    ],
-)
-def test_id_follows_what_changes_a_result(path, value):
-    assert run_id(changed(path, value)) != run_id(CONFIG)
-
-
-def test_id_does_not_depend_on_key_order_and_does_on_inputs():
-    backwards = {
-        key: dict(reversed(value.items())) if isinstance(value, dict) else value
-        for key, value in reversed(CONFIG.items())
-    }
-    assert run_id(backwards) == run_id(CONFIG)
-    assert run_id(CONFIG, {"train": "ab"}) not in (run_id(CONFIG), run_id(CONFIG, {"train": "cd"}))
-
-
-def test_id_needs_names_and_plain_values():
-    with pytest.raises(ReportError, match=r"dataset\.name"):
-        run_id({"method": {"name": "ce"}, "dataset": {}})
-    with pytest.raises(ReportError, match="PosixPath|WindowsPath"):
-        run_id({**CONFIG, "extra": Path("a")})
-    assert run_id({**CONFIG, "dataset": {"name": "my data/x"}}).startswith("sharprecl-my_data_x-")
+from storage.run_store import RunFolder, find_run, list_runs
 
 
 def test_metrics_merge_and_stay_json(tmp_path):

@@ -1,0 +1,220 @@
+"""A run's identity: what makes two command lines one run, wherever the code of its parts stands.
+
+The id hashes a schema version, the class or function that each group chose, by its name alone, and those arguments
+that differ from its signature's default. Moving a module, writing a default out, or adding an option with a default
+therefore changes no id; a class that gets another name, or a default that gets another value, does change some, and
+`python -m papers.rename_records` then gives the committed records the ids that the commands ask for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import pkgutil
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from engine.command_line import CONF
+from engine.validation import HYDRA_KEYS, SUPPLIED, mismatch, signature
+from storage.errors import ReportError
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMA = 2  # 1 hashed the whole config, places of code included
+
+# Left out: where files lie, what is shown, what is asked of the run, and on which device it works.
+UNHASHED_TOP = frozenset(
+    {
+        *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search"),
+        *("text_column", "label_column", "explain", "add"),
+    }
+)
+UNHASHED_TRAINER = frozenset(
+    {
+        *("accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps", "enable_progress_bar"),
+        *("enable_model_summary", "enable_checkpointing", "default_root_dir", "plugins"),
+    }
+)
+UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", "nan_guard"})
+UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
+UNHASHED_KEYS = UNHASHED_ANYWHERE | (HYDRA_KEYS - {"_args_"})
+
+
+def run_id(config: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -> str:
+    """Name of the run that ``config`` describes: ``{method}-{dataset}-{10 hex digits}``.
+
+    The digits are the start of the SHA-256 over canonical JSON: keys sorted, ``1.0`` equal to ``1``, tuples equal to
+    lists. Precision, seed and early stopping are part of it; a group or callback that is null counts as absent.
+
+    Args:
+        config: resolved config (plain dicts, lists and scalars) with ``method.name`` and ``dataset.name``.
+        inputs: digests of the user's own files by path. Wherever the config names such a path, or a folder of them,
+            the digests stand in its place: an edited file is another run, a renamed one is not.
+
+    Raises:
+        ReportError: ``method.name`` or ``dataset.name`` is missing, a value is no plain scalar, or a ``_target_``
+            names nothing.
+    """
+    digests = {Path(path).expanduser(): digest for path, digest in (inputs or {}).items()}
+    content = {"schema": SCHEMA, **_described(_relevant(config), digests)}
+    digest = hashlib.sha256(_text(content).encode()).hexdigest()[:10]
+    return f"{_name(config, 'method')}-{_name(config, 'dataset')}-{digest}"
+
+
+def relocated(node: Any) -> Any:
+    """The same config with the present place of each class of ours that has moved since the config was written.
+
+    What is not ours, or nowhere, stays as it is, and is not imported: the config may come from anywhere.
+    """
+    if isinstance(node, Mapping):
+        return {key: _place_of_ours(value) if key == "_target_" else relocated(value) for key, value in node.items()}
+    return [relocated(item) for item in node] if isinstance(node, list) else node
+
+
+def _place_of_ours(target: Any) -> Any:
+    try:
+        return place(target) if isinstance(target, str) and _is_ours(target) else target
+    except ReportError:
+        return target
+
+
+def _is_ours(target: str) -> bool:
+    package = target.partition(".")[0]
+    return package.isidentifier() and (ROOT / package).is_dir()
+
+
+def completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same config with each default written out, as the signatures have them today.
+
+    What a run keeps of itself: it stays what it was when a default changes. Of a config from before an option had its
+    real default: a null that the option does not take any more is that default, one of an option that went is left out.
+    """
+    return {group: _completed(node, SUPPLIED.get(group, frozenset())) for group, node in config.items()}
+
+
+def _completed(node: Any, supplied: Collection[str]) -> Any:
+    if isinstance(node, list):
+        return [_completed(item, supplied) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    items = {key: _completed(value, supplied) for key, value in node.items()}
+    if "_target_" not in node:
+        return items
+    known, open_ended = _parameters(place(node["_target_"]))
+    if not open_ended:
+        items = {key: item for key, item in items.items() if item is not None or key in known}
+    for name, parameter in ((name, known[name]) for name in known if name not in supplied):
+        absent = name not in items or (items[name] is None and mismatch(None, parameter.annotation))
+        if absent and isinstance(parameter.default, (str, bool, int, float, type(None))):
+            items[name] = parameter.default
+    return items
+
+
+@cache
+def place(target: str) -> str:
+    """Where the class or function that ``target`` names stands now: there, or where ``conf`` has one of its name.
+
+    Raises:
+        ReportError: it is in neither place.
+    """
+    try:
+        pkgutil.resolve_name(target)
+        return target
+    except Exception as error:
+        if (moved := _targets().get(target.rpartition(".")[2])) in (None, target):
+            raise ReportError(f"_target_: cannot import {target!r} ({str(error).splitlines()[0]})") from error
+        return moved
+
+
+@cache
+def _targets() -> dict[str, str]:
+    """Every target that ``conf`` names, by the name of its class or function."""
+    files = (file.read_text(encoding="utf-8") for file in sorted(CONF.rglob("*.yaml")))
+    found = (target for text in files for target in re.findall(r"_target_:\s*([\w.]+)", text))
+    return {target.rpartition(".")[2]: target for target in found}
+
+
+def _relevant(config: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in config.items() if key not in UNHASHED_TOP and value is not None}
+    for group, unhashed in (("trainer", UNHASHED_TRAINER), ("callbacks", UNHASHED_CALLBACKS)):
+        if isinstance(kept.get(group), Mapping):
+            kept[group] = {key: value for key, value in kept[group].items() if key not in unhashed}
+    kept["callbacks"] = {key: value for key, value in kept.get("callbacks", {}).items() if value is not None}
+    return kept
+
+
+def _described(value: Any, digests: Mapping[Path, str]) -> Any:
+    """A value in canonical form: a node by the name of what it calls and the arguments that are not its defaults."""
+    if isinstance(value, Mapping):
+        items = {str(key): _described(item, digests) for key, item in value.items() if key not in UNHASHED_KEYS}
+        if "_target_" not in value:
+            return items
+        target = place(value["_target_"])
+        defaults = _defaults(target)
+        changed = {key: item for key, item in items.items() if key not in defaults or _text(item) != defaults[key]}
+        return {"_is_": _kind(target), **changed}
+    if isinstance(value, (list, tuple)):
+        return [_described(item, digests) for item in value]
+    if isinstance(value, str) and digests:
+        path = Path(value).expanduser()
+        return [digests[file] for file in sorted(digests) if path in (file, *file.parents)] or value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return repr(value)
+        return int(value) if value.is_integer() else value
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    raise ReportError(f"a run id needs plain values in the config, found {type(value).__name__}: {value!r}")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+@cache
+def _defaults(target: str) -> dict[str, str]:
+    """Canonical text of each default that a config could say; one that is an object is none."""
+    defaults = {}
+    for name, parameter in _parameters(target)[0].items():
+        if parameter.default is not inspect.Parameter.empty:
+            try:
+                defaults[name] = _text(_described(parameter.default, {}))
+            except ReportError:
+                continue
+    return defaults
+
+
+@cache
+def _parameters(target: str) -> tuple[dict[str, inspect.Parameter], bool]:
+    return signature(pkgutil.resolve_name(target))
+
+
+@cache
+def _kind(target: str) -> str:
+    """Name of a class or function; of one from outside the project with its package, which may have a namesake here."""
+    package, name = target.partition(".")[0], target.rpartition(".")[2]
+    return name if _is_ours(target) else f"{package}:{name}"
+
+
+def _name(config: Mapping[str, Any], group: str) -> str:
+    node = config.get(group)
+    name = node.get("name") if isinstance(node, Mapping) else node
+    if not name:
+        raise ReportError(f"{group}.name: missing in the config, a run id needs it")
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", str(name))
+
+
+def unknown_options(node: Any, key: str = "") -> Iterator[str]:
+    """Dotted keys of a config that no signature knows."""
+    if not isinstance(node, Mapping):
+        return
+    known, open_ended = _parameters(place(node["_target_"])) if "_target_" in node else ({}, True)
+    for name, value in node.items():
+        where = f"{key}.{name}" if key else str(name)
+        if not open_ended and name not in known and name not in HYDRA_KEYS:
+            yield where
+        yield from unknown_options(value, where)

@@ -43,8 +43,7 @@ def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -
 
 
 def _code() -> dict[str, Any]:
-    """The commit of the code, and whether the work tree has code or settings that it does not hold; None: no checkout.
-    """
+    """The commit of the code, and whether the work tree has changes that it does not hold; None: no checkout."""
     folder = Path(__file__).resolve().parents[1]
     changes = ("status", "--porcelain", "--", *CODE, ":!reports")
     try:

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.strategies import DDPStrategy
 
-from engine.processes import is_one_of_several, processes_per_node
+from engine.world import World, is_one_of_several
 
 Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
 
@@ -36,7 +37,7 @@ def build_trainer(
 ) -> pl.Trainer:
     """A trainer that samples nothing itself: batches and their order belong to the data module.
 
-    With several devices or nodes it works in one of the processes that `engine.processes` starts.
+    With several devices or nodes it works in one of the processes that `engine.processes` starts or joins.
 
     Args:
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
@@ -48,6 +49,9 @@ def build_trainer(
     keep_freed_memory()
     if num_threads is not None:
         torch.set_num_threads(num_threads)
+    if several := is_one_of_several():
+        world = World.of({"devices": devices, "num_nodes": num_nodes, "accelerator": accelerator})
+        devices, num_nodes, plugins = world.devices, world.nodes, [*plugins, TorchElasticEnvironment()]
     return pl.Trainer(
         default_root_dir=run_folder,
         callbacks=callbacks,
@@ -60,7 +64,7 @@ def build_trainer(
         devices=devices,
         num_nodes=num_nodes,
         # methods with stages leave parameters out of some steps
-        strategy=DDPStrategy(find_unused_parameters=True) if (several := is_one_of_several()) else "auto",
+        strategy=DDPStrategy(find_unused_parameters=True) if several else "auto",
         sync_batchnorm=several and accelerator != "cpu",
         gradient_clip_val=gradient_clip_val,
         accumulate_grad_batches=accumulate_grad_batches or 1,
@@ -84,10 +88,13 @@ def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
         yield f"trainer.devices: found {trainer['devices']}, allowed: at most {gpus}, the GPUs that torch sees here"
     if trainer["precision"] == "16-mixed" and not (gpus and trainer["accelerator"] != "cpu"):
         yield "trainer.precision: found 16-mixed, allowed on the processor: auto, 32, bf16"
-    processes, sampler = trainer["num_nodes"] * processes_per_node(trainer), plain.get("sampler")
+    world, sampler = World.of(trainer), plain.get("sampler")
+    processes = world.size
     batch_size = sampler["batch_size"] if sampler else 0
     if processes > 1 and plain["task"] != "fit":
         yield f"trainer.devices: found {processes} processes in all, allowed with task={plain['task']}: 1"
+    if world.process is not None and plain.get("active"):
+        yield "active: its rounds start their own processes; allowed: null under torchrun, srun and Ray Train"
     if batch_size % processes:
         yield f"sampler.batch_size: found {batch_size}, allowed: a multiple of {processes}, the processes"
     if (chunk := trainer.get("gradient_cache_chunk")) is not None:

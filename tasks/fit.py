@@ -22,9 +22,10 @@ from engine.environment import environment
 from engine.finished import WORDS, load_weights
 from engine.identity import completed, run_id
 from engine.plan import Plan, partial_of
-from engine.processes import World, is_first_process, run_processes
+from engine.processes import run_processes
 from engine.results import outcome_of, report
 from engine.retrieval import retrieval_figures
+from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import RunFolder, find_run, first_line
@@ -39,7 +40,7 @@ def fit(config: DictConfig, overrides: list[str]) -> Path:
     """
     plan = Plan.make(config, overrides)
     run = trained_run(plan)
-    if World.of(plan.plain["trainer"]).node == 0:
+    if World.of(plan.plain["trainer"]).holds_run:
         report(run)
     return run.path
 
@@ -49,7 +50,7 @@ def trained_run(plan: Plan) -> RunFolder:
     config = plan.config
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     world = World.of(plan.plain["trainer"])
-    if world.node > 0:  # the first node holds the run, and speaks of it
+    if not world.holds_run:
         if config.force or run.status != "finished":
             _trained(plan, run, world)
         return run

@@ -10,8 +10,9 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from engine.plan import Plan, partial_of
-from engine.processes import World, run_processes
-from tests.engine.plans import composed
+from engine.processes import run_processes
+from engine.world import World
+from tests.tasks.test_configs import composed
 
 STEPS = 20
 TWO = World(nodes=1, devices=2)
@@ -105,7 +106,6 @@ def test_steps_and_random_numbers_under_accumulation(plain, tmp_path):
     assert len(set(losses.seeds)) == STEPS
 
 
-@pytest.mark.slow
 def test_every_process_draws_a_dropout_of_its_own(plain, tmp_path):
     _, module = trained(plain("method=ce", "trainer.max_steps=1"), str(tmp_path))
     seeds = []

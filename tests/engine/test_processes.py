@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.processes import ProcessDied, World, _heed_other_nodes, _meeting, _tell
+from engine.processes import _meet, run_processes
+from engine.world import World
 from tests.command_lines import RUN_PY, rows
 from tests.own_process import status, the_run, wait_for
-
-pytestmark = pytest.mark.slow
 
 FIT = ["method=sharprecl", "trainer=ddp_cpu", "trainer.max_epochs=6", "sampler.batch_size=32"]
 
@@ -95,6 +94,7 @@ def test_a_killed_process_ends_the_run_with_one_line(start, tmp_path):
     assert not is_alive(first)
 
 
+@pytest.mark.slow
 def test_interrupted_and_killed_it_goes_on_and_one_process_may_end_it(fit, start, without_dropout, tmp_path):
     line = [*FIT, *without_dropout]
     undisturbed = fit(*line, "trainer=cpu", f"paths.runs={tmp_path}/undisturbed").folder
@@ -131,6 +131,7 @@ def test_fewer_rows_than_processes(fit):
     assert error == "evaluation split: found 7 rows, allowed: at least 8 (processes)"
 
 
+@pytest.mark.slow
 def test_two_jobs_of_two_processes(store, small, files, tmp_path):
     line = [sys.executable, str(RUN_PY), "-m", "hydra.launcher.n_jobs=2", *files, *store, *small, *FIT]
     done = subprocess.run([*line, "loss.tau=0.3,0.5"], capture_output=True, text=True, cwd=RUN_PY.parent)
@@ -143,25 +144,74 @@ def test_two_jobs_of_two_processes(store, small, files, tmp_path):
         assert len(rows(run / "predictions.csv")) == 7 + 24
 
 
-def test_two_nodes(fit, store, small, files, without_dropout, tmp_path):
+def start_all(line: list[str], places: list[dict[str, str]]) -> list[subprocess.Popen]:
+    """A command line once for each place, given by environment variables."""
+    options = {"cwd": RUN_PY.parent, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return [subprocess.Popen([sys.executable, *line], env=os.environ | place, **options) for place in places]
+
+
+def outputs_of(processes: list[subprocess.Popen]) -> list[str]:
+    return [process.communicate(timeout=120)[0] for process in processes]
+
+
+@pytest.fixture
+def two_nodes(store, small, files):
+    """A command line on two nodes with one process each."""
+
+    def start(*line: str) -> list[subprocess.Popen]:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        line = [str(RUN_PY), *files, *store, *small, *FIT, *line, "trainer.num_nodes=2", "trainer.devices=1"]
+        return start_all(line, [place | {"NODE_RANK": str(node)} for node in range(2)])
+
+    return start
+
+
+@pytest.mark.slow
+def test_two_nodes(fit, two_nodes, without_dropout, tmp_path):
     one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    line = [sys.executable, str(RUN_PY), *files, *store, *small, *FIT, *without_dropout]
-    nodes = [
-        subprocess.Popen(
-            [*line, "trainer.num_nodes=2", "trainer.devices=1"],
-            env=os.environ | place | {"NODE_RANK": str(node)},
-            cwd=RUN_PY.parent,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for node in range(2)
-    ]
-    outputs = [node.communicate(timeout=120)[0] for node in nodes]
+    outputs = outputs_of(nodes := two_nodes(*without_dropout))
     assert [node.returncode for node in nodes] == [0, 0], outputs
     alike(the_run(tmp_path), one)
     assert "epoch 1/6" in outputs[0] and outputs[1].splitlines() == [str(the_run(tmp_path))]
+
+
+@pytest.mark.slow
+def test_a_node_ends_when_another_lost_its_process(two_nodes, tmp_path):
+    nodes = two_nodes("trainer.max_epochs=500", "callbacks.early_stopping=null")
+    while not trained_epochs(tmp_path):
+        assert nodes[0].poll() is None
+        time.sleep(0.1)
+    (of_second,) = processes_of(nodes[1])
+    os.kill(of_second, signal.SIGKILL)
+    outputs = outputs_of(nodes)
+    assert [node.returncode for node in nodes] == [1, 1]
+    assert outputs[1].startswith("error: process 1 of 2 was ended by SIGKILL"), outputs[1]
+    assert "error: process 0 of 2 lost another one, whose own output says why" in outputs[0].splitlines()[-1]
+    assert status(the_run(tmp_path)) == "failed"
+
+
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_NTASKS_PER_NODE": "2"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("starter", ["torchrun", "srun", "Ray Train"])
+def test_started_by_another_launcher_it_finds_its_place(starter, fit, store, small, files, without_dropout, tmp_path):
+    one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
+    line, places = [str(RUN_PY), *files, *store, *small, *FIT, *without_dropout], [{}]
+    if starter == "torchrun":
+        line = [*TORCHRUN, "--local-addr=127.0.0.1", *line]
+    else:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        places = [place | {name: str(rank) for name in ("RANK", "LOCAL_RANK")} | {"WORLD_SIZE": "2"} for rank in (0, 1)]
+    if starter == "srun":
+        ranks = ("SLURM_PROCID", "SLURM_LOCALID")
+        places = [place | STEP | {"SLURM_NODEID": "0"} | {name: str(rank) for name in ranks} for rank in (0, 1)]
+    outputs = outputs_of(processes := start_all(line, places))
+    assert not any(process.returncode for process in processes), outputs
+    alike(the_run(tmp_path), one)
+    assert "epoch 1/6" in outputs[0] and not any(outputs[1:])
+    assert json.loads((the_run(tmp_path) / "environment.json").read_text())["devices"] == 2
 
 
 def free_port() -> int:
@@ -169,37 +219,67 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def test_nodes_that_do_not_fit_together_say_so():
-    first, second = (World(2, 1, node, port=port) for port in [free_port()] for node in range(2))
-    with _meeting(first, "one-run") as store:
-        with pytest.raises(ValueError, match="node 1: found run another, allowed: one-run, as on node 0"):
-            with _meeting(second, "another"):
-                pass
-        with pytest.raises(ValueError, match="node 1: found run another"):
-            _heed_other_nodes(store, first)  # the first node stops for it
+def meet_for_a_run_of_its_own() -> None:
+    process = int(os.environ["RANK"])
+    _meet(process, World(1, 2, process=process), f"run-{process}")
 
 
-def test_a_node_hears_that_another_failed_or_is_gone():
-    first, second = (World(2, 1, node, port=port) for port in [free_port()] for node in range(2))
-    with _meeting(first, "run") as store, _meeting(second, "run") as of_second:
-        _heed_other_nodes(store, first)
-        _tell(of_second, second, "died", "process 1 of 2 was ended by SIGKILL")
-        with pytest.raises(ProcessDied, match="process 1 of 2 was ended by SIGKILL"):
-            _heed_other_nodes(store, first)
+def test_processes_that_came_for_different_runs_say_so():
+    with pytest.raises(ValueError, match="^process 1 of 2: found run run-1, allowed: run-0, as in process 0$"):
+        run_processes(meet_for_a_run_of_its_own, (), World(1, 2), "run")
+
+
+HERE = {"MASTER_ADDR": "a", "MASTER_PORT": "7"}
+TORCH = HERE | {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
+SLURM = {"SLURM_NODELIST": "n[05-06]", "SLURM_JOB_ID": "123", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "1"}
+
+
+@pytest.fixture
+def place(monkeypatch):
+    """Set the variables that tell a process its place, and no other of them."""
+    for name in list(os.environ):
+        if name.startswith("SLURM_") or name in {*TORCH, "NODE_RANK", "LOCAL_WORLD_SIZE"}:
+            monkeypatch.delenv(name)
+    yield lambda variables: [monkeypatch.setenv(name, value) for name, value in variables.items()]
+    monkeypatch.delenv("MASTER_ADDR", raising=False)  # Lightning sets it
 
 
 @pytest.mark.parametrize(
-    ("variables", "expected"),
+    ("variables", "trainer", "expected"),
     [
-        ({"MASTER_ADDR": "a", "MASTER_PORT": "7", "NODE_RANK": "1"}, World(2, 4, 1, "a", 7)),
-        ({"SLURM_NODEID": "1", "SLURM_NODELIST": "n[05-06]", "SLURM_JOB_ID": "123"}, World(2, 4, 1, "n05", 15123)),
+        ({}, {"devices": 4}, World(1, 4)),
+        (HERE | {"NODE_RANK": "1"}, {"num_nodes": 2, "devices": 4}, World(2, 4, 1, "a", 7)),
+        (TORCH | {"LOCAL_WORLD_SIZE": "4"}, {"devices": 4}, World(2, 4, 1, "a", 7, process=5)),
+        (TORCH, {"devices": "auto"}, World(1, 8, 0, "a", 7, process=5)),
+        (SLURM | {"SLURM_STEP_NUM_TASKS": "2"}, {"devices": 4}, World(2, 4, 1, "n05", 15123)),
+        (
+            SLURM | {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5"},
+            {"devices": "auto"},
+            World(2, 4, 1, "n05", 15123, process=5),
+        ),
+        ({"SLURM_NTASKS": "8", "SLURM_NODEID": "0"}, {"devices": 2}, World(1, 2)),
     ],
-    ids=["by hand", "SLURM"],
+    ids=["alone", "by hand", "torchrun", "Ray Train", "srun by node", "srun by device", "a batch script of SLURM"],
 )
-def test_a_node_knows_its_place(monkeypatch, variables, expected):
-    for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "SLURM_NODEID"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert World.of({"num_nodes": 2, "devices": 4, "accelerator": "gpu"}) == expected
+def test_a_process_knows_its_place(place, variables, trainer, expected):
+    place(variables)
+    assert World.of({"num_nodes": 1, "accelerator": "cpu"} | trainer) == expected
+
+
+@pytest.mark.parametrize(
+    ("trainer", "message"),
+    [
+        ({"devices": 2, "num_nodes": 2}, "trainer.devices: found 2, allowed: 4, the processes of a node that were"),
+        ({"devices": 4, "num_nodes": 3}, "trainer.num_nodes: found 3, allowed: 2, as was started"),
+    ],
+)
+def test_a_config_that_asks_for_other_processes_than_were_started(place, trainer, message):
+    place(TORCH | {"LOCAL_WORLD_SIZE": "4"})
+    with pytest.raises(ValueError, match=message):
+        World.of(trainer)
+
+
+def test_several_nodes_that_nobody_placed(place):
+    place({})
+    with pytest.raises(ValueError, match="trainer.num_nodes: found 2, allowed: 1, or more under torchrun, srun or Ray"):
+        World.of({"num_nodes": 2, "devices": 1})

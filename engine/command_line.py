@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from engine.world import is_first_process
 from launching.interrupts import ignore_interrupts
 from storage.files import is_stdout, write_text
 
@@ -55,6 +56,8 @@ def exit_code(main: Callable[[], None]) -> int:
 
 def announce(config: Mapping[str, Any]) -> None:
     """Say what is about to be done, before the libraries are loaded, which takes seconds."""
+    if not is_first_process():
+        return
     names = [str(config.get("task")), *([f"run {config['run']}"] if config.get("run") else _group_names(config))]
     output = config.get("output")
     to_stderr = output is not None and is_stdout(output)  # stdout then holds the predictions alone

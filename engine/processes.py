@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -143,6 +144,7 @@ def _together(world: World, name: str, function: Callable[..., Any], arguments: 
     rank = rank_zero_only.rank = int(os.environ["RANK"])
     if world.process:  # one of them speaks; the launcher sees to it for those that it starts
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        warnings.simplefilter("ignore")
     try:
         store = _meet(rank, world, name)
         result = function(*arguments)
@@ -162,15 +164,21 @@ def _meet(rank: int, world: World, name: str) -> Any:
 
     Raises:
         ValueError: they have come for different runs.
+        ProcessDied: one has not come.
     """
     from torch import distributed
 
     if distributed.is_initialized():  # by Ray Train
         return None
-    store, _, _ = next(distributed.rendezvous("env://", timeout=timedelta(seconds=MEET_SECONDS)))
     meeting = next(MEETINGS)
-    store.set(f"run/{meeting}/{rank}", name)
-    names = [store.get(f"run/{meeting}/{other}").decode() for other in range(world.size)]
+    try:
+        store, _, _ = next(distributed.rendezvous("env://", timeout=timedelta(seconds=MEET_SECONDS)))
+        store.set(f"run/{meeting}/{rank}", name)
+        names = [store.get(f"run/{meeting}/{other}").decode() for other in range(world.size)]
+    except distributed.DistError as error:
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        message = f"process {rank} of {world.size} did not meet all others at {place} ({first_line(error)})"
+        raise ProcessDied(message) from error
     for other, run in enumerate(names):
         if run != names[0]:
             raise ValueError(f"process {other} of {world.size}: found run {run}, allowed: {names[0]}, as in process 0")

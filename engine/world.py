@@ -68,7 +68,7 @@ class World:
 
 def is_first_process() -> bool:
     """Whether this process is the one of its run that writes and speaks."""
-    return int(os.environ.get("RANK", 0)) == 0
+    return int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0))) == 0
 
 
 def is_one_of_several() -> bool:

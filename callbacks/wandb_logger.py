@@ -113,7 +113,7 @@ def is_logged_in() -> bool:
         return False
 
 
-def log_outcome(run: RunFolder, figures: Mapping[str, Any]) -> None:
+def log_wandb_outcome(run: RunFolder, figures: Mapping[str, Any]) -> None:
     """Give the W&B run of this process, if there is one, the outcome: figures, confusion, per-class F1, embeddings.
 
     Reads ``confusion.csv``, or ``labels.csv`` where texts have several, and ``embeddings.png`` of the run folder.

@@ -112,7 +112,7 @@ def _num_clusters(plan: Plan, num_labels: int, num_texts: int, vectors: Any) -> 
 def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clusters:
     method: KMeansClustering = partial_of(plan.config.method)()
     if plan.config.get("logger"):
-        partial_of(plan.config.logger)(run=run, config=plan.plain)  # W&B gets the outcome
+        partial_of(plan.config.logger)(run=run, config=plan.plain)  # it gets the outcome
     arrays: dict[str, Any] = {}
     if method.vectors == "encoder":
         vectors: Vectors = np.array(plan.features(plan.datamodule(corpus))["train"][0])

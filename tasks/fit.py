@@ -15,8 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from callbacks.checkpoint import AtomicCheckpointIO
 from callbacks.embeddings import EmbeddingPicture
+from callbacks.open_logs import close_logs, log_outcome
 from callbacks.rows import Rows
-from callbacks.wandb_logger import finish_wandb, log_outcome
 from datamodules.datamodule import TextDataModule
 from engine.environment import environment
 from engine.finished import WORDS, load_weights
@@ -101,14 +101,14 @@ def _train_in_process(plain: dict[str, Any], folder: str) -> None:
 
 
 def logged(plan: Plan, run: RunFolder, train: Callable[[Plan, RunFolder], dict[str, Any]]) -> None:
-    """Finish the run with the figures of `train(plan, run)`; what is said goes to its log, then the outcome to W&B."""
+    """Finish the run with the figures of `train(plan, run)`; the outcome goes to `logger` after that."""
     try:
         with _logged_to(run.path / "run.log") if run.writes else nullcontext():
             figures = train(plan, run)
             run.finish(figures)
             log_outcome(run, names_of(plan) | figures)
     finally:
-        finish_wandb()  # or the next job of a sweep would log into this run
+        close_logs()  # or the next job of a sweep would log into this run
 
 
 def seconds_before(run: RunFolder) -> float:

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from active_learning.experiment import ActiveLearning
 from active_learning.selection import needed_by
 from active_learning.strategies import random as at_random
-from callbacks.wandb_logger import finish_wandb, log_outcome
+from callbacks.open_logs import close_logs, log_outcome
 from datamodules.corpus import Corpus
 from datamodules.datamodule import predict_loader
 from engine.finished import load_module
@@ -156,7 +156,7 @@ def _do(plan: Plan, run: RunFolder) -> None:
 
 
 def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: Mapping[str, Any]) -> None:
-    """The whole curve into one W&B run, over the labels, once it is there; its rounds log nothing."""
+    """The whole curve into one run of `logger`, over the labels, once it is there; its rounds log nothing."""
     if not plan.config.logger:
         return
     try:
@@ -165,7 +165,7 @@ def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: Mapping[str, 
             logger.log_metrics(made.figures, step=made.figures["labels"])
         log_outcome(run, names_of(plan) | figures)
     finally:
-        finish_wandb()
+        close_logs()
 
 
 def _rounds(plan: Plan, pool: Pool, run: RunFolder) -> list[Round]:

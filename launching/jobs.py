@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -12,7 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
+# A job writes {"run": folder or null, "status": …, "error": …} into the file that this variable names, and a "value"
+# where a sweeper optimises one.
+RESULT_VARIABLE = "KONTRAST_JOB_RESULT"
 POLL_SECONDS = 0.02
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 WARM = "from launching.warm import serve; serve()"
 
 
@@ -41,6 +46,30 @@ def start_cold(argv: Sequence[str], environment: dict[str, str], log: Path) -> s
             env=environment,
             start_new_session=True,
         )
+
+
+def start_in_task(argv: Sequence[str], result: str, log: str) -> subprocess.Popen[bytes]:
+    """``python …`` in a task that a cluster has given, its output at the end of a file.
+
+    It is killed with the task: what runs on after that would hold its run against the next try.
+    """
+    environment = {**os.environ, RESULT_VARIABLE: result, "PYTHONUNBUFFERED": "1"}
+    environment.setdefault("WANDB_RUN_GROUP", Path(result).parent.name)
+    for tasks in ("SLURM_NTASKS", "SLURM_STEP_NUM_TASKS"):  # one of many on the cluster, but alone in its run
+        environment.pop(tasks, None)
+    with open(log, "ab") as output:
+        return subprocess.Popen(
+            [sys.executable, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            preexec_fn=_die_with_parent,
+        )
+
+
+def _die_with_parent() -> None:
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class WarmProcess:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launching.sweep import RESULT_VARIABLE, settled_job
+from launching.jobs import start_in_task
+from launching.sweep import settled_job
 from reporting.tables import SweepJob
 
 POLL_SECONDS = 0.5
@@ -32,15 +32,8 @@ class SlurmJob:
 
     def __call__(self) -> int:
         """Exit code of the command, negative after a signal."""
-        environment = {**os.environ, RESULT_VARIABLE: self.result, "PYTHONUNBUFFERED": "1"}
-        environment.setdefault("WANDB_RUN_GROUP", Path(self.result).parent.name)
-        # one task a job: else Lightning would take the cluster's tasks for its own processes
-        environment.pop("SLURM_NTASKS", None)
-        with open(self.log, "ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, *self.argv], stdout=output, stderr=subprocess.STDOUT, env=environment
-            )
-            return self.process.wait()
+        self.process = start_in_task(self.argv, self.result, self.log)
+        return self.process.wait()
 
     def checkpoint(self) -> Any:
         """Stop the command and ask for the same again."""

@@ -15,14 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from launching.interrupts import raised_interrupts
-from launching.jobs import Process, WarmStarter, start_cold
+from launching.jobs import RESULT_VARIABLE, Process, WarmStarter, start_cold
 from reporting.tables import MISSING, SweepJob, duration, percent, sweep_table
 from storage.files import write_text
 from storage.run_store import RunFolder
 
-# A job writes {"run": folder or null, "status": …, "error": …} into the file that this variable names, and a "value"
-# where a sweeper optimises one.
-RESULT_VARIABLE = "KONTRAST_JOB_RESULT"
 NOT_STARTED = "not started"
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 30.0
@@ -87,7 +84,7 @@ def run_jobs(
             for number in [one for one, job in running.items() if job.process.poll() is not None]:
                 ended[number] = _outcome(running.pop(number))
                 counted = f"[{len(ended)}/{len(jobs)}]"
-                print(counted, _progress(ended[number][0], jobs[number - first], shown), flush=True)
+                print(counted, progress(ended[number][0], jobs[number - first], shown), flush=True)
                 if on_end:
                     on_end(number, ended[number][0])
             for number in [one for one in running if should_stop and should_stop(one)]:
@@ -102,7 +99,7 @@ def run_jobs(
     for number, job in running.items():
         settled, value = _outcome(job)
         ended[number] = replace(settled, status="interrupted" if settled.status == "failed" else settled.status), value
-    ended.update({number: (SweepJob(_settings(overrides), NOT_STARTED), None) for number, overrides in waiting})
+    ended.update({number: (SweepJob(settings_of(overrides), NOT_STARTED), None) for number, overrides in waiting})
     return [ended[number] for number in sorted(ended)]
 
 
@@ -150,10 +147,10 @@ def settled_job(
         status = "failed"
     error = "" if status == "finished" else _one_line(result.get("error")) or _error_line(log, code)
     metrics = folder.read_metrics() if folder else {}
-    return SweepJob(_settings(overrides), status, folder, error, seconds, metrics), result.get("value")
+    return SweepJob(settings_of(overrides), status, folder, error, seconds, metrics), result.get("value")
 
 
-def _settings(overrides: Sequence[str]) -> dict[str, str]:
+def settings_of(overrides: Sequence[str]) -> dict[str, str]:
     return dict(override.partition("=")[::2] for override in overrides)
 
 
@@ -175,7 +172,7 @@ def _error_line(log: Path, code: int) -> str:
     return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]
 
 
-def _progress(job: SweepJob, overrides: Sequence[str], shown: str) -> str:
+def progress(job: SweepJob, overrides: Sequence[str], shown: str) -> str:
     figure = percent(job.metrics.get(shown))
     ending = job.error or ("" if figure == MISSING else f"{shown} {figure}")
     return f"{job.status} after {duration(job.seconds)}: {' '.join(overrides)}  {ending}".rstrip()

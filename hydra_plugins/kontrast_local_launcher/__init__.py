@@ -1,4 +1,4 @@
-"""Hydra launchers ``local`` and ``slurm`` and sweeper ``grid``: every job of a sweep in a process of its own.
+"""Hydra launchers ``local``, ``slurm`` and ``ray`` and sweeper ``grid``: every job of a sweep in a process of its own.
 
 One job's failure, even a config that does not compose, leaves the others alone, and a job may start processes of its
 own (distributed training re-runs its command line). Hydra imports every plugin at each start, ``--help`` included, so
@@ -53,6 +53,19 @@ class SlurmLauncherConf:
     max_num_timeout: int = 3  # how often a run that meets the time limit is put in line again, to go on
     additional_parameters: dict[str, Any] = field(default_factory=dict)
     setup: list[str] | None = None  # shell lines before the job
+
+
+@dataclass
+class RayLauncherConf:
+    """What a job asks of the Ray cluster."""
+
+    _target_: str = "hydra_plugins.kontrast_local_launcher.RayLauncher"
+    address: str = "auto"  # auto: RAY_ADDRESS, else the cluster that runs on this machine
+    num_cpus: float = 1
+    num_gpus: float = 0
+    memory_gb: float | None = None
+    resources: dict[str, float] = field(default_factory=dict)
+    max_retries: int = 3  # how often a job is run again whose node is lost
 
 
 @dataclass
@@ -116,6 +129,18 @@ class SlurmLauncher(LocalLauncher):
         return run_slurm_jobs(arguments, jobs, folder, self.options, first)
 
 
+class RayLauncher(SlurmLauncher):
+    """Runs the jobs as tasks of a Ray cluster and ends with the same table."""
+
+    def _run(self, arguments: list[str], jobs: Sequence[Sequence[str]], folder: str, first: int) -> list[Any]:
+        from launching.ray_jobs import run_ray_jobs
+
+        try:
+            return run_ray_jobs(arguments, jobs, folder, self.options, first)
+        except ValueError as error:
+            raise CompactHydraException(str(error)) from error
+
+
 def _arguments(config: DictConfig) -> list[str]:
     """What the sweep was started with besides its own overrides. A job must not become a sweep again."""
     arguments = [f"--config-name={config.hydra.job.config_name}"]
@@ -136,6 +161,7 @@ def _job_return(status: str, value: Any, message: str) -> JobReturn:
 for group, name, node in (
     ("launcher", "local", LocalLauncherConf),
     ("launcher", "slurm", SlurmLauncherConf),
+    ("launcher", "ray", RayLauncherConf),
     ("sweeper", "grid", GridSweeperConf),
 ):
     ConfigStore.instance().store(group=f"hydra/{group}", name=name, node=node, provider="kontrast")

@@ -12,7 +12,7 @@ from torch import nn
 from engine.plan import Plan, partial_of
 from engine.processes import run_processes
 from engine.world import World
-from tests.tasks.test_configs import composed
+from tests.engine.plans import composed
 
 STEPS = 20
 TWO = World(nodes=1, devices=2)

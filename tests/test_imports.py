@@ -44,6 +44,7 @@ DISTRIBUTIONS = {  # import name -> distribution, where they differ
     "yaml": "pyyaml",
     "sklearn": "scikit-learn",
     "hydra": "hydra-core",
+    "mlflow": "mlflow-skinny",
     "iterstrat": "iterative-stratification",
     "faiss": "faiss-cpu",
     "skactiveml": "scikit-activeml",

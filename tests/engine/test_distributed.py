@@ -106,6 +106,7 @@ def test_steps_and_random_numbers_under_accumulation(plain, tmp_path):
     assert len(set(losses.seeds)) == STEPS
 
 
+@pytest.mark.slow
 def test_every_process_draws_a_dropout_of_its_own(plain, tmp_path):
     _, module = trained(plain("method=ce", "trainer.max_steps=1"), str(tmp_path))
     seeds = []

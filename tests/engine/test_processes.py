@@ -17,6 +17,8 @@ from engine.world import World
 from tests.command_lines import RUN_PY, rows
 from tests.own_process import status, the_run, wait_for
 
+pytestmark = pytest.mark.slow
+
 FIT = ["method=sharprecl", "trainer=ddp_cpu", "trainer.max_epochs=6", "sampler.batch_size=32"]
 
 
@@ -94,7 +96,6 @@ def test_a_killed_process_ends_the_run_with_one_line(start, tmp_path):
     assert not is_alive(first)
 
 
-@pytest.mark.slow
 def test_interrupted_and_killed_it_goes_on_and_one_process_may_end_it(fit, start, without_dropout, tmp_path):
     line = [*FIT, *without_dropout]
     undisturbed = fit(*line, "trainer=cpu", f"paths.runs={tmp_path}/undisturbed").folder
@@ -131,7 +132,6 @@ def test_fewer_rows_than_processes(fit):
     assert error == "evaluation split: found 7 rows, allowed: at least 8 (processes)"
 
 
-@pytest.mark.slow
 def test_two_jobs_of_two_processes(store, small, files, tmp_path):
     line = [sys.executable, str(RUN_PY), "-m", "hydra.launcher.n_jobs=2", *files, *store, *small, *FIT]
     done = subprocess.run([*line, "loss.tau=0.3,0.5"], capture_output=True, text=True, cwd=RUN_PY.parent)
@@ -166,7 +166,6 @@ def two_nodes(store, small, files):
     return start
 
 
-@pytest.mark.slow
 def test_two_nodes(fit, two_nodes, without_dropout, tmp_path):
     one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
     outputs = outputs_of(nodes := two_nodes(*without_dropout))
@@ -175,7 +174,6 @@ def test_two_nodes(fit, two_nodes, without_dropout, tmp_path):
     assert "epoch 1/6" in outputs[0] and outputs[1].splitlines() == [str(the_run(tmp_path))]
 
 
-@pytest.mark.slow
 def test_a_node_ends_when_another_lost_its_process(two_nodes, tmp_path):
     nodes = two_nodes("trainer.max_epochs=500", "callbacks.early_stopping=null")
     while not trained_epochs(tmp_path):
@@ -194,7 +192,6 @@ TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_NTASKS_PER_NODE": "2"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("starter", ["torchrun", "srun", "Ray Train"])
 def test_started_by_another_launcher_it_finds_its_place(starter, fit, store, small, files, without_dropout, tmp_path):
     one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
@@ -227,59 +224,3 @@ def meet_for_a_run_of_its_own() -> None:
 def test_processes_that_came_for_different_runs_say_so():
     with pytest.raises(ValueError, match="^process 1 of 2: found run run-1, allowed: run-0, as in process 0$"):
         run_processes(meet_for_a_run_of_its_own, (), World(1, 2), "run")
-
-
-HERE = {"MASTER_ADDR": "a", "MASTER_PORT": "7"}
-TORCH = HERE | {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
-SLURM = {"SLURM_NODELIST": "n[05-06]", "SLURM_JOB_ID": "123", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "1"}
-
-
-@pytest.fixture
-def place(monkeypatch):
-    """Set the variables that tell a process its place, and no other of them."""
-    for name in list(os.environ):
-        if name.startswith("SLURM_") or name in {*TORCH, "NODE_RANK", "LOCAL_WORLD_SIZE"}:
-            monkeypatch.delenv(name)
-    yield lambda variables: [monkeypatch.setenv(name, value) for name, value in variables.items()]
-    monkeypatch.delenv("MASTER_ADDR", raising=False)  # Lightning sets it
-
-
-@pytest.mark.parametrize(
-    ("variables", "trainer", "expected"),
-    [
-        ({}, {"devices": 4}, World(1, 4)),
-        (HERE | {"NODE_RANK": "1"}, {"num_nodes": 2, "devices": 4}, World(2, 4, 1, "a", 7)),
-        (TORCH | {"LOCAL_WORLD_SIZE": "4"}, {"devices": 4}, World(2, 4, 1, "a", 7, process=5)),
-        (TORCH, {"devices": "auto"}, World(1, 8, 0, "a", 7, process=5)),
-        (SLURM | {"SLURM_STEP_NUM_TASKS": "2"}, {"devices": 4}, World(2, 4, 1, "n05", 15123)),
-        (
-            SLURM | {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5"},
-            {"devices": "auto"},
-            World(2, 4, 1, "n05", 15123, process=5),
-        ),
-        ({"SLURM_NTASKS": "8", "SLURM_NODEID": "0"}, {"devices": 2}, World(1, 2)),
-    ],
-    ids=["alone", "by hand", "torchrun", "Ray Train", "srun by node", "srun by device", "a batch script of SLURM"],
-)
-def test_a_process_knows_its_place(place, variables, trainer, expected):
-    place(variables)
-    assert World.of({"num_nodes": 1, "accelerator": "cpu"} | trainer) == expected
-
-
-@pytest.mark.parametrize(
-    ("trainer", "message"),
-    [
-        ({"devices": 2, "num_nodes": 2}, "trainer.devices: found 2, allowed: 4, the processes of a node that were"),
-        ({"devices": 4, "num_nodes": 3}, "trainer.num_nodes: found 3, allowed: 2, as was started"),
-    ],
-)
-def test_a_config_that_asks_for_other_processes_than_were_started(place, trainer, message):
-    place(TORCH | {"LOCAL_WORLD_SIZE": "4"})
-    with pytest.raises(ValueError, match=message):
-        World.of(trainer)
-
-
-def test_several_nodes_that_nobody_placed(place):
-    place({})
-    with pytest.raises(ValueError, match="trainer.num_nodes: found 2, allowed: 1, or more under torchrun, srun or Ray"):
-        World.of({"num_nodes": 2, "devices": 1})

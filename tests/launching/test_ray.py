@@ -1,7 +1,6 @@
 """Sweeps on Ray: a cluster of two nodes on this machine, one of which is killed in the middle."""
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -50,6 +49,18 @@ def node_of(pid: int) -> int:
         pid = int(stat.rpartition(")")[2].split()[1])
 
 
+def ends(pid: int) -> bool:
+    """Whether a process ends within seconds."""
+    for _ in range(100):
+        try:
+            if open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
 def test_a_lost_node_costs_no_run(toy, cluster):
     second = cluster.add_node(**cluster.second)
     cluster.wait_for_nodes()
@@ -67,8 +78,7 @@ def test_a_lost_node_costs_no_run(toy, cluster):
     assert [row["status"] for row in sweep_rows(toy)] == ["finished"] * 4
     logs = ["".join(log.read_text()) for log in toy.glob("runs/sweeps/*/job-*.log")]
     assert sum(log.count("hello") for log in logs) == 5  # the lost one twice
-    with pytest.raises(ProcessLookupError):
-        os.kill(lost, 0)
+    assert ends(lost)
 
 
 def test_a_job_that_fails_leaves_the_others_alone(toy, cluster):
@@ -89,8 +99,7 @@ def test_interrupted_it_stops_its_jobs(toy, cluster):
     output = sweep.communicate(timeout=60)[0]
     assert sweep.returncode == 130, output
     assert [row["status"] for row in sweep_rows(toy)] == ["interrupted", "not started"]
-    with pytest.raises(ProcessLookupError):
-        os.kill(job, 0)
+    assert ends(job)
 
 
 def test_no_cluster_is_said_in_one_line(toy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from callbacks.predictions import LabelSetPredictions, Predictions, dumped, labe
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.methods.multilabel.base import MultiLabelModule
+from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_metrics
 from reporting.metrics import NO_CLASS, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import best_threshold, label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, worst_confusions, worst_labels
@@ -36,6 +38,8 @@ class OneLabel:
         """Metrics of a split that was evaluated."""
         self.last = self.collector.of(split)
         figures = classification_metrics(*self.last, len(self.names), self.class_counts)
+        figures |= bootstrap_intervals(*self.last, len(self.names), np.random.default_rng(0))
+        figures |= majority_metrics(self.last[0], self.class_counts)
         if self.generates:
             figures["unparsable"] = float(np.mean(np.array(self.last[1]) == NO_CLASS))
         return figures
@@ -117,6 +121,11 @@ def outcome_of(run: RunFolder, module: ClassifierModule, datamodule: TextDataMod
 def show_figures(metrics: Mapping[str, Any], split: str) -> None:
     """Print the figures of a split; with and without the neighbours, where there are any."""
     summary_table(metrics, split).show()
+    for name in INTERVAL_METRICS:
+        rival = metrics.get(f"{split}/majority_{name}")
+        if rival is not None and metrics[f"{split}/{name}"] < rival:
+            shown = f"{100 * metrics[f'{split}/{name}']:.2f} % is below {100 * rival:.2f} %"
+            print(f"warning: {name} of {shown}, which always the largest class reaches", file=sys.stderr)
     if f"{split}/unparsable" in metrics:
         print(f"{100 * metrics[f'{split}/unparsable']:.2f} % of the answers are no class, and count as errors")
     if "retrieval/lam" in metrics:

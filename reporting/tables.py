@@ -111,6 +111,7 @@ def duration(seconds: float | None) -> str:
 def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     """The table that ends a run, from its ``metrics.json``; figures in percent.
 
+    Below the run stand the interval of each figure, by resampling the rows, and what always the largest class gives.
     Under the published protocol the title names it, since the epoch was then chosen on the test split itself.
     """
     names = [str(metrics[key]) for key in ("method", "dataset", "encoder", "head") if metrics.get(key)]
@@ -118,8 +119,19 @@ def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     if metrics.get("protocol") == "published":
         title += " · protocol published (epoch chosen on the test split)"
     columns = MULTILABEL_COLUMNS if f"{split}/hamming_loss" in metrics else SUMMARY_COLUMNS
-    row = [percent(metrics.get(f"{split}/{key}")) for key in columns]
-    return Table(title, (*columns.values(), "time"), ((*row, duration(metrics.get(TOTAL_SECONDS))),))
+    row = [*(percent(metrics.get(f"{split}/{key}")) for key in columns), duration(metrics.get(TOTAL_SECONDS))]
+    rows = [("this run", *row)]
+    if f"{split}/accuracy_low" in metrics:
+        rows.append(("95 % interval", *(_interval(metrics, f"{split}/{key}") for key in columns), ""))
+    if f"{split}/majority_accuracy" in metrics:
+        majority = [metrics.get(f"{split}/majority_{key}") for key in columns]
+        rows.append(("largest class", *("" if value is None else percent(value) for value in majority), ""))
+    return Table(title, ("", *columns.values(), "time"), tuple(rows))
+
+
+def _interval(metrics: Mapping[str, Any], key: str) -> str:
+    low, high = (metrics.get(f"{key}_{end}") for end in ("low", "high"))
+    return "" if low is None else f"{percent(low)} to {percent(high)}"
 
 
 def retrieval_table(metrics: Mapping[str, Any], split: str = "test") -> Table:

@@ -26,6 +26,7 @@ class Terminal(io.StringIO):
 def test_summary_has_the_figures_in_percent():
     table = summary_table(METRICS)
     assert dict(zip(table.header, table.rows[0], strict=True)) == {
+        "": "this run",
         "accuracy": "68.42",
         "macro-F1": "60.00",
         "F1 largest third": "70.00",
@@ -34,6 +35,12 @@ def test_summary_has_the_figures_in_percent():
         "time": "1 min 15 s",
     }
     assert table.title == "ce · trec · seed 3 · test split, %"
+
+
+def test_below_stand_the_interval_and_the_rival():
+    sure = {"test/accuracy_low": 0.6, "test/accuracy_high": 0.7, "test/majority_accuracy": 0.5}
+    _, interval, majority = summary_table(METRICS | sure).rows
+    assert interval[:3] == ("95 % interval", "60.00 to 70.00", "") and majority[:3] == ("largest class", "50.00", "")
 
 
 def test_the_published_protocol_is_named():

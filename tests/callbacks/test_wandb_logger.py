@@ -6,7 +6,6 @@ import sys
 import time
 
 import pytest
-import wandb
 
 from callbacks.wandb_logger import finish_wandb, is_logged_in, wandb_logger
 from storage.run_store import RunFolder
@@ -15,7 +14,15 @@ from tests.callbacks.wandb_server import Server
 
 
 @pytest.fixture
-def logged_out(monkeypatch, tmp_path):
+def wandb():
+    """The library, which takes seconds to load."""
+    import wandb
+
+    return wandb
+
+
+@pytest.fixture
+def logged_out(wandb, monkeypatch, tmp_path):
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -36,7 +43,7 @@ def test_logged_in_is_read_from_the_environment_or_netrc(logged_out, monkeypatch
 
 
 @pytest.mark.slow
-def test_two_runs_in_one_process_are_two_offline_runs(logged_out, tmp_path, monkeypatch):
+def test_two_runs_in_one_process_are_two_offline_runs(wandb, logged_out, tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked a question"))
     for name in ("a", "b"):
         logger = wandb_logger(RunFolder(tmp_path / name), {"seed": 0})
@@ -48,7 +55,9 @@ def test_two_runs_in_one_process_are_two_offline_runs(logged_out, tmp_path, monk
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_answer_is_said_and_logging_goes_on_offline(logged_out, tmp_path, monkeypatch, capsys):
+def test_a_server_that_does_not_answer_is_said_and_logging_goes_on_offline(
+    wandb, logged_out, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("callbacks.wandb_logger.INIT_TIMEOUT_SECONDS", 1)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
@@ -62,7 +71,7 @@ def test_finishing_without_a_run_does_nothing():
 
 
 @pytest.mark.slow
-def test_a_server_that_goes_away_takes_nothing_with_it(logged_out, tmp_path, monkeypatch, capsys):
+def test_a_server_that_goes_away_takes_nothing_with_it(wandb, logged_out, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("callbacks.wandb_logger.FINISH_TIMEOUT_SECONDS", 2)
     server = Server()
     monkeypatch.setenv("WANDB_BASE_URL", server.address)
@@ -94,7 +103,7 @@ def test_a_server_that_goes_away_takes_nothing_with_it(logged_out, tmp_path, mon
 
 
 @pytest.mark.slow
-def test_wandbs_own_process_may_die(logged_out, tmp_path, capsys, monkeypatch):
+def test_wandbs_own_process_may_die(wandb, logged_out, tmp_path, capsys, monkeypatch):
     logger = wandb_logger(RunFolder(tmp_path / "a"), {"seed": 0})
     monkeypatch.setattr(type(wandb.run), "log", lambda *_, **__: (_ for _ in ()).throw(ConnectionResetError("lost")))
     logger.log_metrics({"val/accuracy": 0.5}, step=0)

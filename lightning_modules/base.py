@@ -51,6 +51,7 @@ class TextModule(pl.LightningModule):
     protocols: ClassVar[tuple[str, ...]] = ("clean", "few_shot", "published")
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers", "frozen")  # values of encoder.train
     unused_groups: ClassVar[tuple[str, ...]] = ()
+    loss: Any  # one of `losses`: what it is called with is between the two
     pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 
     def __init__(
@@ -147,6 +148,12 @@ class TextModule(pl.LightningModule):
         return generator.manual_seed(derived_seed(self.seed, "step", *self._step()))
 
     @property
+    def max_epochs(self) -> int:
+        """Epochs of the whole run."""
+        assert self.trainer.max_epochs is not None  # the config names a number
+        return self.trainer.max_epochs
+
+    @property
     def total_steps(self) -> int:
         """Optimizer steps of the whole run."""
         return int(self.trainer.estimated_stepping_batches)
@@ -165,7 +172,7 @@ class TextModule(pl.LightningModule):
             for (in_encoder, decays), parameters in groups.items()
         ]
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Any:
         try:
             optimizer = self.optimizer(self.parameter_groups())
         except ValueError as error:
@@ -217,6 +224,8 @@ class ClassifierModule(TextModule):
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
     losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = ()  # those that it takes with `head=text_to_text`
     generates = False  # whether that head stands for the linear classifier
+    class_counts: Tensor
+    classifier: Any  # linear, or the head that generates
     linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
 
     def __init__(
@@ -238,16 +247,16 @@ class ClassifierModule(TextModule):
         self.num_classes = len(class_counts)
         self.classifier = nn.Linear(encoder.hidden_size, self.num_classes, bias=classifier_bias)
         self.dropout = nn.Dropout(dropout)
-        self.metrics = nn.ModuleDict({split: self._make_metrics(split) for split in ("val", "test")})
+        self.metrics: Any = nn.ModuleDict({split: self._make_metrics(split) for split in ("val", "test")})
         self.selection_split = "val"  # the split that chooses the epoch; "test" under protocol=published only
 
     def _make_metrics(self, split: str) -> MetricCollection | Metric:
-        size = {"num_classes": self.num_classes}
+        classes = self.num_classes
         # a class that occurs and is never predicted counts as 0; one that occurs in neither does not count
-        metrics = {
-            "accuracy": MulticlassAccuracy(average="micro", **size),
-            "macro_f1": MulticlassF1Score(average="macro", **size),
-            "micro_f1": MulticlassF1Score(average="micro", **size),
+        metrics: dict[str, Metric | MetricCollection] = {
+            "accuracy": MulticlassAccuracy(classes, average="micro"),
+            "macro_f1": MulticlassF1Score(classes, average="macro"),
+            "micro_f1": MulticlassF1Score(classes, average="micro"),
         }
         return MetricCollection(metrics, prefix=f"{split}/", compute_groups=False)
 

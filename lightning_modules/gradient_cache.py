@@ -55,9 +55,10 @@ class _Cached(torch.autograd.Function):
         totals: list[Tensor | None] = [None] * len(ctx.parameters)
         sizes = [len(rows[0]) for rows in ctx.chunks]
         for rows, random, grad in zip(ctx.chunks, ctx.random, grad_output.split(sizes), strict=True):
-            for place, one in enumerate(_Cached.of_chunk(ctx, rows, random, grad)):
-                if one is not None:
-                    totals[place] = one if totals[place] is None else totals[place].add_(one)
+            for place, gradient in enumerate(_Cached.of_chunk(ctx, rows, random, grad)):
+                if gradient is not None:
+                    total = totals[place]
+                    totals[place] = gradient if total is None else total.add_(gradient)
         return None, None, *totals
 
     @staticmethod

@@ -29,6 +29,7 @@ class TextCNN(nn.Module):
     def __init__(self, vectors: Tensor, widths: Sequence[int], maps: int, dropout: float) -> None:
         super().__init__()
         self.words = nn.Embedding.from_pretrained(vectors, freeze=False, padding_idx=0)
+        self.widths = tuple(widths)
         self.convolutions = nn.ModuleList(nn.Conv1d(vectors.shape[1], maps, width) for width in widths)
         self.dropout = nn.Dropout(dropout)
         self.hidden_size = maps * len(widths)
@@ -38,10 +39,10 @@ class TextCNN(nn.Module):
         input_ids, mask = with_a_token(input_ids, attention_mask)
         vectors = (self.words(input_ids) * mask.unsqueeze(-1)).transpose(1, 2)
         features = []
-        for convolution in self.convolutions:
-            wide = nn.functional.pad(vectors, (0, convolution.kernel_size[0] - 1))
-            found = convolution(wide).float().relu()  # (B, maps, L): windows that begin at each word
-            features.append((found * mask.unsqueeze(1)).amax(dim=2))  # relu: 0 is the least
+        for width, convolution in zip(self.widths, self.convolutions, strict=True):
+            wide = nn.functional.pad(vectors, (0, width - 1))
+            activations = convolution(wide).float().relu()  # (B, maps, L): windows that begin at each word
+            features.append((activations * mask.unsqueeze(1)).amax(dim=2))  # relu: 0 is the least
         return self.dropout(torch.cat(features, dim=1))
 
     def token_embeddings(self) -> Tensor:

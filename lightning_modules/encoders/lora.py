@@ -29,7 +29,7 @@ class LoRA:
     ) -> None:
         self.rank, self.alpha, self.dropout, self.targets = rank, alpha, dropout, targets
 
-    def wrap(self, model: nn.Module, seed: int) -> nn.Module:
+    def wrap(self, model: Any, seed: int) -> nn.Module:
         """The model with adapters, which alone have gradients; A is drawn from `seed`.
 
         Raises:
@@ -40,7 +40,8 @@ class LoRA:
         except ModuleNotFoundError as error:
             raise ValueError("encoder.lora: needs the package peft; pip install kontrast[llm]") from error
         targets = list(self.targets) if self.targets is not None else None
-        config = LoraConfig(r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules=targets)
+        alpha: Any = self.alpha  # peft's types want a whole number, its formula does not
+        config = LoraConfig(r=self.rank, lora_alpha=alpha, lora_dropout=self.dropout, target_modules=targets)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:

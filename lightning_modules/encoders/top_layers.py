@@ -99,11 +99,12 @@ class TopLayers:
         """Hidden states (B, L, D) below the top, float32, zero at pads; None if a text is not remembered."""
         if not self.remembered or tokens.device.type != "cpu":
             return None
-        found = [self.remembered.get(key) for key in _keys(tokens, mask)]
-        if any(state is None for state in found):
+        keys = _keys(tokens, mask)
+        if any(key not in self.remembered for key in keys):
             return None
-        states = torch.zeros(*tokens.shape, found[0].shape[1])
-        for row, state in zip(states, found, strict=True):
+        rows = [self.remembered[key] for key in keys]
+        states = torch.zeros(*tokens.shape, rows[0].shape[1])
+        for row, state in zip(states, rows, strict=True):
             row[: len(state)] = state
         return states
 

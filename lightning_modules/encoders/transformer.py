@@ -38,7 +38,9 @@ class TextEncoder(nn.Module):
         ValueError: the model has no pooler although `pooling=cls`, or fewer blocks than `num_top_layers`.
     """
 
-    def __init__(self, model: nn.Module, pooling: Pooling, train: Training, num_top_layers: int) -> None:
+    model: Any  # a transformer of any architecture, or one with adapters
+
+    def __init__(self, model: Any, pooling: Pooling, train: Training, num_top_layers: int) -> None:
         super().__init__()
         if pooling == "cls" and getattr(model, "pooler", None) is None:
             raise ValueError("encoder.pooling: cls needs a model with a pooler; allowed here: mean, first_token")
@@ -134,7 +136,7 @@ class PretrainedEncoder:
         self.lora, self.quantization = lora, quantization
         self._folder: Path | None = None
         self._hash: str | None = None
-        self._tokenizer = None
+        self._tokenizer: Any = None
 
     def folder(self) -> Path:
         """The verified folder that holds config, weights and tokenizer."""
@@ -187,6 +189,7 @@ class PretrainedEncoder:
     def weights_hash(self) -> str:
         """sha256 over the weight files, in name order. Also the key of cached features."""
         self.folder()
+        assert self._hash is not None  # `folder` has checked the weights
         return self._hash
 
     def tokenizer(self):
@@ -316,7 +319,7 @@ class RandomEncoder(PretrainedEncoder):
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.init_seed)
-            model = BertModel(config, add_pooling_layer=self.pooling == "cls")
+            model: nn.Module = BertModel(config, add_pooling_layer=self.pooling == "cls")
         if self.lora is not None:
             model = self.lora.wrap(model, seed)
         return TextEncoder(model, self.pooling, self.training, self.num_top_layers).train()

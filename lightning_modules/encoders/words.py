@@ -78,6 +78,7 @@ class WordEncoder:
 
     def save(self, folder: Path) -> None:
         """Keep what was learned."""
+        assert self.label_graph is not None  # `learn` came first, as with the tokenizer
         folder.mkdir(parents=True, exist_ok=True)
         self.tokenizer().backend_tokenizer.save(str(folder / TOKENIZER))
         np.save(folder / GRAPH, self.label_graph)
@@ -127,7 +128,7 @@ class WordEncoder:
             return self.network(vectors).train()
 
     def _file(self) -> Path:
-        if not Path(self.path).is_file():
+        if self.path is None or not Path(self.path).is_file():
             raise ValueError(f"encoder.path: no file {self.path!r}; allowed: a file of word vectors")
         return Path(self.path)
 

@@ -72,7 +72,7 @@ def solve_linear(
         logits = inputs @ weight.T
         value = loss(logits + bias if has_bias else logits) + strength / 2 * weight.square().sum()
         value.backward()
-        return float(value.detach()), parameters.grad.numpy()
+        return float(value.detach()), np.asarray(parameters.grad)
 
     first = np.zeros(size + (num_classes if has_bias else 0))
     if start is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,8 @@ class TextToTextHead(nn.Module):
         ValueError: two classes that cannot be told apart.
     """
 
+    targets: Tensor
+
     def __init__(
         self,
         model: nn.Module,
@@ -89,7 +91,8 @@ class TextToTextHead(nn.Module):
         max_new_tokens: int = 20,
     ) -> None:
         super().__init__()
-        self.model, self.tokenizer = model, tokenizer
+        self.model: Any = model
+        self.tokenizer = tokenizer
         self.words = [_folded(word) for word in words]
         self.scores, self.unparsable, self.max_new_tokens = scores, unparsable, max_new_tokens
         ids = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]

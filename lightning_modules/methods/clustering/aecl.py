@@ -59,7 +59,7 @@ class AECLModule(PseudoLabelModule):
         num_views: Literal[2] = 2,
         **kwargs,
     ) -> None:
-        super().__init__(*args, num_views=num_views, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         hidden, self.embedding_rms = self.encoder.hidden_size, embedding_rms
         self.projector = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, projection_size))
         attentions = {"encoder_layer": EncoderLayerAttention, "bare": BareAttention}
@@ -68,14 +68,14 @@ class AECLModule(PseudoLabelModule):
         self.depends_on_companions = self.attention is not None
         self.stage1_epochs, self.stage2_epochs, self.unit_length = stage1_epochs, stage2_epochs, unit_length
 
-    def setup(self, stage: str | None = None) -> None:
+    def setup(self, stage: str) -> None:
         super().setup(stage)
         if stage != "fit":
             return
-        first, second = self.stage_lengths(len(self.trainer.datamodule.indices["train"]))
-        if first + second >= self.trainer.max_epochs:
+        first, second = self.stage_lengths(len(self.datamodule.indices["train"]))
+        if first + second >= self.max_epochs:
             raise ValueError(
-                f"trainer.max_epochs: found {self.trainer.max_epochs}, allowed: > {first + second}, "
+                f"trainer.max_epochs: found {self.max_epochs}, allowed: > {first + second}, "
                 f"the epochs of the first two stages ({first} and {second})"
             )
         self.third_stage, self.second_stage = first + second, first

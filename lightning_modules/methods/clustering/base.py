@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -68,10 +68,15 @@ class ClusteringModule(TextModule):
             parts.append(self.encode(self.encoder, tokens[rows, :longest], mask[rows, :longest]))
         return torch.cat(parts)[order.argsort()]
 
-    def refuse_to_end_by(self, epoch: int, key: str, stage: str | None) -> None:
+    def refuse_to_end_by(self, epoch: int, key: str, stage: str) -> None:
         """Raises ValueError: a fit with no epoch after the first `epoch` ones, which `key` sets."""
-        if stage == "fit" and self.trainer.max_epochs <= epoch:
-            raise ValueError(f"trainer.max_epochs: found {self.trainer.max_epochs}, allowed: > {epoch}, {key}")
+        if stage == "fit" and self.max_epochs <= epoch:
+            raise ValueError(f"trainer.max_epochs: found {self.max_epochs}, allowed: > {epoch}, {key}")
+
+    @property
+    def datamodule(self) -> Any:
+        """The data of the run."""
+        return self.trainer.datamodule  # type: ignore[attr-defined]  # not in Lightning's types
 
     def start_epoch(self) -> None:
         """Called before the first batch of each epoch (`self.current_epoch`), also of the one that a run resumes at."""
@@ -91,7 +96,7 @@ class ClusteringModule(TextModule):
         was_training = self.training
         self.eval()
         parts, rows = [], []
-        for batch in self.trainer.datamodule.val_dataloader():
+        for batch in self.datamodule.val_dataloader():
             batch = self.transfer_batch_to_device(batch, self.device, 0)
             with self.trainer.precision_plugin.forward_context():
                 parts.append(function(batch).float().cpu())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -53,20 +53,20 @@ class RSTCModule(PseudoLabelModule):
         num_views: Literal[2] = 2,
         **kwargs,
     ) -> None:
-        super().__init__(*args, num_views=num_views, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         hidden = self.encoder.hidden_size
         self.projector = ProjectionHead(hidden, projection_size)
         self.head = ClusterHead(hidden, hidden, self.num_clusters, head_dropout)
         self.kmeans_epochs, self.unit_length, self.refreshes = kmeans_epochs, unit_length, refreshes
-        self.transport = {"entropy_weight": entropy_weight, "size_weight": size_weight, "sizes": sizes}
+        self.transport: dict[str, Any] = {"entropy_weight": entropy_weight, "size_weight": size_weight, "sizes": sizes}
 
-    def setup(self, stage: str | None = None) -> None:
+    def setup(self, stage: str) -> None:
         super().setup(stage)
         self.refuse_to_end_by(self.kmeans_epochs, "method.kmeans_epochs", stage)
 
     def refresh_epochs(self) -> set[int]:
         """Epochs that begin with new labels from transport."""
-        left = self.trainer.max_epochs - self.kmeans_epochs
+        left = self.max_epochs - self.kmeans_epochs
         return {self.kmeans_epochs + int(left * (k / self.refreshes) ** 2) for k in range(self.refreshes)}
 
     def start_epoch(self) -> None:

@@ -31,7 +31,7 @@ class SCCLModule(PseudoLabelModule):
     def __init__(
         self, *args, projection_size: Annotated[int, ">= 1"] = 128, num_views: Literal[2] = 2, **kwargs
     ) -> None:
-        super().__init__(*args, num_views=num_views, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         hidden = self.encoder.hidden_size
         self.projector = ProjectionHead(hidden, projection_size)
         self.centres = nn.Parameter(torch.zeros(self.num_clusters, hidden))

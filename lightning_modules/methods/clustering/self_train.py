@@ -51,7 +51,7 @@ class SelfTrainModule(PseudoLabelModule):
         num_views: Literal[1] = 1,
         **kwargs,
     ) -> None:
-        super().__init__(*args, num_views=num_views, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         if vectors == "sif" and self.encoder.frozen:
             raise ValueError("encoder.train: found frozen, allowed with method.vectors=sif: full (it is not trained)")
         self.encoder.requires_grad_(False)
@@ -64,7 +64,7 @@ class SelfTrainModule(PseudoLabelModule):
         self.vectors = vectors
         self.pretrain_epochs, self.refresh_interval = pretrain_epochs, refresh_interval
 
-    def setup(self, stage: str | None = None) -> None:
+    def setup(self, stage: str) -> None:
         super().setup(stage)
         self.refuse_to_end_by(self.pretrain_epochs, "method.pretrain_epochs", stage)
 
@@ -82,7 +82,7 @@ class SelfTrainModule(PseudoLabelModule):
     def _weigh_words(self) -> None:
         """Weights of word pieces by their frequency in the set, then the direction that all averages share."""
         counts = torch.zeros(len(self.word_weights))
-        for batch in self.trainer.datamodule.val_dataloader():
+        for batch in self.datamodule.val_dataloader():
             counts += torch.bincount(batch["input_ids"][batch["attention_mask"].bool()], minlength=len(counts))
         self.word_weights.copy_(SIF / (SIF + counts / counts.sum()))
         self.common_direction.zero_()

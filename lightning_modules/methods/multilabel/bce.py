@@ -17,7 +17,7 @@ class BinaryCrossEntropyModule(MultiLabelModule):
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
 
-    def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
+    def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of logits and labels, each (N, C), a scalar."""
         return self.loss(logits, labels)
 

@@ -36,6 +36,9 @@ class ACLModule(ClassifierModule):
     """
 
     losses = (ACLLoss,)
+    views: Tensor
+    centres: Tensor
+    is_seen: Tensor
 
     def __init__(
         self,

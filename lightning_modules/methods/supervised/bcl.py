@@ -48,7 +48,7 @@ class BCLModule(ClassifierModule):
     ) -> None:
         if classifier_bias and cosine_scale is not None:
             raise ValueError("method.classifier_bias: found true, allowed: false with method.cosine_scale")
-        super().__init__(*args, classifier_bias=classifier_bias, **kwargs)
+        super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
         if views == "separate" and self.num_views < 2:
             raise ValueError(f"method.num_views: found {self.num_views}, allowed: >= 2 with method.views=separate")
         size = self.encoder.hidden_size

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import ClassVar
+
+from torch import Tensor, nn
 
 from lightning_modules.base import Batch, ClassifierModule
 from losses import ClassificationLoss, CrossEntropy
@@ -12,9 +14,9 @@ class CrossEntropyModule(ClassifierModule):
     """Encoder and linear classifier under one classification loss: `method=ce`, `method=logit_adjusted`."""
 
     losses = (ClassificationLoss,)
-    losses_of_words = (CrossEntropy,)
+    losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = (CrossEntropy,)
 
-    def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
+    def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of logits (N, C) and labels (N,), a scalar."""
         return self.loss(logits, labels, self.class_counts)
 

@@ -40,6 +40,9 @@ class DualCLModule(ClassifierModule):
     """
 
     losses = (DualContrastiveLoss,)
+    pieces: Tensor
+    owner: Tensor
+    place: Tensor
     encoder_training = ("full", "top_layers")
 
     def __init__(

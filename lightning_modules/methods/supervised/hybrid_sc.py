@@ -31,6 +31,8 @@ class HybridSCModule(ClassifierModule):
 
     losses = (SupervisedContrastiveLoss, PrototypicalContrastiveLoss)
 
+    row_weights: Tensor
+
     def __init__(
         self,
         *args,
@@ -51,7 +53,7 @@ class HybridSCModule(ClassifierModule):
     def contrast_share(self) -> float:
         """alpha: 1 at the start of training, 0 at its end."""
         if self.schedule_by == "epoch":
-            return 1 - (self.current_epoch / self.trainer.max_epochs) ** 2
+            return 1 - (self.current_epoch / self.max_epochs) ** 2
         return 1 - (self.global_step / self.total_steps) ** 2
 
     def contrastive_loss(self, embeddings: Tensor, labels: Tensor, num_views: int) -> Tensor:

@@ -34,7 +34,7 @@ class LDAMDRWModule(ClassifierModule):
         classifier_bias: Literal[False] = False,
         **kwargs,
     ) -> None:
-        super().__init__(*args, classifier_bias=classifier_bias, **kwargs)
+        super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
         self.reweight_from = reweight_from
 
     def cosines(self, embeddings: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class LDAMDRWModule(ClassifierModule):
     @property
     def reweights(self) -> bool:
         """Whether the current epoch is one of the weighted ones."""
-        first = int(self.reweight_from * self.trainer.max_epochs + 1e-9)
+        first = int(self.reweight_from * self.max_epochs + 1e-9)
         return self.current_epoch >= first
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:

@@ -34,6 +34,10 @@ class QueueModule(ClassifierModule):
     The remaining arguments are those of `ClassifierModule`.
     """
 
+    queue: Tensor
+    queue_labels: Tensor
+    queue_position: Tensor
+
     def __init__(
         self,
         *args,
@@ -58,7 +62,7 @@ class QueueModule(ClassifierModule):
     @torch.no_grad()
     def move_key_modules(self) -> None:
         """One step of the moving average, with the first batch of an optimizer step."""
-        if self.micro_batch:
+        if self.micro_batch or self.momentum is None:
             return
         for name, module in self.key_modules.items():
             for key, query in zip(module.parameters(), getattr(self, name).parameters(), strict=True):

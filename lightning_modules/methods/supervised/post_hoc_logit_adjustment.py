@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightning_modules.methods.supervised.ce import CrossEntropyModule
 from losses import CrossEntropy, log_prior
@@ -23,7 +23,8 @@ class PostHocLogitAdjustmentModule(CrossEntropyModule):
     """
 
     losses = (CrossEntropy,)  # one that knows the prior would correct it twice
-    losses_of_words = ()
+    losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = ()
+    adjustment: Tensor
 
     def __init__(self, *args, adjustment_strength: Annotated[float, ">= 0"] = 1.0, **kwargs) -> None:
         super().__init__(*args, **kwargs)
@@ -35,4 +36,4 @@ class PostHocLogitAdjustmentModule(CrossEntropyModule):
 
     def prediction_head(self) -> dict[str, Tensor]:
         head = super().prediction_head()
-        return head | {"bias": head.get("bias", 0) - self.adjustment}
+        return head | {"bias": head["bias"] - self.adjustment if "bias" in head else -self.adjustment}

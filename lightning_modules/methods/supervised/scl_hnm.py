@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
@@ -24,11 +24,12 @@ class SCLHNMModule(ClassifierModule):
     The remaining arguments are those of `ClassifierModule`.
     """
 
-    losses = losses_of_words = (HardNegativeContrastiveLoss, SupervisedContrastiveLoss)
+    losses: ClassVar[tuple[type[nn.Module], ...]] = (HardNegativeContrastiveLoss, SupervisedContrastiveLoss)
+    losses_of_words = losses
 
     def __init__(self, *args, alpha: Annotated[float, ">= 0"] = 0.1, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        self.classification_loss = CrossEntropy()
+        self.classification_loss: nn.Module = CrossEntropy()
         self.alpha = alpha
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
@@ -56,7 +57,7 @@ class SCLHNMMultiLabelModule(SCLHNMModule, MultiLabelModule):
     Arguments as of `SCLHNMModule` and `MultiLabelModule`.
     """
 
-    losses_of_words = ()
+    losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = ()
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)

@@ -86,7 +86,7 @@ class SharpReCLModule(ClassifierModule):
         if self.samples != "simple_and_hard":
             return float(self.samples == "hard")
         if self.schedule_by == "epoch":
-            return hard_ratio_schedule(self.current_epoch, self.trainer.max_epochs)
+            return hard_ratio_schedule(self.current_epoch, self.max_epochs)
         return hard_ratio_schedule(self.global_step, self.total_steps)
 
     def contrastive_loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class SimCSEModule(ClassifierModule):
     losses = (SimCSELoss,)
 
     def __init__(self, *args, mu: Annotated[float, ">= 0"] = 0.1, num_views: Literal[2] = 2, **kwargs) -> None:
-        super().__init__(*args, num_views=num_views, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         size = self.encoder.hidden_size
         self.project = nn.Sequential(nn.Linear(size, size), nn.Tanh())
         self.classification_loss = CrossEntropy()

@@ -37,6 +37,14 @@ class SPCLModule(ClassifierModule):
     """
 
     losses = (SupervisedPrototypicalContrastiveLoss,)
+    pool: Tensor
+    pool_filled: Tensor
+    pool_position: Tensor
+    bank: Tensor
+    bank_labels: Tensor
+    centres: Tensor
+    is_centre: Tensor
+    difficulty: Tensor
     encoder_training = ("full", "top_layers")
     unit_norm_embeddings = True
 
@@ -74,10 +82,10 @@ class SPCLModule(ClassifierModule):
 
     def prediction_head(self) -> dict[str, Tensor]:
         if self.centres.shape[1] > 1:
-            found = self.centres.shape[1]
-            raise ValueError(f"method.centres_per_class: found {found}; allowed with task=export: 1, a linear head")
+            number = self.centres.shape[1]
+            raise ValueError(f"method.centres_per_class: found {number}; allowed with task=export: 1, a linear head")
         scale = 2 * self.loss.tau
-        return {"weight": self.centres[:, 0] / scale, "bias": torch.full_like(self.centres[:, 0, 0], 1 / scale)}
+        return {"weight": self.centres[:, 0] / scale, "bias": torch.full_like(self.centres[:, 0, 0], 1 / float(scale))}
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         embeddings, labels, indices = self.embed(batch), batch["labels"], batch["indices"]
@@ -126,7 +134,7 @@ class SPCLModule(ClassifierModule):
         """Which texts (B,) the curriculum lets be anchors; None is all."""
         if self.curriculum == "none" or self.current_epoch == 0:
             return None
-        last = max(self.trainer.max_epochs - 1, 1)
+        last = max(self.max_epochs - 1, 1)
         share = self.curriculum_start + (1 - self.curriculum_start) * self.current_epoch / last
         return self.difficulty[indices] <= self.difficulty.quantile(min(share, 1.0))
 
@@ -148,8 +156,8 @@ class SPCLModule(ClassifierModule):
         from sklearn.cluster import KMeans
 
         seed = derived_seed(self.seed, "centres", label, self.current_epoch)
-        found = KMeans(number, n_init=1, random_state=seed).fit(rows.double().cpu().numpy()).cluster_centers_
-        return functional.normalize(torch.as_tensor(found, device=rows.device).to(rows), dim=1)
+        centres = KMeans(number, n_init=1, random_state=seed).fit(rows.double().cpu().numpy()).cluster_centers_
+        return functional.normalize(torch.as_tensor(centres, device=rows.device).to(rows), dim=1)
 
     def _difficulty(self) -> Tensor:
         cosines = torch.einsum("nd,cmd->ncm", self.bank, self.centres).masked_fill(~self.is_centre, -1.0).amax(2)

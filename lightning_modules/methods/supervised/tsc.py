@@ -44,6 +44,10 @@ class TSCModule(QueueModule):
     """
 
     losses = (TargetedContrastiveLoss,)
+    targets: Tensor
+    assignment: Tensor
+    centres: Tensor
+    is_seen: Tensor
 
     def __init__(
         self,
@@ -109,7 +113,7 @@ class TSCModule(QueueModule):
         loss = gather(rows).mean()
         return {"loss": loss, "stage": loss.new_tensor(2.0)}
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Any:
         """Warm-up and decay of the scheduler once for each stage."""
         configured = super().configure_optimizers()
         first = self.representation_steps

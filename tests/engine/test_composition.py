@@ -17,6 +17,7 @@ REFUSED = [
     ("method=acl loss=scl", "loss: found scl; allowed with method=acl: acl"),
     ("method=hybrid_sc loss=simcse", "loss: found simcse; allowed with method=hybrid_sc: psc, scl"),
     ("method=post_hoc_logit_adjustment loss=balanced_softmax", "loss: found balanced_softmax; allowed with method="),
+    ("method=ldam_drw loss=cross_entropy", "loss: found cross_entropy; allowed with method=ldam_drw: ldam"),
     ("task=cluster method=sccl loss=rstc", "loss: found rstc; allowed with method=sccl: sccl"),
     ("loss=null", "loss: found null; allowed with method=sharprecl: sharprecl"),
     ("~loss", "loss: found null; allowed with method=sharprecl: sharprecl"),

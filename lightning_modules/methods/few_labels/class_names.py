@@ -21,6 +21,10 @@ class ClassNames(nn.Module):
         max_length: tokens of a phrase at the most.
     """
 
+    input_ids: Tensor
+    attention_mask: Tensor
+    owner: Tensor
+
     def __init__(self, descriptions: Sequence[str], tokenizer: Any, max_length: int = 64) -> None:
         super().__init__()
         phrases = [[part.strip() for part in text.split(",") if part.strip()] or [text] for text in descriptions]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -55,7 +56,7 @@ class PrototypesModule(ClassifierModule):
         return self.classifier(functional.normalize(embeddings, dim=1)).float()
 
     @torch.no_grad()
-    def solve(self, splits: dict[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+    def solve(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
         """Place the classifier by the train rows and the unlabelled ones, whose labels are -1."""
         parts = [splits[split] for split in ("train", "unlabelled") if split in splits]
         embeddings = functional.normalize(torch.cat([part[0] for part in parts]), dim=1)

@@ -9,7 +9,7 @@ from torch.nn import functional
 from lightning_modules.methods.supervised.ce import CrossEntropyModule
 from lightning_modules.methods.supervised.ldam_drw import LDAMDRWModule
 from lightning_modules.methods.supervised.post_hoc_logit_adjustment import PostHocLogitAdjustmentModule
-from losses import BalancedSoftmaxLoss, CrossEntropy, LDAMLoss, class_balanced_weights, class_margins, log_prior
+from losses import CrossEntropy, LDAMLoss, class_balanced_weights, class_margins, log_prior
 
 COUNTS = torch.tensor([90, 30, 5])
 
@@ -105,15 +105,3 @@ def test_ldam_weights_rows_from_then_on(batch, epoch):
     weights = class_balanced_weights(COUNTS).float() if epoch == 8 else None
     expected = functional.cross_entropy(30 * shifted, labels, weight=weights)
     torch.testing.assert_close(module.training_losses(batch)["loss"], expected)
-
-
-@pytest.mark.parametrize(
-    ("kind", "loss", "message"),
-    [
-        (PostHocLogitAdjustmentModule, BalancedSoftmaxLoss(), "loss: found BalancedSoftmaxLoss.*: cross_entropy"),
-        (LDAMDRWModule, CrossEntropy(), "loss: found CrossEntropy, allowed with .*: ldam"),
-    ],
-)
-def test_a_loss_that_does_not_fit_is_named(kind, loss, message):
-    with pytest.raises(ValueError, match=message):
-        build(kind, loss)

@@ -317,7 +317,9 @@ def main() -> int:
                 killers[name] = found["failed"][0]
             print(f"| {name} | {file} | {killers.get(name, '**survives**')} |", flush=True)
         # a test that fails without any fault has caught none
-        always = result_of(tree, sorted(set(killers.values()))) if killers else {"code": 0, "failed": []}
+        always: dict[str, Any] = {"code": 0, "failed": []}
+        if killers:
+            always = result_of(tree, sorted(set(killers.values())))
     if always["code"] != 0:
         print(f"fails without a fault: {', '.join(always['failed']) or always}", file=sys.stderr)
     print(f"{len(killers)} of {len(names)} faults caught")

@@ -327,9 +327,9 @@ def test_leftovers_of_a_killed_process_are_removed(make, tmp_path):
     make()
     tokens = tmp_path / "cache" / "tokens"
     key = next(path.name for path in tokens.iterdir() if path.is_dir())
-    (tokens / key).rename(tokens / f".{key}-killed")
+    (tokens / key).rename(tokens / f".{key}.tmp-killed")
     make()
-    assert (tokens / key / "meta.json").exists() and not (tokens / f".{key}-killed").exists()
+    assert (tokens / key / "meta.json").exists() and not (tokens / f".{key}.tmp-killed").exists()
 
 
 def test_features_replace_tokens(make):

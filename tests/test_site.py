@@ -52,7 +52,7 @@ def test_no_page_fetches_anything_from_elsewhere(site):
     assert [path.name for path in pages if fetched.search(path.read_text(encoding="utf-8"))] == []
 
 
-def test_a_new_method_gets_its_page_by_its_configuration_alone(tmp_path, monkeypatch):
+def test_a_new_method_gets_its_page_by_its_configuration_alone(tmp_path, monkeypatch, request):
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
     known = (ROOT / "conf/method/ce.yaml").read_text(encoding="utf-8")
     (tmp_path / "conf/method/novel.yaml").write_text(
@@ -61,6 +61,9 @@ def test_a_new_method_gets_its_page_by_its_configuration_alone(tmp_path, monkeyp
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/formulas.md").write_text("# Formulas\n\n## New: `method=novel`\n\n$$x$$\n\n## Other\n\n$$y$$\n")
     monkeypatch.setattr(site_pages, "ROOT", tmp_path)
+    monkeypatch.setattr("engine.choices.CONF", tmp_path / "conf")
+    request.addfinalizer(site_pages.targets.cache_clear)
+    site_pages.targets.cache_clear()
     with initialize_config_dir(str(tmp_path / "conf"), version_base="1.3"):
         page = site_pages.method_page("novel")
     assert page.startswith("# novel\n\nwhat is new\n") and "name: novel" in page

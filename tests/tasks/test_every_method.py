@@ -1,0 +1,39 @@
+"""Every method that classifies: an epoch of training, and the checkpoint gives the figures of the run."""
+
+import csv
+import json
+
+import pytest
+
+from tests.conftest import ROOT
+
+YAML = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "conf" / "method").glob("*.yaml"))}
+MULTILABEL = [name for name, text in YAML.items() if "methods.multilabel." in text or "MultiLabelModule" in text]
+TESTED_APART = {"llm_lora", "logistic"}  # need another encoder: test_adapters.py, test_frozen.py
+SINGLE = [
+    name for name, text in YAML.items() if "methods.supervised." in text and name not in {*MULTILABEL, *TESTED_APART}
+]
+
+
+@pytest.mark.parametrize("method", [*SINGLE, *MULTILABEL])
+def test_an_epoch_and_the_checkpoint_gives_the_same_figures(fit, use, toy_csv, method):
+    options = []
+    if method in MULTILABEL:  # the same texts; every second class brings a label of its own along
+        options = ["dataset.label_separator=|"]
+        for file in toy_csv.values():
+            with file.open(newline="") as lines:
+                (header, *rows) = csv.reader(lines)
+            also = {"fruit": "fruit|living", "animal": "animal|living"}
+            with file.open("w", newline="") as lines:
+                csv.writer(lines).writerows([header, *((text, also.get(label, label)) for text, label in rows)])
+    result = fit(f"method={method}", "trainer.max_epochs=1", "sampler.batch_size=16", *options)
+    before, metrics = (result.folder / "predictions.csv").read_text(), result.metrics
+    assert (metrics["status"], metrics["method"]) == ("finished", method)
+    assert use("evaluate", result).code == 0
+    evaluated = json.loads((result.folder / "evaluation.json").read_text())
+    assert evaluated["test/macro_f1"] == metrics["test/macro_f1"]
+    assert (result.folder / "predictions.csv").read_text() == before
+
+
+def test_methods_of_both_kinds_are_there():
+    assert len(SINGLE) >= 20 and len(MULTILABEL) >= 3

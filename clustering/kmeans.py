@@ -64,12 +64,12 @@ def kmeans(
     if issparse(vectors):
         return _sparse(vectors, num_clusters, rng, num_starts, max_iter, sample_rows)
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-    seen = vectors
+    sample = vectors
     if sample_rows is not None and sample_rows < number:
-        seen = vectors[np.sort(rng.choice(number, sample_rows, replace=False))]
-    starts = (lloyd(seen, seed_centres(seen, num_clusters, rng), max_iter) for _ in range(num_starts))
-    best = min(starts, key=lambda found: found.inertia)
-    if len(seen) == number:
+        sample = vectors[np.sort(rng.choice(number, sample_rows, replace=False))]
+    starts = (lloyd(sample, seed_centres(sample, num_clusters, rng), max_iter) for _ in range(num_starts))
+    best = min(starts, key=lambda result: result.inertia)
+    if len(sample) == number:
         return best
     assignments, distances = nearest(vectors, best.centres)
     return KMeans(best.centres, assignments, float(distances.sum(dtype=np.float64)))
@@ -96,8 +96,8 @@ def several_nearest(
     """The `number` nearest centres of each row, nearest first, and the squared distances to them, each (N, number)."""
     if issparse(vectors):
         blocks = [vectors[start : start + BLOCK] for start in range(0, vectors.shape[0], BLOCK)]
-        found = [_nearest_of_sparse(block, centres, number) for block in blocks]
-        indices, distances = (np.concatenate(part) for part in zip(*found, strict=True))
+        nearest_rows = [_nearest_of_sparse(block, centres, number) for block in blocks]
+        indices, distances = (np.concatenate(part) for part in zip(*nearest_rows, strict=True))
     else:
         import faiss
 
@@ -190,11 +190,11 @@ def _sparse(
     from sklearn.cluster import KMeans as SparseKMeans
 
     number = vectors.shape[0]
-    seen = vectors
+    sample = vectors
     if sample_rows is not None and sample_rows < number:
-        seen = vectors[np.sort(rng.choice(number, sample_rows, replace=False))]
+        sample = vectors[np.sort(rng.choice(number, sample_rows, replace=False))]
     seed = int(rng.integers(2**31))
-    found = SparseKMeans(num_clusters, n_init=num_starts, max_iter=max_iter, random_state=seed).fit(seen)
-    centres = found.cluster_centers_.astype(np.float32)
+    model = SparseKMeans(num_clusters, n_init=num_starts, max_iter=max_iter, random_state=seed).fit(sample)
+    centres = model.cluster_centers_.astype(np.float32)
     assignments, distances = nearest(vectors, centres)
     return KMeans(centres, assignments, float(distances.sum(dtype=np.float64)))

@@ -107,7 +107,7 @@ class Datastore:
             self._refresh()
             segment = self._segment(vectors, labels, texts)
             before = self.header["segments"]
-            if segment["content"] in [one["content"] for one in before]:
+            if segment["content"] in [other["content"] for other in before]:
                 self._remove_unnamed()
                 return 0
             self._commit([*before, segment])

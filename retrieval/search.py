@@ -171,9 +171,9 @@ def recall(index: Index, vectors: Sequence[NDArray[np.float32]], queries: NDArra
     return share_found(index.search(queries, k)[1], exact_search(vectors, queries, k)[1])
 
 
-def share_found(found: NDArray[np.int64], true: NDArray[np.int64]) -> float:
+def share_found(positions: NDArray[np.int64], true: NDArray[np.int64]) -> float:
     """Share of the true positions (M, k) that are among those found, mean over rows."""
-    return float(np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(found, true, strict=True)]))
+    return float(np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(positions, true, strict=True)]))
 
 
 def _without(own: NDArray[np.integer], distances: NDArray, positions: NDArray) -> tuple[NDArray, NDArray]:

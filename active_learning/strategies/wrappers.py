@@ -10,8 +10,8 @@ from active_learning.selection import Selection, Strategy, needed_by, query_stra
 from active_learning.strategies.uncertainty import over_blocks
 
 
-def _ask(strategy: Strategy, **given) -> Selection:
-    return strategy(**{name: given[name] for name in needed_by(strategy)})
+def _ask(strategy: Strategy, **inputs) -> Selection:
+    return strategy(**{name: inputs[name] for name in needed_by(strategy)})
 
 
 @query_strategy
@@ -30,15 +30,15 @@ def class_balanced(
     et al. 2022, greedily, as small-text's ClassBalancer): each place goes to the class with the fewest labelled and
     promised texts that still has candidates. Scores are the wrapped strategy's. Before there is a model, the wrapped
     strategy chooses alone."""
-    given = inputs | {"labels": labels, "num_classes": num_classes, "rng": rng, "probabilities": probabilities}
+    inputs |= {"labels": labels, "num_classes": num_classes, "rng": rng, "probabilities": probabilities}
     if probabilities is None:
-        return _ask(strategy, **given, unlabelled=unlabelled, query_size=query_size)
+        return _ask(strategy, **inputs, unlabelled=unlabelled, query_size=query_size)
     predicted = over_blocks(lambda block: block.argmax(axis=1), probabilities, unlabelled).astype(np.int64)
     candidates = np.bincount(predicted, minlength=num_classes)
     quotas = class_quotas(np.bincount(labels, minlength=num_classes), candidates, query_size, rng)
     asked = np.flatnonzero(quotas)
     parts = [
-        _ask(strategy, **given, unlabelled=unlabelled[predicted == number], query_size=int(quotas[number]))
+        _ask(strategy, **inputs, unlabelled=unlabelled[predicted == number], query_size=int(quotas[number]))
         for number in asked
     ]
     return Selection(

@@ -147,7 +147,7 @@ MUTANTS = {
         "reporting/statistics.py",
         'method="holm"',
         'method="simes-hochberg"',
-        "reporting papers/test_paper_report.py",
+        "reporting/test_statistics.py reporting/test_error_rates.py",
     ),
     "unpaired_test": Mutant(
         "reporting/statistics.py",
@@ -159,7 +159,7 @@ MUTANTS = {
         "reporting/statistics.py",
         "d = float(difference.mean() / difference.std(ddof=1))",
         "d = float(difference.mean() / difference.std(ddof=0))",
-        "reporting papers/test_paper_report.py",
+        "reporting/test_statistics.py reporting/test_error_rates.py",
     ),
     # resume and selection
     "last_for_best": Mutant(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reporting.statistics import paired_comparison, spread_comparison
+from reporting.statistics import effect_size, paired_comparison, spread_comparison
 
 A = {0: 0.70, 1: 0.72, 2: 0.69, 3: 0.71, 4: 0.74, 5: 0.70}
 B = {0: 0.68, 1: 0.69, 2: 0.68, 3: 0.66, 4: 0.70, 5: 0.67}
@@ -63,3 +63,10 @@ def test_the_level_of_the_test_of_spreads():
         pair = [dict(enumerate(shared + rng.normal(0, 1, 5))) for _ in range(2)]
         false += spread_comparison(*pair).t_test_p < 0.05
     assert 0.001 < stats.binomtest(false, trials, 0.05).pvalue
+
+
+def test_the_effect_size_by_hand():
+    """Differences 2, 3, 1: mean 2, standard deviation over n - 1 of 1, and Hedges' correction 1 - 3 / 7."""
+    effect = effect_size({0: 3.0, 1: 5.0, 2: 4.0}, {0: 1.0, 1: 2.0, 2: 3.0})
+    assert effect.value == pytest.approx(2 * 4 / 7)
+    assert effect.interval[0] < effect.value < effect.interval[1]

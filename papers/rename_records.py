@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.identity import completed, relocated, run_id, unknown_options
+from reporting.arguments import run_command
 from storage.errors import ReportError
 from storage.files import write_text
 from storage.records import Line, compact, read_store
@@ -47,15 +49,12 @@ def _renamed(text: str, names: dict[str, str]) -> str:
     return re.sub(r'"[^"\s]+-[0-9a-f]{10}"', lambda match: f'"{names.get(match[0][1:-1], match[0][1:-1])}"', text)
 
 
-def main(words: list[str]) -> None:
+def main(words: Sequence[str]) -> None:
+    if len(words) > 1:
+        raise ReportError(f"{words[1]}: allowed: one folder")
     names = rename_records(Path(words[0] if words else "reports"))
     print(f"{len(names)} records, {sum(old != new for old, new in names.items())} with another id")
 
 
 if __name__ == "__main__":
-    if {"--help", "-h"} & set(sys.argv[1:]) or len(sys.argv) > 2:
-        sys.exit(__doc__)
-    try:
-        main(sys.argv[1:])
-    except ReportError as error:
-        sys.exit(f"error: {error}")
+    run_command(main, __doc__, least=0)

@@ -28,6 +28,7 @@ from papers.estimates import Estimate, Stopwatch
 from papers.grid import Budget, Cell, Grid, Line, cells, load_budget, load_grid, table_names
 from papers.hub import unreachable
 from papers.paper_report import GRID, read_grid, read_stores, write_report
+from reporting.arguments import run_command
 from reporting.tables import MISSING, SweepJob, Table, duration
 from storage.errors import ReportError
 from storage.files import write_text
@@ -290,11 +291,4 @@ def main(words: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if {"--help", "-h"} & set(sys.argv[1:]):
-        print(__doc__)
-        sys.exit()
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except ReportError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_command(main, __doc__, least=0)

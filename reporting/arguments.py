@@ -42,17 +42,20 @@ def words_and_pairs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return words, [argument for argument in arguments if "=" in argument]
 
 
-def run_command(main: Callable[[Sequence[str]], None], usage: str | None) -> None:
-    """`main` on the words of the command line; without any, or for --help, its usage, and an error in one line."""
+def run_command(main: Callable[[Sequence[str]], int | None], usage: str | None, least: int = 1) -> None:
+    """`main` on the words of the command line, its exit code what `main` returns.
+
+    With fewer words than `least`, or for --help, its usage; an error is one line.
+    """
     parser = argparse.ArgumentParser(
         usage=argparse.SUPPRESS, description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if not given.words:
+    words = parser.parse_args().words
+    if len(words) < least:
         sys.exit(usage)
     try:
-        main(given.words)
+        sys.exit(main(words))
     except ValueError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -9,7 +9,6 @@ beside, and of three settings or more how far the order by agreement is the orde
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -22,7 +21,8 @@ from scipy.stats import spearmanr
 from sklearn.metrics import adjusted_mutual_info_score
 
 from reporting.arguments import folder_and_options, run_command
-from reporting.compare import data_set, fits, lookup, spread, written
+from reporting.compare import spread
+from reporting.grouping import DATA_SET, by_seed, lookup
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
 from storage.records import Run, read_store
@@ -47,23 +47,11 @@ def settings(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) -
         ReportError: a key of `by` that no run sets; two runs of one setting and seed: `by` or `where` must tell them
             apart.
     """
-    found: Found = defaultdict(dict)
-    unset = set(by)
-    for run in runs:
-        metrics, config = run.read_metrics(), run.read_config()
-        if metrics.get("status") != "finished" or "cluster/num_clusters" not in metrics or not fits(config, where):
-            continue
-        values = {key: lookup(config, key) for key in by}
-        unset -= {key for key, value in values.items() if value is not None}
-        setting = " ".join(map(written, values.values()))
-        seeds, seed = found[data_set(metrics, config), metrics["method"], setting], metrics["seed"]
-        if seed in seeds:
-            two = f"{run.id} and {seeds[seed].id} are one setting and seed"
-            raise ReportError(f"by={','.join(by)}: {two}; allowed: one, tell them apart with by=KEY or where=key:value")
-        seeds[seed] = run
-    if found and unset:
-        raise ReportError(f"by={','.join(by)}: no run sets {', '.join(sorted(unset))}; allowed: keys of their configs")
-    return found
+    groups = by_seed(runs, (DATA_SET, "method", *by), where, "cluster/num_clusters")
+    configs = [run.read_config() for seeds in groups.values() for run in seeds.values()]
+    if unset := sorted(key for key in by if configs and all(lookup(config, key) is None for config in configs)):
+        raise ReportError(f"by={','.join(by)}: no run sets {', '.join(unset)}; allowed: keys of their configs")
+    return {(name, method, " ".join(values)): seeds for (name, method, *values), seeds in groups.items()}
 
 
 def agreement(runs: Sequence[Run]) -> Agreement:

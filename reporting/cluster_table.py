@@ -8,14 +8,13 @@ listed seed by seed. `where` takes any config key, written as in YAML ("null" fo
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
-from reporting.compare import data_set, fits
+from reporting.grouping import DATA_SET, by_seed
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
 from storage.records import Run, read_store
@@ -30,19 +29,11 @@ def clusterings(runs: Sequence[Run], where: Mapping[str, str]) -> Found:
     Raises:
         ReportError: two runs of one method, data set and seed: `where` must tell them apart.
     """
-    found: Found = defaultdict(dict)
-    for run in runs:
-        metrics, config = run.read_metrics(), run.read_config()
-        if metrics.get("status") != "finished" or "cluster/num_clusters" not in metrics:
-            continue
-        if not fits(config, where):
-            continue
-        key, seed = (data_set(metrics, config), metrics["method"]), metrics["seed"]
-        if seed in found[key]:
-            two = f"two runs of {key[1]} on {key[0]}, seed {seed}"
-            raise ReportError(f"{two}; allowed: one, narrow with where=key:value")
-        found[key][seed] = metrics
-    return found
+    groups = by_seed(runs, (DATA_SET, "method"), where, "cluster/num_clusters")
+    return {
+        (name, method): {seed: run.read_metrics() for seed, run in seeds.items()}
+        for (name, method), seeds in groups.items()
+    }
 
 
 def cluster_table(found: Found, keys: Sequence[str] = KEYS) -> Table:

@@ -8,7 +8,6 @@ RUNS is a run store, or a folder of records (storage/records.py). `by` is any co
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
 from reporting.curves import seeds_figure
+from reporting.grouping import by_seed, lookup
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
@@ -26,34 +26,6 @@ COLUMNS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "val/macro_f1
 Values = dict[str, dict[int, dict[str, Any]]]  # group -> seed -> metrics
 
 
-def lookup(config: Mapping[str, Any], key: str) -> Any:
-    """Value of a dotted key; a node gives its name, a missing key None."""
-    node: Any = config
-    for part in key.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node.get("name") if isinstance(node, Mapping) else node
-
-
-def written(value: Any) -> str:
-    """A config value as text, however it was typed: 10, 10.0 and 1e1 are one, and null is None."""
-    text = "None" if value == "null" else str(value)
-    try:
-        return f"{float(text):.12g}"
-    except ValueError:
-        return text
-
-
-def fits(config: Mapping[str, Any], where: Mapping[str, str]) -> bool:
-    """Whether each dotted key of `where` has its value, written as in YAML (`true`, `null`)."""
-    return all(written(lookup(config, key)).lower() == written(value).lower() for key, value in where.items())
-
-
-def data_set(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """Name of a run's data set, of a user's own with its file: two files are two data sets."""
-    file = lookup(config, "dataset.train")
-    return metrics["dataset"] if file is None else f"{metrics['dataset']} {file}"
-
-
 def grouped(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) -> Values:
     """Finished runs that fit `where`, as group -> seed -> metrics.
 
@@ -61,22 +33,14 @@ def grouped(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) ->
         ReportError: two different runs fall on one group and seed: `by` or `where` must tell them apart; runs on
             several files of the user's.
     """
-    values: Values = defaultdict(dict)
-    files = set()
-    for run in runs:
-        metrics, config = run.read_metrics(), run.read_config()
-        if metrics.get("status") != "finished" or not fits(config, where):
-            continue
-        files.add(lookup(config, "dataset.train"))
-        group = " ".join(written(lookup(config, key)) for key in by)
-        if metrics["seed"] in values[group]:
-            found = f"two runs of {group}, seed {metrics['seed']}"
-            raise ReportError(f"by={','.join(by)}: {found}; allowed: one a group and seed, narrow with where=key:value")
-        values[group][metrics["seed"]] = metrics
+    groups = by_seed(runs, by, where)
+    files = {str(lookup(run.read_config(), "dataset.train")) for seeds in groups.values() for run in seeds.values()}
     if len(files) > 1:
-        found = " and ".join(sorted(map(str, files))[:2])
+        found = " and ".join(sorted(files)[:2])
         raise ReportError(f"dataset: found runs on {found}; allowed: one file, narrow with where=dataset.train:FILE")
-    return values
+    return {
+        " ".join(group): {seed: run.read_metrics() for seed, run in seeds.items()} for group, seeds in groups.items()
+    }
 
 
 def compare(values: Values, baseline: str, metric: str, title: str, columns: Sequence[str] = COLUMNS) -> Table:
@@ -87,7 +51,7 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
     """
     if baseline not in values:
         raise ReportError(f"baseline={baseline}: no such group; there are {', '.join(sorted(values)) or 'none'}")
-    figures = {group: _by_seed(seeds, metric) for group, seeds in values.items()}
+    figures = {group: _figures(seeds, metric) for group, seeds in values.items()}
     if not (reference := figures[baseline]):
         raise ReportError(f"metric={metric}: no run of {baseline} has it; {_known_figures(values)}")
     rows = []
@@ -100,7 +64,7 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
     return Table(title, header, tuple(rows))
 
 
-def _by_seed(seeds: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, float]:
+def _figures(seeds: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, float]:
     """The figure of each seed that has it."""
     return {seed: metrics[key] for seed, metrics in seeds.items() if type(metrics.get(key)) in (int, float)}
 
@@ -149,7 +113,7 @@ def main(arguments: Sequence[str]) -> None:
     title = f"{options['dataset']}, {encoders}, protocol {protocols}, %"
     columns = options["columns"].split(",") if "columns" in options else COLUMNS
     for key in columns if "columns" in options else ():
-        if not any(_by_seed(seeds, key) for seeds in values.values()):
+        if not any(_figures(seeds, key) for seeds in values.values()):
             raise ReportError(f"columns: no run has {key}; {_known_figures(values)}")
     print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
     if "figure" in options:

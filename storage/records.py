@@ -11,6 +11,7 @@ two records of one run the later counts. Everything that reads a run store reads
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import hashlib
 import json
@@ -308,21 +309,22 @@ def _changed(shard: Shard, change: Callable[[Line], Line]) -> Shard:
     return Shard(lines, shard.environments, tables)
 
 
-def main(words: Sequence[str]) -> None:
-    *stores, folder = map(Path, words)
-    if not stores:
-        print(f"{compact(folder)} records in {folder}")
-        return
-    added, refused = add_records(list_runs(stores[0]), folder)
-    print(f"{len(added)} records added in {folder}")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", type=Path, nargs="?", metavar="RUNS")
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    command = parser.parse_args()
+    try:
+        if command.store is None:
+            print(f"{compact(command.folder)} records in {command.folder}")
+            return
+        added, refused = add_records(list_runs(command.store), command.folder)
+    except ReportError as error:
+        sys.exit(f"error: {error}")
+    print(f"{len(added)} records added in {command.folder}")
     if refused:
         print(f"left out, of code with uncommitted changes: {', '.join(refused)}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    if not 2 <= len(sys.argv) <= 3 or sys.argv[1] in ("-h", "--help"):
-        sys.exit(__doc__)
-    try:
-        main(sys.argv[1:])
-    except ReportError as error:
-        sys.exit(f"error: {error}")
+    main()

@@ -112,7 +112,7 @@ def test_bad_input_is_refused(add, tmp_path):
     with pytest.raises(ReportError, match=r"by=loss.tua: no run sets loss.tua"):
         main([str(tmp_path), "by=loss.tua"])
     add(1.0, 0, [0, 1, 2])
-    with pytest.raises(ReportError, match="aecl-1.0-0-0 and aecl-0.5-0-0 are one setting and seed"):
+    with pytest.raises(ReportError, match="aecl-0.5-0-0 and aecl-1.0-0-0 are two runs of tweet aecl, seed 0"):
         main([str(tmp_path)])
     add(0.5, 1, [0, 1, 2], first=5)
     with pytest.raises(ReportError, match="other texts"):

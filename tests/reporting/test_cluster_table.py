@@ -38,7 +38,7 @@ def test_numbers_seed_by_seed(runs, capsys):
 
 
 def test_two_runs_of_a_kind_are_refused(runs):
-    with pytest.raises(ReportError, match="two runs of aecl on tweet, seed 0"):
+    with pytest.raises(ReportError, match="two runs of tweet aecl, seed 0"):
         clusterings(list_runs(runs), {})
     with pytest.raises(ReportError, match="no finished clusterings"):
         main([str(runs), "where=method.num_clusters:9"])

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reporting.compare import compare, grouped, lookup, main
+from reporting.compare import compare, grouped, main
 from reporting.curves import seeds_figure
+from reporting.grouping import lookup
 from storage.errors import ReportError
 from storage.records import add_records, read_store
 from storage.run_store import RunFolder, list_runs

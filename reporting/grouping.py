@@ -64,7 +64,7 @@ def by_seed(
             "allowed: one a group and seed, narrow with where=key:value"
         )
     groups = table.groupby(places[:-1], sort=False)
-    return {group: dict(zip(part["seed"], part["run"], strict=True)) for group, part in groups}
+    return {tuple(map(str, group)): dict(zip(part["seed"], part["run"], strict=True)) for group, part in groups}
 
 
 def _value(key: str, metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:

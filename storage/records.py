@@ -309,11 +309,11 @@ def _changed(shard: Shard, change: Callable[[Line], Line]) -> Shard:
     return Shard(lines, shard.environments, tables)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path, nargs="?", metavar="RUNS")
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    command = parser.parse_args()
+    command = parser.parse_args(words)
     try:
         if command.store is None:
             print(f"{compact(command.folder)} records in {command.folder}")

@@ -142,9 +142,9 @@ def test_a_run_that_is_not_there_or_not_finished(run, use):
 def test_a_damaged_checkpoint_is_refused(run, use):
     best = run.folder / "checkpoints" / "best.ckpt"
     best.write_bytes(best.read_bytes()[:1000])
-    assert "best.ckpt: cannot be read as a checkpoint" in use("evaluate", run.folder.name).error
+    assert "best.ckpt: found other bytes than the run wrote" in use("evaluate", run.folder.name).error
     best.write_text("garbage\n")
-    assert "best.ckpt: cannot be read as a checkpoint" in use("evaluate", run.folder.name).error
+    assert "best.ckpt: found other bytes than the run wrote" in use("evaluate", run.folder.name).error
 
 
 @pytest.mark.slow

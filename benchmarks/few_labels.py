@@ -1,0 +1,145 @@
+"""Race: what a few labels give, `method=prototypes` and `method=logistic` beside SetFit on the same encoder and labels.
+
+    python -m benchmarks.few_labels [--dataset agnews] [--labels-per-class 8] [--seeds 3] [--threads 2] [--test-rows N]
+
+SetFit sees the labelled rows alone. `prototypes` reads the class names and the train rows without labels too, which the
+column "reads" says (N, U); `prototypes, labels alone` does not. Seconds are of learning, encoding included; the test
+rows are encoded outside. Nothing is chosen on test rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from tabulate import tabulate
+
+from benchmarks._measure import ROOT
+from datamodules.datamodule import TextDataModule
+from engine.plan import Plan
+
+Predicted = Callable[[list[str]], np.ndarray]  # texts -> class indices
+
+
+def composed(options: argparse.Namespace, seed: int, cache: str) -> DictConfig:
+    words = ["method=prototypes", f"dataset={options.dataset}", f"seed={seed}", "logger=none"]
+    words += [f"dataset.labels_per_class={options.labels_per_class}", f"paths.cache={cache}"]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose("config", words)
+
+
+def embedder(plan: Plan) -> Callable[[list[str]], torch.Tensor]:
+    """Texts -> embeddings (N, D) by the encoder as it comes."""
+    encoder, tokenizer = plan.encoder.load().eval(), plan.encoder.tokenizer()
+
+    @torch.inference_mode()
+    def embed(texts: list[str]) -> torch.Tensor:
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        rows = torch.empty(len(texts), encoder.hidden_size)
+        for start in range(0, len(texts), 64):
+            part = order[start : start + 64]
+            options = {"padding": True, "truncation": True, "max_length": plan.dataset.max_length}
+            tokens = tokenizer([texts[i] for i in part], return_tensors="pt", **options)
+            rows[part] = encoder(tokens["input_ids"], tokens["attention_mask"])
+        return rows
+
+    return embed
+
+
+def prototypes(plan: Plan, data: TextDataModule, reads: str) -> Predicted:
+    """`method=prototypes`; `reads` holds N for the names and U for the texts without labels."""
+    embed = embedder(plan)
+    module = plan.bare_module(data.class_counts, data.label_names).eval()
+    module.class_names = module.class_names if "N" in reads else None
+    splits = ["train", "unlabelled"] if "U" in reads else ["train"]
+    module.solve({split: (embed(data.texts(split)), torch.from_numpy(data.labels[split])) for split in splits})
+
+    @torch.inference_mode()
+    def predict(texts: list[str]) -> np.ndarray:
+        return module.logits(embed(texts)).argmax(1).numpy()
+
+    return predict
+
+
+def logistic(plan: Plan, data: TextDataModule) -> Predicted:
+    """scikit-learn's logistic regression on the labelled rows, embeddings of unit length, C = 1."""
+    embed = embedder(plan)
+
+    def unit(texts: list[str]) -> np.ndarray:
+        return torch.nn.functional.normalize(embed(texts), dim=1).numpy()
+
+    model = LogisticRegression(max_iter=1000).fit(unit(data.texts("train")), data.labels["train"])
+    return lambda texts: model.predict(unit(texts))
+
+
+def setfit(plan: Plan, data: TextDataModule) -> Predicted:
+    """SetFit with its own defaults: one epoch over pairs, then its logistic head."""
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, models
+    from setfit import SetFitModel, Trainer, TrainingArguments
+    from sklearn.linear_model import LogisticRegression as Head
+
+    words = models.Transformer(str(plan.encoder.folder()), max_seq_length=plan.dataset.max_length)
+    body = SentenceTransformer(modules=[words, models.Pooling(words.get_word_embedding_dimension())], device="cpu")
+    model = SetFitModel(model_body=body, model_head=Head(max_iter=1000))
+    rows = Dataset.from_dict({"text": data.texts("train"), "label": data.labels["train"].tolist()})
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = {"report_to": "none", "show_progress_bar": False}
+        arguments = TrainingArguments(output_dir=folder, seed=plan.config.seed, **quiet)
+        Trainer(model=model, args=arguments, train_dataset=rows).train()
+    return lambda texts: np.asarray(model.predict(texts, show_progress_bar=False))
+
+
+CASES: dict[str, tuple[str, Callable[[Plan, TextDataModule], Predicted]]] = {
+    "prototypes": ("L N U", lambda plan, data: prototypes(plan, data, "NU")),
+    "prototypes, labels and names": ("L N", lambda plan, data: prototypes(plan, data, "N")),
+    "prototypes, labels alone": ("L", lambda plan, data: prototypes(plan, data, "")),
+    "logistic regression": ("L", logistic),
+    "SetFit": ("L", setfit),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="agnews")
+    for name, default in (("labels-per-class", 8), ("seeds", 3), ("threads", 2), ("test-rows", 2000)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in CASES}
+    for seed in range(options.seeds):
+        with tempfile.TemporaryDirectory() as cache:
+            plan = Plan.make(composed(options, seed, cache))
+            data = plan.datamodule(plan.corpus())
+            chosen = np.random.default_rng(0).permutation(len(data.indices["test"]))[: options.test_rows]
+            texts, labels = data.texts("test"), data.labels["test"][chosen]
+            for name, (_, learn) in CASES.items():
+                start = time.perf_counter()
+                predict = learn(plan, data)
+                seconds = time.perf_counter() - start
+                predictions = predict([texts[i] for i in chosen])
+                accuracy = float((predictions == labels).mean())
+                results[name].append((accuracy, f1_score(labels, predictions, average="macro"), seconds))
+    rows = []
+    for name, figures in results.items():
+        accuracy, macro_f1, seconds = zip(*figures, strict=True)
+        spread = statistics.pstdev(accuracy)
+        shown = f"{100 * statistics.mean(accuracy):.1f} ± {100 * spread:.1f}"
+        macro = f"{100 * statistics.mean(macro_f1):.1f}"
+        rows.append([name, CASES[name][0], shown, macro, f"{statistics.median(seconds):.1f}"])
+    budget = f"{options.labels_per_class} labels a class, {options.seeds} draws"
+    print(f"{options.dataset}, {budget}, {options.threads} thread(s), {options.test_rows} test rows at the most")
+    print(tabulate(rows, ["method", "reads", "accuracy, %", "macro-F1, %", "seconds"], tablefmt="github"))
+
+
+if __name__ == "__main__":
+    main()

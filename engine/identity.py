@@ -30,7 +30,7 @@ SCHEMA = 2  # 1 hashed the whole config, places of code included
 UNHASHED_TOP = frozenset(
     {
         *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search"),
-        *("text_column", "label_column", "explain", "add"),
+        *("text_column", "label_column", "encoding", "explain", "add"),
     }
 )
 UNHASHED_TRAINER = frozenset(

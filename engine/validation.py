@@ -53,6 +53,7 @@ class Top:
     output: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|export|chat_export"] = None
     text_column: Annotated[str, "with task=predict|datastore"] = "text"
     label_column: Annotated[str, "with task=datastore"] = "label"
+    encoding: Annotated[str | None, "with task=predict|datastore"] = None
     explain: Annotated[bool, "with task=predict"] = False
     add: Annotated[str | None, "with task=datastore"] = None
 

@@ -6,6 +6,7 @@ Without an argument the variant that is installed stays (a new environment is `c
 run at once; after an interrupted set-up, or for another lock or variant, the environment is made anew.
 """
 
+import argparse
 import fcntl
 import hashlib
 import subprocess
@@ -32,7 +33,9 @@ def check_weights(path: Path) -> None:
 def main() -> None:
     if not PYTHONS[0] <= sys.version_info < PYTHONS[1]:
         sys.exit(f"setup: the lock is for Python 3.11, 3.12 or 3.13, this is {sys.version.split()[0]} (make PYTHON=…)")
-    wanted = sys.argv[1] if len(sys.argv) > 1 else None
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("variant", nargs="?", help="cpu or gpu")
+    wanted = parser.parse_args().variant
     if wanted not in (None, *LOCKS):
         sys.exit(f"setup: EXTRAS={wanted} is unknown, allowed: {', '.join(LOCKS)}")
     with open(ROOT / ".venv.lock", "w") as handle:

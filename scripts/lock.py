@@ -6,9 +6,9 @@ the newest of all. Only names and versions are written: no hashes, because torch
 and no addresses, because where packages come from is the machine's own setting.
 """
 
+import argparse
 import re
 import subprocess
-import sys
 import tempfile
 import tomllib
 import venv
@@ -75,7 +75,7 @@ def check_wheels(uv: Path, lock: Path) -> None:
 
 
 def main() -> None:
-    options = sys.argv[1:]
+    options = argparse.ArgumentParser(description=__doc__).parse_known_args()[1]  # uv's
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         subprocess.run([Path(folder) / "bin/python", "-m", "pip", "install", "-qq", "uv"], check=True)

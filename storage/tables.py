@@ -14,6 +14,7 @@ import io
 import itertools
 import json
 import logging
+import re
 import sys
 import tempfile
 import zlib
@@ -32,6 +33,8 @@ BATCH = 1024  # rows of Parquet in memory at a time
 STDIN = "-"
 DELIMITERS = ";\t|"  # looked for in a header without a comma
 MAX_DEPTH = 100  # of JSON
+GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
+NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that text in it does not have
 TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
 TOO_DEEP = f"JSON that is nested too deeply, allowed: {MAX_DEPTH} levels"
@@ -99,7 +102,11 @@ def _suffix(path: Path | str) -> str:
 
 
 def open_table(
-    source: Path | str, kind: str | None = None, delimiter: str | None = None, plain_text: str | None = None
+    source: Path | str,
+    kind: str | None = None,
+    delimiter: str | None = None,
+    plain_text: str | None = None,
+    encoding: str | None = None,
 ) -> Table:
     """Open a table; its rows are read as they are asked for.
 
@@ -109,6 +116,7 @@ def open_table(
             where the content begins with a brace, else csv.
         delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what a header without a comma has.
         plain_text: column of a text that is the only line of stdin.
+        encoding: of text, see `text_lines`; XLSX and Parquet have none.
 
     Raises:
         InputError: no such file, it cannot be read, or it is not of its format; duplicate columns.
@@ -116,8 +124,10 @@ def open_table(
     name = "stdin" if source == STDIN else str(source)
     kind = kind or (None if source == STDIN else format_of(source))
     if kind in ("xlsx", "parquet"):
+        if encoding is not None:
+            raise InputError(f"{name}: encoding={encoding} has no effect, allowed with text; {kind} says its own")
         return (_open_xlsx if kind == "xlsx" else _open_parquet)(Path(source))
-    lines = text_lines(source)
+    lines = text_lines(source, encoding)
     first = next(lines, None)
     if first is None:
         raise InputError(f"{name}: the file is empty, allowed: a header line and rows")
@@ -133,37 +143,69 @@ def open_table(
 # Lines of text
 
 
-def text_lines(source: Path | str) -> Iterator[str]:
-    """Lines of a file with their ends, unpacked and decoded; a byte order mark says the encoding, else it is UTF-8.
+def checked_encoding(encoding: str | None, key: str) -> str | None:
+    """The encoding itself. Raises InputError where Python knows none of its name."""
+    try:
+        if encoding is not None:
+            "".encode(encoding)
+    except (LookupError, ValueError) as error:
+        allowed = "an encoding of text, as utf-8, utf-16, cp1252, latin-1"
+        raise InputError(f"{key}: found {short(encoding)}, allowed: {allowed}") from error
+    return encoding
+
+
+def text_lines(source: Path | str, encoding: str | None = None) -> Iterator[str]:
+    """Lines of a file with their ends, unpacked and decoded.
+
+    Without `encoding` its byte order mark says it. One without a mark is UTF-8, or where its first bytes beyond ASCII
+    are not, cp1252, which is said on stderr.
 
     Raises:
-        InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text; with file and line.
+        InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text, or lines in two
+            encodings; with file and line.
     """
     name = "stdin" if source == STDIN else str(source)
     try:
         with _binary(source) as file:
             sample = file.peek(SAMPLE)[:SAMPLE]
-            mark, encoding = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
-            if encoding != "utf-8":
-                log.warning("%s: read as %s, as its byte order mark says", name, encoding.upper())
-                yield from _other_lines(file, name, encoding)
+            mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
+            if encoding is None and marked != "utf-8":
+                log.warning("%s: read as %s, as its byte order mark says", name, marked.upper())
+            if encoding or marked != "utf-8":
+                yield from _other_lines(file, name, encoding or marked)
                 return
             old_mac = b"\r" in sample[:-1] and b"\n" not in sample
             if old_mac:
                 log.warning("%s: read with the line ends of old Macs, bare carriage returns", name)
             binary_lines = _split(file, b"\r") if old_mac else file
-            for number, line in enumerate(binary_lines, 1):
-                try:
-                    yield (line.removeprefix(mark) if number == 1 else line).decode()
-                except UnicodeDecodeError as error:
-                    raise InputError(
-                        f"{name}:{number}: byte 0x{error.object[error.start]:02x} at position {error.start + 1} "
-                        "is not UTF-8, allowed: UTF-8 text"
-                    ) from error
+            yield from _decoded(binary_lines, name, mark)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{name}: not a whole gzip file ({error})") from error
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror or error})") from error
+
+
+def _decoded(lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
+    """Lines of UTF-8, or of `GUESS` from the first that is not UTF-8, if only ASCII came before."""
+    encoding = "utf-8" if mark else None  # not known yet
+    for number, line in enumerate(lines, 1):
+        line = line.removeprefix(mark) if number == 1 else line
+        if line.isascii():
+            yield line.decode()
+            continue
+        try:
+            text, fits = line.decode(), "utf-8"
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} is not UTF-8"
+            if encoding == "utf-8" or NO_TEXT.search(line):
+                raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or encoding=NAME") from error
+            text, fits = line.decode(GUESS), GUESS
+            if encoding is None:
+                log.warning("%s:%d: %s; the file is read as %s (encoding=NAME says another)", name, number, byte, GUESS)
+        encoding = encoding or fits
+        if fits != encoding:
+            raise InputError(f"{name}:{number}: UTF-8, and lines before are not; allowed: one, or encoding={GUESS}")
+        yield text
 
 
 @contextmanager
@@ -196,7 +238,7 @@ def _other_lines(file: BinaryIO, name: str, encoding: str) -> Iterator[str]:
     number = 1
     try:
         for line in io.TextIOWrapper(file, encoding, newline=""):
-            yield line
+            yield line.removeprefix("\ufeff") if number == 1 else line
             number += 1
     except UnicodeError as error:
         raise InputError(f"{name}:{number}: not {encoding.upper()} from here on, allowed: one encoding") from error

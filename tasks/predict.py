@@ -22,7 +22,7 @@ from engine.retrieval import chosen_vote, open_datastore, retrieval_of
 from engine.trainer import resolve_precision
 from lightning_modules.base import ClassifierModule
 from storage.run_store import RunFolder
-from storage.tables import STDIN, Row, Table, check_output, checked_text, open_table, write_table
+from storage.tables import STDIN, Row, Table, check_output, checked_encoding, checked_text, open_table, write_table
 
 PIECE = 8192  # rows held in memory at a time
 Floats = NDArray[np.floating]
@@ -176,7 +176,8 @@ def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
     name = config[key]
     if not name or (name != STDIN and (Path(name).is_dir() or not Path(name).exists())):
         raise ValueError(f"{key}: no file {name!r}")
-    table = open_table(name, None, getattr(plan.dataset, "delimiter", None), plain_text=config.text_column)
+    encoding = checked_encoding(config.get("encoding"), "encoding")
+    table = open_table(name, None, getattr(plan.dataset, "delimiter", None), config.text_column, encoding)
     table.need(config.text_column, "set text_column=NAME")
     return replace(table, rows=_with_texts(table, config.text_column))
 

@@ -9,13 +9,11 @@ from datamodules.builders.base import Dataset, Name, Row
 from datamodules.class_descriptions import is_code, spelt_out
 from datamodules.labels import split_labels
 from storage.errors import InputError
-from storage.tables import Table, format_of, open_table
-
-MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
+from storage.tables import Table, checked_encoding, format_of, open_table
 
 
 class UserFiles(Dataset):
-    """Files with a text and a label column, UTF-8, plain or gzip (``.gz``).
+    """Files with a text and a label column, plain or gzip (``.gz``).
 
     Without ``test``, a stratified fifth of train becomes test, drawn by ``split_seed``.
 
@@ -30,6 +28,7 @@ class UserFiles(Dataset):
             test rows need labels; without a test file there is no test split then.
         aug_column: name of the column that holds an augmented text, empty where there is none.
         split_seed: seed of the test split where there is no test file.
+        encoding: of all files; by default what a byte order mark says, else UTF-8, or cp1252 where that does not fit.
         name, max_length, options: see `Dataset`.
     """
 
@@ -47,6 +46,7 @@ class UserFiles(Dataset):
         aug_column: str | None = None,
         label_names: list[str] | None = None,
         split_seed: Annotated[int, ">= 0"] = 0,
+        encoding: str | None = None,
         name: Name = "user",
         max_length: Annotated[int, ">= 1"] = 128,
         **options: Any,
@@ -60,6 +60,7 @@ class UserFiles(Dataset):
         if label_names is not None:
             self.label_names = _checked_names(label_names)
         self.split_seed = split_seed
+        self.encoding = checked_encoding(encoding, "dataset.encoding")
         self.origin = ", ".join(map(str, self.paths.values()))
 
     def own_files(self) -> tuple[Path, ...]:
@@ -72,6 +73,7 @@ class UserFiles(Dataset):
 
     def identity(self) -> dict[str, Any]:
         given = {} if self.label_names is None else {"label_names": list(self.label_names)}
+        given |= {"encoding": self.encoding} if self.encoding else {}
         return super().identity() | {"columns": self.columns, "splits": list(self.paths)} | given
 
     def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
@@ -149,7 +151,7 @@ class Csv(UserFiles):
         return self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
 
     def table(self, path: Path) -> Table:
-        return open_table(path, format_of(path) or "csv", self.delimiter)
+        return open_table(path, format_of(path) or "csv", self.delimiter, encoding=self.encoding)
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         for row in super().read(path, needed):
@@ -164,7 +166,7 @@ class Jsonl(UserFiles):
     """
 
     def table(self, path: Path) -> Table:
-        return open_table(path, "json")
+        return open_table(path, "json", encoding=self.encoding)
 
 
 def _checked_names(names: list[str]) -> tuple[str, ...]:

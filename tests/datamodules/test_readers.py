@@ -133,7 +133,8 @@ def test_singletons_under_a_split(tmp_path):
                                 "double quotes"),
         (GOOD + '"open,fruit\na,fruit\n', "FILE:6: not CSV (unexpected end of data), allowed: fields with balanced "
                                           "double quotes"),
-        (GOOD.encode() + b"caf\xe9,fruit\n", "FILE:6: byte 0xe9 at position 4 is not UTF-8, allowed: UTF-8 text"),
+        (GOOD.encode() + b"p\xc3\xa8re,fruit\ncaf\xe9,fruit\n",
+         "FILE:7: byte 0xe9 at position 4 is not UTF-8, allowed: UTF-8 text, or encoding=NAME"),
         ("text,label\na,x\nb,x\n", "user train: one class only (x), allowed: at least 2 classes"),
     ],
 )  # fmt: skip

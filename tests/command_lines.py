@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
+from storage.run_store import may_differ
+
 RUN_PY = Path(__file__).resolve().parents[1] / "run.py"
-# times and memory: what may differ between two runs of one command line
-UNEQUAL = ("seconds/", "peak_memory_mib", "samples_per_second")
 
 
 @dataclass
@@ -74,11 +74,10 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 
-
 def outcome(run: Path) -> tuple[dict, str, str]:
     """All of a run that must not depend on when and how often it was started."""
     metrics = json.loads((run / "metrics.json").read_text())
-    kept = {key: value for key, value in metrics.items() if not key.startswith(UNEQUAL)}
+    kept = {key: value for key, value in metrics.items() if not may_differ(key)}
     return kept, (run / "predictions.csv").read_text(), (run / "history.csv").read_text()
 
 

@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -106,6 +108,16 @@ def _hash_weights(folder: Path) -> str:
     return digest.hexdigest()
 
 
+@contextmanager
+def _read_from(folder: Path) -> Iterator[None]:
+    """What the libraries raise, of many types, where a file of a model folder is damaged, as one ValueError."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"encoder: the files in {folder} cannot be read as a model ({reason})") from error
+
+
 class PretrainedEncoder:
     """Where an encoder's weights and tokenizer come from.
 
@@ -197,16 +209,18 @@ class PretrainedEncoder:
         from transformers import AutoTokenizer
 
         if self._tokenizer is None:
-            self._tokenizer = AutoTokenizer.from_pretrained(self.folder(), use_fast=True)
+            with _read_from(self.folder()):
+                self._tokenizer = AutoTokenizer.from_pretrained(self.folder(), use_fast=True)
             if self._tokenizer.pad_token is None and self._tokenizer.eos_token is not None:
                 self._tokenizer.pad_token = self._tokenizer.eos_token  # decoders such as Llama have none of their own
         return self._tokenizer
 
     def max_length(self) -> int:
         """Longest input in tokens: what both the model's positions and the tokenizer allow."""
-        config = json.loads((self.folder() / "config.json").read_text())
         limit = self.tokenizer().model_max_length
-        return min(limit, config.get("max_position_embeddings", limit))
+        with _read_from(self.folder()):
+            config = json.loads((self.folder() / "config.json").read_text())
+            return int(min(limit, config.get("max_position_embeddings", limit)))
 
     def load(self, seed: int = 0) -> TextEncoder:
         """The encoder with its pretrained weights, in training mode unless frozen; adapters are drawn from `seed`."""
@@ -215,15 +229,18 @@ class PretrainedEncoder:
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        # of an encoder-decoder, the encoder alone
-        is_pair = AutoConfig.from_pretrained(self.folder()).is_encoder_decoder
-        kind = AutoModelForTextEncoding if is_pair else AutoModel
-        given = {"dtype": torch.float32} | self._quantized()
+        given = {"dtype": torch.float32, "output_loading_info": True} | self._quantized()
         options = {} if self.pooling == "cls" else {"add_pooling_layer": False}
-        try:
-            model = kind.from_pretrained(self.folder(), **given, **options)
-        except TypeError:  # architectures without a pooler do not take the option
-            model = kind.from_pretrained(self.folder(), **given)
+        with _read_from(self.folder()):
+            # of an encoder-decoder, the encoder alone
+            is_pair = AutoConfig.from_pretrained(self.folder()).is_encoder_decoder
+            kind = AutoModelForTextEncoding if is_pair else AutoModel
+            try:
+                model, loading = kind.from_pretrained(self.folder(), **given, **options)
+            except TypeError:  # architectures without a pooler do not take the option
+                model, loading = kind.from_pretrained(self.folder(), **given)
+            if missing := sorted(loading["missing_keys"]):  # they would be random
+                raise ValueError(f"no weights for {', '.join(missing[:3])}")
         model.config.use_cache = False  # a decoder would keep keys and values for a next token that is never asked for
         if "quantization_config" in given:
             from peft import prepare_model_for_kbit_training

@@ -46,6 +46,19 @@ def test_what_goes_in_comes_out(make_run, tmp_path):
         record.read_csv("curve.csv")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("metrics.json", "[]"), ("metrics.json", '{"status": "finished"}'), ("config.yaml", "a: [1"), ("config.yaml", "")],
+)
+def test_a_damaged_run_does_not_stop_who_reads_the_others(make_run, tmp_path, capsys, name, content):
+    damaged, whole = make_run("a-toy-1"), make_run("b-toy-1")
+    damaged.write_text(name, content)
+    assert [run.id for run in read_store(tmp_path / "runs")] == [whole.id]
+    warning = capsys.readouterr().err
+    assert warning.startswith(f"warning: left out: run a-toy-1: {name}") and warning.count("\n") == 1
+    assert add_records([damaged, whole], tmp_path / "kept") == ([whole.id], [])
+
+
 def test_texts_of_people_are_not_kept(make_run, tmp_path):
     run = make_run("kmeans-toy-1")
     run.write_text("predictions.csv", 'index,label,cluster,distance,text\n0,a,3,0.5,"a, secret"\n')

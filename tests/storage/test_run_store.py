@@ -103,3 +103,16 @@ def test_written_files_are_readable_by_others_as_the_umask_says(tmp_path):
     finally:
         os.umask(mask)
     assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_finished_run_is_held_where_nothing_can_be_written(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for status in ("finished", "running"):
+        RunFolder(tmp_path / status).write_metrics(status=status)
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    with RunFolder(tmp_path / "finished").lock() as run:
+        assert run.status == "finished"
+    with pytest.raises(ReportError, match="Read-only file system"), RunFolder(tmp_path / "running").lock():
+        pass

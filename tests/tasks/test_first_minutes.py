@@ -25,6 +25,12 @@ def test_the_help_lists_every_choice_and_loads_no_library():
     assert "hydra/launcher" not in lines and "\n  name: ce\n" in text and "$" not in text.split("Config as")[0]
 
 
+def test_a_stdout_that_takes_nothing_is_named():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "run.py", "--help"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (2, b"error: stdout: No space left on device\n")
+
+
 @pytest.mark.parametrize(
     ("config", "line"),
     [

@@ -1,8 +1,6 @@
 """Fixtures for all tests: the mirror of the source files, a tiny encoder, a small CSV; few threads and no network."""
 
-import csv
 import os
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +18,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import pytest
 from hypothesis import settings
 
+from attack.toy import small_options, write_csv_files, write_encoder
+
 if TYPE_CHECKING:
     from tests.command_lines import Result
 
@@ -34,21 +34,6 @@ settings.register_profile(
     max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "20")),
 )
 settings.load_profile("fixed")
-
-TOPICS = {  # words of one topic never occur in another: a linear classifier separates them
-    "fruit": "apple pear plum cherry grape melon peach lemon fig mango".split(),
-    "metal": "iron copper zinc nickel silver gold lead tin cobalt chrome".split(),
-    "animal": "horse tiger rabbit eagle salmon beetle whale otter crow goat".split(),
-    "weather": "rain snow hail fog storm thunder breeze frost cloud drought".split(),
-}
-FILLERS = "the a of with near some very one more old new".split()
-
-
-def sentence(topic: str, rng: random.Random) -> str:
-    """A sentence of six to ten words, three of them from the topic."""
-    words = rng.sample(TOPICS[topic], 3) + rng.choices(FILLERS, k=rng.randint(3, 7))
-    rng.shuffle(words)
-    return " ".join(words)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -93,57 +78,13 @@ def runs_dir(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def tiny_encoder_dir(tmp_path_factory) -> Path:
     """A random two-layer BERT of width 32 with its own WordPiece tokenizer, as a folder in Hugging Face format."""
-    import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    # a vocabulary of our own: a trained one differs from process to process in how ties are broken
-    words = sorted({word for words in (*TOPICS.values(), FILLERS) for word in words})
-    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-    pieces = [*letters, *(f"##{letter}" for letter in letters), *(f"##{a}{b}" for a in letters for b in letters)]
-    vocabulary = list(dict.fromkeys([*special, *words, *pieces]))[:400]
-    tokenizer = Tokenizer(models.WordPiece({token: i for i, token in enumerate(vocabulary)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
-    )
-
-    folder = tmp_path_factory.mktemp("tiny_encoder")
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names).save_pretrained(folder)
-    config = BertConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        pad_token_id=0,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        BertModel(config).save_pretrained(folder)
-    return folder
+    return write_encoder(tmp_path_factory.mktemp("tiny_encoder"))
 
 
 @pytest.fixture
 def toy_csv(tmp_path: Path) -> dict[str, Path]:
     """{"train", "test"}: CSV files with columns text,label; four separable classes of 32, 16, 12 and 8 train rows."""
-    rng = random.Random(0)
-    sizes = {"train": (32, 16, 12, 8), "test": (6, 6, 6, 6)}
-    files = {}
-    for split, counts in sizes.items():
-        topics = [topic for topic, count in zip(TOPICS, counts, strict=True) for _ in range(count)]
-        rows = [(sentence(topic, rng), topic) for topic in topics]
-        rng.shuffle(rows)
-        files[split] = tmp_path / f"{split}.csv"
-        with files[split].open("w", newline="", encoding="utf-8") as handle:
-            csv.writer(handle).writerows([("text", "label"), *rows])
-    return files
+    return write_csv_files(tmp_path)
 
 
 @pytest.fixture
@@ -155,16 +96,7 @@ def store(tmp_path: Path) -> list[str]:
 @pytest.fixture
 def small(tiny_encoder_dir: Path) -> list[str]:
     """Overrides for a tiny encoder that learns something in a few short epochs."""
-    return [
-        "logger=csv",
-        f"encoder.path={tiny_encoder_dir}",
-        "encoder.sha256=null",
-        "dataset.max_length=32",
-        "trainer.max_epochs=2",
-        "trainer.precision=32",
-        "optimizer.lr=1e-2",
-        "method.head_lr=1e-2",
-    ]
+    return small_options(tiny_encoder_dir)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
-from tests.conftest import FILLERS, TOPICS
+from attack.toy import FILLERS, TOPICS
 
 
 def tiny_t5(folder: Path) -> Path:

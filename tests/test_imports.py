@@ -33,6 +33,7 @@ ALLOWED = {
     "tasks": {*LEAVES, "reporting", "lightning_modules", "callbacks", "launching", "engine"},
     "papers": {*LEAVES, "reporting", "lightning_modules", "callbacks", "launching", "engine", "tasks"},
     "hydra_plugins": {"launching"},
+    "attack": {"engine", "launching", "storage", "tasks", "run"},
     "benchmarks": {*LEAVES, "reporting", "lightning_modules", "launching", "engine", "tasks", "papers"},
 }
 OURS = {*ROOMS, *ALLOWED, "run", "tests", "scripts", "conf"}

@@ -6,10 +6,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from attack.toy import TOPICS
 from tasks.chat import scores_with_errors
 from tasks.chat.client import parse_label
 from tests.command_lines import command, rows
-from tests.conftest import TOPICS
 
 
 class Server(ThreadingHTTPServer):

@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
+from attack.toy import FILLERS, TOPICS
 from reporting.multilabel_metrics import multilabel_metrics
 from tests.command_lines import command, outcome, rows
-from tests.conftest import FILLERS, TOPICS
 
 pytestmark = pytest.mark.slow
 

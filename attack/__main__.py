@@ -1,0 +1,133 @@
+"""Attack the command line and print figures.
+
+    python -m attack [inputs=400] [files=150] [kills=20] [seed=0] [folder=DIR]
+
+Settings come from the config's own schema, files from damage to good ones; kills fall at random moments of every task.
+Most inputs run up to the first step of training, every tenth to the end. A failure is printed with the line that
+repeats it, and its files stay. Exit code 1 where there is any.
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from attack.command import GOOD, KINDS, PREPARE, RUN, Outcome, Shell
+from attack.kills import Kills
+from attack.place import Place
+from attack.settings import settings
+
+NUMBERS = {"inputs": 400, "files": 150, "kills": 20, "seed": 0}
+WHOLE = 0.1  # share of the settings that run to the end
+SHOWN = 6  # last lines of a failure
+
+
+class Attack:
+    """An attack in a folder; `counts` says what came of it."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.place, self.shell, self.seed = Place(folder), Shell(folder), seed
+        self.counts: Counter[str] = Counter()
+        self.place.ready(self.shell)
+
+    def settings(self, number: int) -> None:
+        """Type bad settings."""
+        for case in range(number):
+            rng = random.Random(f"{self.seed} settings {case}")
+            setting = settings(rng)
+            task = next((word for word in setting.words if word.startswith("task=")), "task=fit")
+            if task == "task=cluster":
+                around = [word for word in self.place.data if "test=" not in word] + self.place.small_clustering
+            elif task == "task=describe":
+                around = self.place.data
+            else:
+                around = self.place.small
+                around = [*self.place.data, *(w for w in around if not _idle(w, setting.words))]
+            words = [*around, *self.place.store("attacked"), *setting.words]
+            is_search = any(word.startswith("search=") for word in words)  # many runs
+            script = RUN if rng.random() < WHOLE and not is_search else PREPARE
+            outcome = self.shell.run(words, script)
+            kind = outcome.kind
+            if kind == "accepted" and setting.must_fail:
+                kind = "silent"
+            self._count(kind, f"settings {case}", words, setting.must_fail or "", outcome)
+
+    def files(self, number: int) -> None:
+        """Type lines with bad files."""
+        for case in range(number):
+            rng = random.Random(f"{self.seed} files {case}")
+            folder = self.place.folder / f"case-{case}"
+            line = self.place.file_attack(rng, folder)
+            outcome = self.shell.run(line.words, line.script)
+            kind = "executed" if line.mark and line.mark.exists() else outcome.kind
+            self._count(kind, f"files {case}", line.words, line.about, outcome)
+            if kind in GOOD:
+                shutil.rmtree(folder)
+
+    def kills(self, number: int) -> None:
+        """Kill tasks and type them again."""
+        kills = Kills(self.place, self.shell)
+        for case in range(number):
+            about, words, problem = kills.kill(random.Random(f"{self.seed} kills {case}"), case)
+            self.counts["kills"] += about.count(" after ")
+            self.counts["lost" if problem else "survived"] += 1
+            if problem:
+                _show("lost", f"kills {case}", words, about, problem)
+
+    def _count(self, kind: str, case: str, words: Sequence[str], about: str, outcome: Outcome) -> None:
+        self.counts[kind] += 1
+        if kind not in GOOD:
+            _show(kind, case, words, about, outcome.text)
+
+    @property
+    def failures(self) -> int:
+        return sum(self.counts[kind] for kind in (*KINDS, "lost") if kind not in GOOD)
+
+
+def _idle(word: str, words: Sequence[str]) -> bool:
+    """Whether a word of the surroundings would be refused as without effect beside the others."""
+    return "encoder.train=frozen" in words and word.startswith("optimizer.lr=")
+
+
+def _show(kind: str, case: str, words: Sequence[str], about: str, text: str) -> None:
+    line = shlex.join(["python", "run.py", *words])
+    print(f"\n{kind} ({case}; {about})\n  {line if len(line) < 3000 else line[:3000] + '…'}", flush=True)
+    for shown in text.splitlines()[-SHOWN:]:
+        print(f"    {shown[:300]}", flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = dict(argument.partition("=")[::2] for argument in arguments)
+    if unknown := options.keys() - {*NUMBERS, "folder"}:
+        sys.exit(f"error: {', '.join(unknown)}: unknown; {__doc__}")
+    try:
+        numbers = {name: int(options.get(name, default)) for name, default in NUMBERS.items()}
+    except ValueError as error:
+        sys.exit(f"error: {error}; allowed: whole numbers for {', '.join(NUMBERS)}")
+    started, folder = time.monotonic(), options.get("folder") or tempfile.mkdtemp(prefix="kontrast-attack-")
+    attack = Attack(Path(folder).resolve(), numbers["seed"])
+    try:
+        attack.settings(numbers["inputs"])
+        attack.files(numbers["files"])
+        attack.kills(numbers["kills"])
+    finally:
+        attack.shell.close()
+    counts, tried = attack.counts, numbers["inputs"] + numbers["files"]
+    print(f"\nseed {numbers['seed']}, {time.monotonic() - started:.0f} s, in {folder}")
+    print(f"inputs tried: {tried}; " + "; ".join(f"{kind}: {counts[kind]}" for kind in KINDS))
+    ends = f"survived: {counts['survived']}; lost: {counts['lost']}"
+    print(f"kills: {counts['kills']} in {numbers['kills']} commands; {ends}")
+    if attack.failures == 0 and "folder" not in options:
+        shutil.rmtree(folder)
+    return int(attack.failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""Kills at any moment of every task: the same line, typed again, must end as one that nobody disturbed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from attack.command import Shell
+from attack.place import Place
+from storage.run_store import may_differ
+
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+OWN = {  # of a process, not of a result
+    ".lock", "run.log", "environment.json", "SHA256SUMS", "sources.json",
+}  # fmt: skip
+
+
+ACTIVE = ("active=random", "active.query_size=4", "active.budget=4")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A command line to be killed, by the folder that it may write in; what that folder holds before."""
+
+    name: str
+    words: Callable[[Place, Path], list[str]]
+    before: str | None = None  # the run that is copied into it
+
+
+def _fit(*more: str) -> Callable[[Place, Path], list[str]]:
+    return lambda place, folder: [*place.data, *place.store(folder / "runs", folder), *place.small, *more]
+
+
+def _cluster(*more: str) -> Callable[[Place, Path], list[str]]:
+    def words(place: Place, folder: Path) -> list[str]:
+        data = [word for word in place.data if "test=" not in word]
+        return [*data, *place.store(folder / "runs", folder), *place.small_clustering, "task=cluster", *more]
+
+    return words
+
+
+def _use(*more: str) -> Callable[[Place, Path], list[str]]:
+    def words(place: Place, folder: Path) -> list[str]:
+        filled = [word.format(folder=folder, file=place.files["test"]) for word in more]
+        return [*filled, f"run={folder / 'runs' / place.run.name}", *place.store(folder / "runs", folder)]
+
+    return words
+
+
+TASKS = (
+    Task("fit", _fit("method=sharprecl")),
+    Task("fit ce", _fit("method=ce")),
+    Task("fit with neighbours", _fit("method=ce", "retrieval=knn")),
+    Task("fit solved", lambda place, folder: [
+        word for word in _fit("method=logistic", "encoder.train=frozen")(place, folder) if word.partition("=")[0] not in
+        ("optimizer.lr", "trainer.max_epochs", "trainer.precision", "method.head_lr")]),
+    Task("cluster", _cluster("method=sbert_kmeans")),
+    Task("cluster trained", _cluster("method=sccl", "augment=dropout", "trainer.max_epochs=1")),
+    Task("active", _fit("method=ce", "trainer.max_epochs=1", *ACTIVE)),
+    Task("describe", lambda place, folder: [*place.data, *place.store(folder / "runs", folder), "task=describe"]),
+    Task("predict", _use("task=predict", "input={file}", "output={folder}/out.csv"), "run"),
+    Task("export", _use("task=export", "output={folder}/export"), "run"),
+    Task("evaluate", _use("task=evaluate"), "run"),
+    Task("datastore", _use("task=datastore", "add={file}"), "run"),
+)  # fmt: skip
+
+
+class Kills:
+    """Kills of tasks in a place, one after the other."""
+
+    def __init__(self, place: Place, shell: Shell) -> None:
+        self.place, self.shell = place, shell
+        self.undisturbed: dict[str, tuple[dict[str, str], float]] = {}
+
+    def kill(self, rng: random.Random, number: int) -> tuple[str, list[str], str | None]:
+        """Kill a task one to three times, then let it end: what was done, its words, what went wrong or None."""
+        task = TASKS[number % len(TASKS)]
+        if task.name not in self.undisturbed:
+            folder = self._folder(task, f"undisturbed-{TASKS.index(task)}")
+            outcome = self.shell.run(task.words(self.place, folder))
+            if outcome.code != 0:
+                return task.name, task.words(self.place, folder), f"undisturbed: {outcome.text}"
+            self.undisturbed[task.name] = content(folder), outcome.seconds
+        expected, seconds = self.undisturbed[task.name]
+        folder = self._folder(task, f"kill-{number}")
+        words, done = task.words(self.place, folder), []
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            after, sign = rng.uniform(0, seconds), rng.choice(SIGNALS)
+            outcome = self.shell.run_until(words, after, sign)
+            done.append(f"{sign.name} after {after:.2f} s: {outcome.code}")
+            allowed = (0, 130, -int(sign)) if sign is signal.SIGKILL else (0, 130)
+            if outcome.code not in allowed or "Traceback" in outcome.text:
+                return f"{task.name}: {'; '.join(done)}", words, outcome.text
+        again = self.shell.run(words)
+        problem = again.text if again.code != 0 else difference(expected, content(folder))
+        if problem is None:
+            shutil.rmtree(folder)
+        return f"{task.name}: {'; '.join(done)}", words, problem
+
+    def _folder(self, task: Task, name: str) -> Path:
+        folder = self.place.folder / name
+        folder.mkdir()
+        if task.before:
+            run: Path = getattr(self.place, task.before)
+            shutil.copytree(run, folder / "runs" / run.name)
+            for name in ("data", "cache"):
+                shutil.copytree(self.place.folder / name, folder / name)
+        return folder
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Digest of every file that a command left, without times; of a checkpoint that of its tensors."""
+    files = {file.relative_to(folder): file for file in sorted(folder.rglob("*")) if file.is_file()}
+    results = {
+        name: file for name, file in files.items() if name.parts[0] not in ("data", "cache") and name.name not in OWN
+    }
+    left = {str(name) for name in files if ".tmp" in name.name}
+    return {str(name): _digest(file) for name, file in results.items()} | dict.fromkeys(left, "left over")
+
+
+def difference(expected: dict[str, str], found: dict[str, str]) -> str | None:
+    """The names of files that differ, or None."""
+    names = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    return f"other content: {', '.join(names)}" if names else None
+
+
+def _digest(file: Path) -> str:
+    if file.suffix == ".ckpt":
+        import torch
+
+        state = torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
+        return hashlib.sha256(b"".join(state[name].numpy().tobytes() for name in sorted(state))).hexdigest()
+    data = file.read_bytes()
+    if file.name == "metrics.json":
+        metrics = json.loads(data)
+        data = json.dumps(
+            {key: value for key, value in metrics.items() if not may_differ(key)}, sort_keys=True
+        ).encode()
+    return hashlib.sha256(
+        data.replace(str(file.parents[2]).encode(), b"").replace(file.parents[1].name.encode(), b"")
+    ).hexdigest()

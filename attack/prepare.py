@@ -1,0 +1,22 @@
+"""`run.py` up to the first step of training: the config is checked, the data prepared, the module built."""
+
+import os
+import runpy
+import sys
+
+import tasks.fit
+from attack.command import RUN
+
+
+def _stop(*_: object) -> None:
+    sys.stdout.flush()
+    os._exit(0)
+
+
+tasks.fit._learned = tasks.fit._solved = _stop
+if any(word.startswith("search=") for word in sys.argv):
+    import tasks.search
+
+    tasks.search.open_study = _stop
+sys.argv[0] = RUN
+runpy.run_path(RUN, run_name="__main__")

@@ -15,7 +15,7 @@ RUN_PYTHON := .venv/bin/python
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run reproduce-tables test test-all mutants lint docs bench lock clean
+.PHONY: help setup run reproduce-tables test test-all mutants attack lint docs bench lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,9 @@ test-all: test  ## the fast tests, then those end to end, on several processes a
 
 mutants: setup  ## seed known faults one by one and show which test catches each (ARGS="NAME ..." for some)
 	$(RUN_PYTHON) scripts/mutants.py $(ARGS)
+
+attack: setup  ## bad settings, bad files and kills; figures of what came of them (ARGS="inputs=1000 kills=60 seed=1")
+	$(RUN_PYTHON) -m attack $(ARGS)
 
 lint: setup  ## ruff on everything, mypy where types help
 	$(RUN_PYTHON) -m ruff check .

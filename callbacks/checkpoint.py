@@ -76,11 +76,11 @@ class _FixedCheckpoint(ModelCheckpoint):
             super().setup(trainer, pl_module, stage)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        def here(path: str) -> str:
+        def local(path: str) -> str:
             return str(Path(self.dirpath or ".") / Path(path).name) if path else path
 
-        moved = {key: here(state_dict[key]) for key in ("best_model_path", "kth_best_model_path", "last_model_path")}
-        scores = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        moved = {key: local(state_dict[key]) for key in ("best_model_path", "kth_best_model_path", "last_model_path")}
+        scores = {local(path): score for path, score in state_dict["best_k_models"].items()}
         super().load_state_dict({**state_dict, **moved, "best_k_models": scores, "dirpath": self.dirpath})
 
 

@@ -20,7 +20,7 @@ class ClusteringCurve(Callback):
     `cluster/acc` and `cluster/nmi`; `cluster/within_label_cosine` of the module's `representations`, or where it has
     none of its embeddings; `cluster/ns` where there is an attention between texts (AECL, Figs. 5 and 6).
 
-    Without labels it does nothing. Works with a module that has `whole_set` and a data module that has a corpus.
+    Without labels it does nothing. Works with a module that has `all_outputs` and a data module that has a corpus.
 
     Args:
         run, protocol: not used; all callbacks are built alike.
@@ -61,12 +61,12 @@ def _scores(module: Any, labels: np.ndarray) -> dict[str, float]:
     def look(batch: dict[str, Tensor]) -> Tensor:
         output = module(batch)
         if "similarity" in output:
-            own = labels[batch["indices"].cpu().numpy()]
-            negative.append(negative_similarity(output["similarity"].float().cpu().numpy(), own))
-            sizes.append(len(own))
+            batch_labels = labels[batch["indices"].cpu().numpy()]
+            negative.append(negative_similarity(output["similarity"].float().cpu().numpy(), batch_labels))
+            sizes.append(len(batch_labels))
         return torch.cat([output["logits"], output.get("representations", output["embeddings"])], dim=1)
 
-    outputs = module.whole_set(look)
+    outputs = module.all_outputs(look)
     logits, vectors = outputs[:, : module.num_clusters], outputs[:, module.num_clusters :]
     scores = clustering_scores(labels, logits.argmax(dim=1).numpy())
     scores["within_label_cosine"] = within_label_cosine(vectors.numpy(), labels)

@@ -40,8 +40,8 @@ class EmbeddingPicture(Callback):
         outputs = {key: outputs[key].detach().cpu().double() for key in ("indices", "labels", "embeddings")}
         labels = outputs["labels"]
         if labels.ndim == 2:
-            has_one = labels.sum(1) == 1
-            outputs, labels = {key: rows[has_one] for key, rows in outputs.items()}, labels[has_one].argmax(1)
+            single = labels.sum(1) == 1
+            outputs, labels = {key: rows[single] for key, rows in outputs.items()}, labels[single].argmax(1)
         self.batches.append(torch.column_stack([outputs["indices"], labels, outputs["embeddings"]]))
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -52,9 +52,9 @@ class EmbeddingPicture(Callback):
         rows = collected[collected[:, 0].argsort()].numpy()
         labels = rows[:, 1].astype(int)
         shown = np.argsort(-np.bincount(labels), kind="stable")[:SHOWN_CLASSES].tolist()
-        kept = np.flatnonzero(np.isin(labels, shown))[:SHOWN_ROWS]
+        subset = np.flatnonzero(np.isin(labels, shown))[:SHOWN_ROWS]
         names = {label: self.label_names[label] for label in shown}
-        panels = {"test embeddings, two principal components": (principal_components(rows[kept, 2:]), labels[kept])}
+        panels = {"test embeddings, two principal components": (principal_components(rows[subset, 2:]), labels[subset])}
         embedding_figure(panels, names, self.run.path / "embeddings")
 
 

@@ -83,9 +83,9 @@ def mlflow_logger(
     with FileLock(store / f".{DATABASE}.lock"):  # jobs of a sweep would all make the database and the experiment
         try:
             client = MlflowClient(uri)
-            known = client.get_experiment_by_name(experiment)
+            entry = client.get_experiment_by_name(experiment)
             place = None if uri.startswith("http") else str(store.resolve() / ARTIFACTS)  # a server has its own
-            number = known.experiment_id if known else client.create_experiment(experiment, artifact_location=place)
+            number = entry.experiment_id if entry else client.create_experiment(experiment, artifact_location=place)
             earlier = client.search_runs([number], f"attributes.run_name = '{run.id}'", max_results=1)
             log = RunMLFlowLogger(experiment, run.id, uri, run_id=earlier[0].info.run_id if earlier else None)
             if not earlier:  # MLflow refuses to change them, and the same run may go on with other devices

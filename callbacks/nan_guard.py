@@ -58,8 +58,8 @@ class NanGuard(Callback):
 def _message(step: _Step) -> str:
     rows = "unknown" if step.indices is None else ", ".join(map(str, step.indices.tolist()[:8]))
     more = " …" if step.indices is not None and len(step.indices) > 8 else ""
-    where = f"step {step.number} (epoch {step.epoch}, train rows {rows}{more})"
+    position = f"step {step.number} (epoch {step.epoch}, train rows {rows}{more})"
     return (
-        f"loss: found {step.loss.item()} at {where}, allowed a finite number; "
+        f"loss: found {step.loss.item()} at {position}, allowed a finite number; "
         "try a lower optimizer.lr, a higher loss.tau, or trainer.precision=32"
     )

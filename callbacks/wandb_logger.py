@@ -62,7 +62,7 @@ def wandb_logger(
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")
-    chosen = _mode() if mode == "auto" else mode
+    resolved_mode = _mode() if mode == "auto" else mode
     settings = wandb.Settings(
         silent=True,
         console="off",
@@ -87,9 +87,9 @@ def wandb_logger(
     }
     run.path.mkdir(parents=True, exist_ok=True)
     try:
-        experiment = wandb.init(mode=chosen, **options)
+        experiment = wandb.init(mode=resolved_mode, **options)
     except wandb.Error as error:
-        if chosen != "online":
+        if resolved_mode != "online":
             raise ValueError(f"logger: W&B does not start ({first_line(error)}); logger=csv goes without") from error
         print(f"W&B cannot be reached, logging offline ({first_line(error)})", file=sys.stderr)
         wandb.teardown()
@@ -146,8 +146,8 @@ def _media(run: RunFolder, figures: Mapping[str, Any]) -> dict[str, Any]:
         media["per_class_f1"] = wandb.plot.bar(per_class, "class", "f1", title="F1 by class, test")
     if (run.path / "labels.csv").exists():
         rows = run.read_csv("labels.csv")
-        figures_of = [[row["label"], *(float(value) for key, value in row.items() if key != "label")] for row in rows]
-        per_label = wandb.Table(columns=list(rows[0]), data=figures_of)
+        lines = [[row["label"], *(float(value) for key, value in row.items() if key != "label")] for row in rows]
+        per_label = wandb.Table(columns=list(rows[0]), data=lines)
         media["per_label"] = per_label
         media["per_label_f1"] = wandb.plot.bar(per_label, "label", "f1", title="F1 by label, test")
     if (run.path / "embeddings.png").exists():

@@ -134,8 +134,8 @@ class TextModule(pl.LightningModule):
         number = self.trainer.accumulate_grad_batches
         self.micro_batch = batch_idx % number
         # Lightning divides by the number, also in the last step of an epoch, which may hold fewer batches
-        left = self.trainer.num_training_batches - (batch_idx - self.micro_batch)
-        self.accumulation_weight = number / min(number, left)
+        remaining = self.trainer.num_training_batches - (batch_idx - self.micro_batch)
+        self.accumulation_weight = number / min(number, remaining)
         torch.manual_seed(derived_seed(self.seed, "dropout", *self._step(), self.global_rank))
 
     def _step(self) -> tuple[int, ...]:
@@ -201,8 +201,8 @@ class TextModule(pl.LightningModule):
                 f"checkpoint: found one of run {checkpoint.get('run_id')}, allowed: of run {self.run_id}; "
                 f"force=true starts anew"
             )
-        own = {f"encoder.{k}": v for k, v in self.encoder.state_dict().items()}
-        checkpoint["state_dict"] = {**own, **checkpoint["state_dict"]}
+        encoder_state = {f"encoder.{k}": v for k, v in self.encoder.state_dict().items()}
+        checkpoint["state_dict"] = {**encoder_state, **checkpoint["state_dict"]}
 
 
 class ClassifierModule(TextModule):
@@ -275,15 +275,15 @@ class ClassifierModule(TextModule):
         """
         assert self.linear_loss is not None
         has_bias = self.classifier.bias is not None
-        chosen = solve_and_choose(self.linear_loss, splits["train"], splits["val"], self.num_classes, has_bias)
+        selection = solve_and_choose(self.linear_loss, splits["train"], splits["val"], self.num_classes, has_bias)
         with torch.no_grad():
-            self.classifier.weight.copy_(chosen.best.weight)
+            self.classifier.weight.copy_(selection.best.weight)
             if has_bias:
-                self.classifier.bias.copy_(chosen.best.bias)
-        losses = {f"{strength:.3g}": value for strength, value in chosen.validation_losses.items()}
+                self.classifier.bias.copy_(selection.best.bias)
+        losses = {f"{strength:.3g}": value for strength, value in selection.validation_losses.items()}
         return {
-            "solver/penalty": chosen.best.strength,
-            "solver/converged": chosen.best.converged,
+            "solver/penalty": selection.best.strength,
+            "solver/converged": selection.best.converged,
             "solver/validation_losses": losses,
         }
 

@@ -55,14 +55,14 @@ class _Cached(torch.autograd.Function):
         totals: list[Tensor | None] = [None] * len(ctx.parameters)
         sizes = [len(rows[0]) for rows in ctx.chunks]
         for rows, random, grad in zip(ctx.chunks, ctx.random, grad_output.split(sizes), strict=True):
-            for place, gradient in enumerate(_Cached.of_chunk(ctx, rows, random, grad)):
+            for place, gradient in enumerate(_Cached._chunk_gradients(ctx, rows, random, grad)):
                 if gradient is not None:
                     total = totals[place]
                     totals[place] = gradient if total is None else total.add_(gradient)
         return None, None, *totals
 
     @staticmethod
-    def of_chunk(ctx, rows: tuple[Tensor, ...], random: tuple, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def _chunk_gradients(ctx, rows: tuple[Tensor, ...], random: tuple, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the parameters from one chunk; its graph lives no longer than this."""
         with _replayed(*random), torch.enable_grad(), torch.autocast(ctx.device, *ctx.autocast):
             embeddings = ctx.function(*rows)

@@ -114,7 +114,7 @@ class ACLLoss(nn.Module):
             Scalar >= 0; 0 with zero gradient where no anchor has a positive.
         """
         keys, key_labels = self._keys(embeddings, labels, centres, is_seen)
-        return self._of_logits(embeddings @ keys.T / self.tau, labels, key_labels, class_counts)
+        return self._loss_from_logits(embeddings @ keys.T / self.tau, labels, key_labels, class_counts)
 
     @full_precision
     def pair_gradients(
@@ -127,7 +127,7 @@ class ACLLoss(nn.Module):
         with torch.enable_grad():
             keys, key_labels = self._keys(embeddings.detach(), labels, centres, is_seen)
             logits = (embeddings.detach() @ keys.T / self.tau).requires_grad_()
-            loss = self._of_logits(logits, labels, key_labels, class_counts)
+            loss = self._loss_from_logits(logits, labels, key_labels, class_counts)
             return torch.autograd.grad(loss, logits)[0][:, : len(labels)]
 
     def _keys(self, embeddings: Tensor, labels: Tensor, centres: Tensor, is_seen: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ class ACLLoss(nn.Module):
         classes = is_seen.nonzero().squeeze(1)
         return torch.cat([embeddings, centres[classes].to(embeddings)]), torch.cat([labels, classes])
 
-    def _of_logits(self, logits: Tensor, labels: Tensor, key_labels: Tensor, class_counts: Tensor) -> Tensor:
+    def _loss_from_logits(self, logits: Tensor, labels: Tensor, key_labels: Tensor, class_counts: Tensor) -> Tensor:
         """Eq. 9 from similarities over tau, (B, B + centres)."""
         is_self = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
         same_class = labels[:, None] == key_labels

@@ -24,7 +24,7 @@ class BinaryCrossEntropy(nn.Module):
             ValueError: shapes that do not fit.
         """
         if logits.shape != labels.shape or logits.dim() != 2:
-            found = f"{tuple(logits.shape)} and {tuple(labels.shape)}"
-            raise ValueError(f"logits and labels must both be (B, C), got {found}")
+            shapes = f"{tuple(logits.shape)} and {tuple(labels.shape)}"
+            raise ValueError(f"logits and labels must both be (B, C), got {shapes}")
         logits, labels = gather(logits), gather(labels.to(logits.dtype))
         return functional.binary_cross_entropy_with_logits(logits, labels)

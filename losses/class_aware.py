@@ -57,10 +57,10 @@ class ClassAwareContrastiveLoss(nn.Module):
             raise ValueError(f"embeddings must be ({2 * size}, D) and confidence ({size},), got {shapes}")
         if size < 2:
             return embeddings.sum() * 0.0
-        own = torch.eye(2 * size, dtype=torch.bool, device=embeddings.device)
-        log_p = (embeddings @ embeddings.T / self.tau).masked_fill(own, -torch.inf).log_softmax(1)
-        weights = self._weights(pseudo_labels, confidence.to(embeddings)).repeat(2, 2).masked_fill(own, 0.0)
-        return -((weights * log_p.masked_fill(own, 0.0)).sum(1) / weights.sum(1)).mean()
+        diagonal = torch.eye(2 * size, dtype=torch.bool, device=embeddings.device)
+        log_p = (embeddings @ embeddings.T / self.tau).masked_fill(diagonal, -torch.inf).log_softmax(1)
+        weights = self._weights(pseudo_labels, confidence.to(embeddings)).repeat(2, 2).masked_fill(diagonal, 0.0)
+        return -((weights * log_p.masked_fill(diagonal, 0.0)).sum(1) / weights.sum(1)).mean()
 
     def _weights(self, pseudo_labels: Tensor, confidence: Tensor) -> Tensor:
         """(N, N) over texts, with 1 on the diagonal."""

@@ -31,8 +31,8 @@ def gather(tensor: Tensor, num_views: int = 1) -> Tensor:
         return tensor
     if num_views == 1:
         return _Gather.apply(tensor)
-    by_row = tensor.reshape(num_views, len(tensor) // num_views, *tensor.shape[1:]).transpose(0, 1)
-    return _Gather.apply(by_row.contiguous()).transpose(0, 1).flatten(0, 1)
+    rows_first = tensor.reshape(num_views, len(tensor) // num_views, *tensor.shape[1:]).transpose(0, 1)
+    return _Gather.apply(rows_first.contiguous()).transpose(0, 1).flatten(0, 1)
 
 
 class _Gather(torch.autograd.Function):
@@ -55,7 +55,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _sizes(tensor: Tensor) -> list[int]:
-    own = torch.tensor([len(tensor)], device=tensor.device)
-    sizes = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(sizes, own)
+    local_size = torch.tensor([len(tensor)], device=tensor.device)
+    sizes = [torch.empty_like(local_size) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, local_size)
     return [int(size) for size in sizes]

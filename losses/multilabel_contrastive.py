@@ -54,8 +54,8 @@ class MultiLabelContrastiveLoss(nn.Module):
             ValueError: shapes that do not fit.
         """
         if embeddings.dim() != 2 or labels.dim() != 2 or len(labels) != len(embeddings):
-            found = f"{tuple(embeddings.shape)} and {tuple(labels.shape)}"
-            raise ValueError(f"embeddings must be (B, D) and labels (B, C), got {found}")
+            shapes = f"{tuple(embeddings.shape)} and {tuple(labels.shape)}"
+            raise ValueError(f"embeddings must be (B, D) and labels (B, C), got {shapes}")
         itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
         labels = labels.to(embeddings.dtype)
         shared = (labels @ labels.T).masked_fill(itself, 0.0)

@@ -95,19 +95,19 @@ class ParametricContrastiveLoss(nn.Module):
 
         contrast = masked_log_sum_exp(similarity, not_self) + similarity.new_tensor(self.contrast_weight).log()
         log_total = torch.logaddexp(centres.logsumexp(1), contrast)
-        of_centres = self.centre_weight * (self._smoothed(centres, labels) - log_total)
+        centre_terms = self.centre_weight * (self._smoothed(centres, labels) - log_total)
         number = positive.sum(1).to(similarity)  # a whole number times a float would be float32
-        of_positives = similarity.masked_fill(~positive, 0.0).sum(1) - number * log_total
+        positive_terms = similarity.masked_fill(~positive, 0.0).sum(1) - number * log_total
         weight = self.centre_weight + self.positive_weight * number
         takes_part = weight > 0
-        values = (of_centres + self.positive_weight * of_positives) / torch.where(takes_part, weight, 1.0)
+        values = (centre_terms + self.positive_weight * positive_terms) / torch.where(takes_part, weight, 1.0)
         return -values.sum() / takes_part.sum().clamp_min(1)
 
     def _smoothed(self, centres: Tensor, labels: Tensor) -> Tensor:
         """sum_c t_ic f'_ic: all on the label, or a share spread over the other classes where there are any."""
-        own = centres.gather(1, labels[:, None]).squeeze(1)
+        target_logits = centres.gather(1, labels[:, None]).squeeze(1)
         others = centres.shape[1] - 1
         if not others or not self.label_smoothing:
-            return own
+            return target_logits
         share = self.label_smoothing
-        return (1 - share) * own + share / others * (centres.sum(1) - own)
+        return (1 - share) * target_logits + share / others * (centres.sum(1) - target_logits)

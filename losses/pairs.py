@@ -30,7 +30,7 @@ def pair_gradients(loss: Callable[[Tensor, Extend], Tensor], embeddings: Tensor)
     size = len(embeddings)
     shift = embeddings.new_zeros(size, size, requires_grad=True)
     with torch.enable_grad():
-        own = torch.eye(size, dtype=embeddings.dtype, device=embeddings.device)
-        value = loss(torch.cat([embeddings.detach(), own + shift], dim=1), partial(functional.pad, pad=(0, size)))
+        identity = torch.eye(size, dtype=embeddings.dtype, device=embeddings.device)
+        value = loss(torch.cat([embeddings.detach(), identity + shift], dim=1), partial(functional.pad, pad=(0, size)))
         (gradient,) = torch.autograd.grad(value, shift, allow_unused=True)
-    return torch.zeros_like(own) if gradient is None else gradient
+    return torch.zeros_like(identity) if gradient is None else gradient

@@ -53,10 +53,10 @@ class PrototypicalContrastiveLoss(nn.Module):
         if len(prototypes) < 2 or not len(embeddings):
             return (embeddings.sum() + prototypes.sum()) * 0.0
         logits = embeddings @ prototypes.T.to(embeddings) / self.tau
-        own = logits.gather(1, labels[:, None]).squeeze(1)
+        target_logits = logits.gather(1, labels[:, None]).squeeze(1)
         if self.denominator == "other_classes":
             logits = logits.scatter(1, labels[:, None], -torch.inf)
-        return (logits.logsumexp(1) - own).mean()
+        return (logits.logsumexp(1) - target_logits).mean()
 
 
 class SupervisedPrototypicalContrastiveLoss(nn.Module):

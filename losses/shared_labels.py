@@ -20,8 +20,8 @@ def check_positives(positives: Positives | None) -> Positives:
 def check_labelled_rows(rows: Tensor, labels: Tensor) -> None:
     """``ValueError`` unless ``rows`` is (B, D) and ``labels`` is (B,) or (B, C). Source: this house."""
     if rows.dim() != 2 or labels.dim() not in (1, 2) or len(labels) != len(rows):
-        found = f"{tuple(rows.shape)} and {tuple(labels.shape)}"
-        raise ValueError(f"embeddings must be (B, D) and labels (B,) or (B, C), got {found}")
+        shapes = f"{tuple(rows.shape)} and {tuple(labels.shape)}"
+        raise ValueError(f"embeddings must be (B, D) and labels (B,) or (B, C), got {shapes}")
 
 
 def same_label(labels: Tensor, positives: Positives = "any_label") -> Tensor:
@@ -35,9 +35,9 @@ def same_label(labels: Tensor, positives: Positives = "any_label") -> Tensor:
     """
     if labels.dim() == 1:
         return labels[:, None] == labels
-    held = labels > 0
+    has_label = labels > 0
     if positives == "any_label":
-        wide = held.to(torch.float32)
+        wide = has_label.to(torch.float32)
         return wide @ wide.T > 0
-    first, some = held.to(torch.uint8).argmax(1), held.any(1)
+    first, some = has_label.to(torch.uint8).argmax(1), has_label.any(1)
     return (first[:, None] == first) & some[:, None] & some

@@ -48,5 +48,5 @@ class SimCSELoss(nn.Module):
             raise ValueError(f"both views must be (N, D), got {shapes}")
         if len(embeddings_a) < 2:
             return (embeddings_a.sum() + embeddings_b.sum()) * 0.0
-        own = torch.arange(len(embeddings_a), device=embeddings_a.device)
-        return functional.cross_entropy(embeddings_a @ embeddings_b.T / self.tau, own)
+        targets = torch.arange(len(embeddings_a), device=embeddings_a.device)
+        return functional.cross_entropy(embeddings_a @ embeddings_b.T / self.tau, targets)

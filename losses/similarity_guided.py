@@ -109,9 +109,9 @@ class SimilarityGuidedLoss(nn.Module):
 
     def _contrast(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (2N, 2N) of both together, and the log denominator of each row, without the row's own text."""
-        both = torch.cat([first, second])
-        logits = both @ both.T / self.tau
-        same_text = torch.eye(len(first), dtype=torch.bool, device=both.device).repeat(2, 2)
+        views = torch.cat([first, second])
+        logits = views @ views.T / self.tau
+        same_text = torch.eye(len(first), dtype=torch.bool, device=views.device).repeat(2, 2)
         return logits, logits.masked_fill(same_text, -torch.inf).logsumexp(1)
 
     def _weights(self, attention: Tensor, clusters: Tensor) -> Tensor:
@@ -138,10 +138,10 @@ class SimilarityGuidedLoss(nn.Module):
 
     def _log_sums(self, positive: Tensor, log_others: Tensor, guided: Tensor | None) -> Tensor:
         """log(l1 + l2): (N,) for `one_log`, (2N,) for `log_each`, (2N, 2N) over `every` pair of rows."""
-        of_views = positive - log_others
+        log_ratios = positive - log_others
         if self.rows == "every":
-            of_views = positive[:, None] - log_others
-        terms = of_views[None] if guided is None else torch.stack([of_views, guided.expand_as(of_views)])
+            log_ratios = positive[:, None] - log_others
+        terms = log_ratios[None] if guided is None else torch.stack([log_ratios, guided.expand_as(log_ratios)])
         if self.directions == "one_log":
             terms = terms.unflatten(1, (2, -1)).flatten(0, 1)
         return terms.logsumexp(0)

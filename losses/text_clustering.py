@@ -81,8 +81,8 @@ class RSTCLoss(nn.Module):
             pseudo_labels: (N,) in [0, M).
         """
         contrastive = info_nce(views_a, views_b, self.tau)
-        both = functional.cross_entropy(logits.flatten(0, 1), pseudo_labels.repeat(2), reduction="sum")
-        pseudo = both / max(1, len(pseudo_labels))
+        cross_entropy = functional.cross_entropy(logits.flatten(0, 1), pseudo_labels.repeat(2), reduction="sum")
+        pseudo = cross_entropy / max(1, len(pseudo_labels))
         return {"loss": self.contrastive_weight * contrastive + pseudo, "contrastive": contrastive, "pseudo": pseudo}
 
 

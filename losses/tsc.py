@@ -123,20 +123,20 @@ class TargetedContrastiveLoss(nn.Module):
         check_rows("queue", queue, queue_labels)
         if keys.shape != queries.shape:
             raise ValueError(f"keys must be {tuple(queries.shape)} as the queries, got {tuple(keys.shape)}")
-        own = (queries * keys).sum(1) / self.tau
-        of_queue = queries @ queue.to(queries).T / self.tau
-        of_targets = queries @ targets.to(queries).T / self.tau
-        in_queue = masked_log_sum_exp(of_queue, torch.ones_like(of_queue, dtype=torch.bool))
-        log_total = torch.logaddexp(torch.logaddexp(own, of_targets.logsumexp(1)), in_queue)
+        key_logits = (queries * keys).sum(1) / self.tau
+        queue_logits = queries @ queue.to(queries).T / self.tau
+        target_logits = queries @ targets.to(queries).T / self.tau
+        in_queue = masked_log_sum_exp(queue_logits, torch.ones_like(queue_logits, dtype=torch.bool))
+        log_total = torch.logaddexp(torch.logaddexp(key_logits, target_logits.logsumexp(1)), in_queue)
 
-        positive = self._drawn(labels[:, None] == queue_labels, generator)
+        positive = self._sampled(labels[:, None] == queue_labels, generator)
         number = positive.sum(1)
-        of_positives = of_queue.masked_fill(~positive, 0.0).sum(1) - number * log_total
-        of_target = of_targets.gather(1, labels[:, None]).squeeze(1) - log_total
-        values = (own - log_total + of_positives + self.target_weight * of_target) / (number + 2)
+        positive_terms = queue_logits.masked_fill(~positive, 0.0).sum(1) - number * log_total
+        target_terms = target_logits.gather(1, labels[:, None]).squeeze(1) - log_total
+        values = (key_logits - log_total + positive_terms + self.target_weight * target_terms) / (number + 2)
         return -values.sum() / max(1, len(values))
 
-    def _drawn(self, same_class: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _sampled(self, same_class: Tensor, generator: torch.Generator | None) -> Tensor:
         """num_positives of the True columns of each row (B, Q), drawn without replacement."""
         number = min(self.num_positives, same_class.shape[1])
         if not number:
@@ -144,5 +144,5 @@ class TargetedContrastiveLoss(nn.Module):
         if generator is None:
             raise ValueError(f"generator must be given for num_positives={self.num_positives}")
         score = torch.rand(same_class.shape, generator=generator, device=same_class.device)
-        chosen = score.masked_fill(~same_class, -1.0).topk(number, dim=1).indices
-        return torch.zeros_like(same_class).scatter_(1, chosen, True) & same_class
+        sampled = score.masked_fill(~same_class, -1.0).topk(number, dim=1).indices
+        return torch.zeros_like(same_class).scatter_(1, sampled, True) & same_class

@@ -48,8 +48,8 @@ class LoRA:
                 return get_peft_model(model, config)
             except ValueError as error:
                 kind, linear = model.config.model_type, ", ".join(_linear_names(model))
-                found = "null" if targets is None else ", ".join(targets)
-                raise ValueError(f"encoder.lora.targets: found {found}; allowed with {kind}: {linear}") from error
+                shown = "null" if targets is None else ", ".join(targets)
+                raise ValueError(f"encoder.lora.targets: found {shown}; allowed with {kind}: {linear}") from error
 
 
 def plain_model(model: Any) -> nn.Module:

@@ -51,7 +51,7 @@ class TopLayers:
         Returns whether they are kept: not where they are larger than `largest` bytes, the model cannot begin at its top
         blocks (T5 makes the positions of all blocks in the first), or float16 cannot hold them.
         """
-        was_training, kept = self.top.training, sum(state.nbytes for state in self.remembered.values())
+        was_training, remembered_bytes = self.top.training, sum(state.nbytes for state in self.remembered.values())
         self.train(False)
         for batch in batches:
             tokens, mask = batch["input_ids"], batch["attention_mask"]
@@ -62,8 +62,8 @@ class TopLayers:
             for key, state, length in zip(keys, states, mask.sum(1).tolist(), strict=True):
                 if key not in self.remembered:
                     self.remembered[key] = state[:length].half()
-                    kept += self.remembered[key].nbytes
-            if kept > largest or (first and not self._serves(states, tokens, mask)):
+                    remembered_bytes += self.remembered[key].nbytes
+            if remembered_bytes > largest or (first and not self._serves(states, tokens, mask)):
                 self.remembered.clear()
                 break
         self.train(was_training)
@@ -87,13 +87,13 @@ class TopLayers:
     def _serves(self, states: Tensor, tokens: Tensor, mask: Tensor) -> bool:
         if not bool(states.half().isfinite().all()):
             return False
-        whole = self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
+        full = self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
         try:
             resumed = self.run(states, tokens, mask).last_hidden_state
         except (AttributeError, IndexError, TypeError, ValueError):
             return False
-        kept = mask.bool()
-        return torch.allclose(resumed[kept], whole[kept], atol=1e-4, rtol=1e-4)
+        is_token = mask.bool()
+        return torch.allclose(resumed[is_token], full[is_token], atol=1e-4, rtol=1e-4)
 
     def recall(self, tokens: Tensor, mask: Tensor) -> Tensor | None:
         """Hidden states (B, L, D) below the top, float32, zero at pads; None if a text is not remembered."""

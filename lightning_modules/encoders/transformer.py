@@ -163,13 +163,13 @@ class PretrainedEncoder:
             if not (Path(self.path) / "config.json").is_file():
                 raise ValueError(f"encoder.path: no config.json in {self.path!r}; allowed: a Hugging Face model folder")
             return Path(self.path)
-        found = self._from_hub(local_files_only=True) or self._from_package() or self._from_hub(local_files_only=False)
-        if found is None:
+        folder = self._from_hub(local_files_only=True) or self._from_package() or self._from_hub(local_files_only=False)
+        if folder is None:
             raise ValueError(
                 f"encoder={self.name}: no weights of {self.repo} in the hub's cache and the hub is out of reach; "
                 f"download them elsewhere and give their folder as encoder.path=FOLDER"
             )
-        return found
+        return folder
 
     def _from_hub(self, local_files_only: bool) -> Path | None:
         from huggingface_hub import snapshot_download
@@ -191,10 +191,10 @@ class PretrainedEncoder:
             return None
 
     def _verify(self, folder: Path) -> None:
-        found = self._hash = _hash_weights(folder)
-        if self.sha256 is not None and found != self.sha256:
+        digest = self._hash = _hash_weights(folder)
+        if self.sha256 is not None and digest != self.sha256:
             raise ValueError(
-                f"encoder.sha256: the weights in {folder} have {found[:16]}…, expected {self.sha256[:16]}… "
+                f"encoder.sha256: the weights in {folder} have {digest[:16]}…, expected {self.sha256[:16]}… "
                 f"(other weights on purpose: encoder.sha256=null)"
             )
 
@@ -229,20 +229,20 @@ class PretrainedEncoder:
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        given = {"dtype": torch.float32, "output_loading_info": True} | self._quantized()
+        load_options = {"dtype": torch.float32, "output_loading_info": True} | self._quantized()
         options = {} if self.pooling == "cls" else {"add_pooling_layer": False}
         with _read_from(self.folder()):
             # of an encoder-decoder, the encoder alone
             is_pair = AutoConfig.from_pretrained(self.folder()).is_encoder_decoder
             kind = AutoModelForTextEncoding if is_pair else AutoModel
             try:
-                model, loading = kind.from_pretrained(self.folder(), **given, **options)
+                model, loading = kind.from_pretrained(self.folder(), **load_options, **options)
             except TypeError:  # architectures without a pooler do not take the option
-                model, loading = kind.from_pretrained(self.folder(), **given)
+                model, loading = kind.from_pretrained(self.folder(), **load_options)
             if missing := sorted(loading["missing_keys"]):  # they would be random
                 raise ValueError(f"no weights for {', '.join(missing[:3])}")
         model.config.use_cache = False  # a decoder would keep keys and values for a next token that is never asked for
-        if "quantization_config" in given:
+        if "quantization_config" in load_options:
             from peft import prepare_model_for_kbit_training
 
             model = prepare_model_for_kbit_training(model)

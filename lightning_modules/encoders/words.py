@@ -121,10 +121,10 @@ class WordEncoder:
             vectors = torch.empty(len(self.tokenizer()), self.dimension).uniform_(-0.25, 0.25)
             vectors[self.tokenizer().pad_token_id] = 0
             if self.path:
-                known = self.tokenizer().get_vocab()
+                vocabulary = self.tokenizer().get_vocab()
                 for word, values in self._vectors():
-                    if word in known:
-                        vectors[known[word]] = torch.tensor(values)
+                    if word in vocabulary:
+                        vectors[vocabulary[word]] = torch.tensor(values)
             return self.network(vectors).train()
 
     def _file(self) -> Path:
@@ -143,8 +143,8 @@ class WordEncoder:
                 except ValueError:
                     values = []
                 if len(values) != self.dimension:
-                    found = f"found {len(values)} numbers" if values else "found no numbers"
-                    raise ValueError(f"{self.path}:{number}: {found}; allowed: {self.dimension}, encoder.dimension")
+                    shown = f"found {len(values)} numbers" if values else "found no numbers"
+                    raise ValueError(f"{self.path}:{number}: {shown}; allowed: {self.dimension}, encoder.dimension")
 
 
 def label_graph(labels: NDArray[np.integer], num_classes: int) -> NDArray[np.float32]:

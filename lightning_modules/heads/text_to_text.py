@@ -100,8 +100,8 @@ class TextToTextHead(nn.Module):
         longest = max(map(len, ids)) + 1
         rows = [[*row, self.end, *[IGNORED] * (longest - len(row) - 1)] for row in ids]
         self.register_buffer("targets", torch.tensor(rows), persistent=False)
-        told_by = [tuple(row) for row in ids] if scores == "label_words" else [row[:1] and row[0] for row in ids]
-        if len(set(self.words)) < len(words) or len(set(map(str, told_by))) < len(words):
+        keys = [tuple(row) for row in ids] if scores == "label_words" else [row[:1] and row[0] for row in ids]
+        if len(set(self.words)) < len(words) or len(set(map(str, keys))) < len(words):
             raise ValueError(
                 f"head.label_words: found classes of the same {'tokens' if scores == 'label_words' else 'first token'} "
                 f"among {', '.join(words)}; allowed: words that differ"
@@ -150,8 +150,8 @@ class TextToTextHead(nn.Module):
         return -tokens.sum(1)
 
     def _token_logits(self, states: Tensor, mask: Tensor, ids: Tensor) -> Tensor:
-        given = {"encoder_outputs": (states,), "attention_mask": mask, "decoder_input_ids": ids, "use_cache": False}
-        return self.model(**given).logits.float()
+        inputs = {"encoder_outputs": (states,), "attention_mask": mask, "decoder_input_ids": ids, "use_cache": False}
+        return self.model(**inputs).logits.float()
 
     def _start(self, rows: int) -> Tensor:
         return self.targets.new_full((rows, 1), self.model.config.decoder_start_token_id)

@@ -36,7 +36,7 @@ class PrototypeClustering(ClusteringModule):
             raise KeyboardInterrupt
         if self.current_epoch == 0:
             rng = np.random.default_rng(derived_seed(self.seed, "k-means"))
-            found = kmeans(self.whole_set().numpy(), self.num_clusters, rng)
+            found = kmeans(self.all_outputs().numpy(), self.num_clusters, rng)
             self.prototypes.data.copy_(torch.from_numpy(found.centres))
             self.targets.copy_(torch.from_numpy(found.assignments))
 

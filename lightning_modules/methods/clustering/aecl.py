@@ -96,7 +96,7 @@ class AECLModule(PseudoLabelModule):
 
     def start_epoch(self) -> None:
         if self.current_epoch == self.second_stage < self.third_stage:
-            self.pseudo_labels, _ = self.kmeans_of(self.whole_set(), self.unit_length)
+            self.pseudo_labels, _ = self.kmeans_of(self.all_outputs(), self.unit_length)
 
     def project(self, embeddings: Tensor) -> Tensor:
         """z (B, D2) of embeddings (B, D)."""

@@ -87,7 +87,7 @@ class ClusteringModule(TextModule):
         self.train()
 
     @torch.no_grad()
-    def whole_set(self, function: Callable[[Batch], Tensor] | None = None) -> Tensor:
+    def all_outputs(self, function: Callable[[Batch], Tensor] | None = None) -> Tensor:
         """`function(batch)` (B, …) of every text in eval mode, in row order: (N, …), float32, on the processor.
 
         By default the embeddings of the encoder, (N, D). Batches are those of evaluation, in their fixed order.

@@ -27,8 +27,8 @@ class PseudoLabelModule(ClusteringModule):
         """Labels (N,) and centres (K, D) by the house's k-means, seeded by the run and the epoch."""
         rng = np.random.default_rng(derived_seed(self.seed, "kmeans", self.current_epoch))
         rows = functional.normalize(vectors, dim=1) if unit_length else vectors
-        found = kmeans(rows.numpy(), self.num_clusters, rng)
-        return torch.from_numpy(found.assignments), torch.from_numpy(found.centres)
+        clustering = kmeans(rows.numpy(), self.num_clusters, rng)
+        return torch.from_numpy(clustering.assignments), torch.from_numpy(clustering.centres)
 
     def labels_of(self, batch: Batch) -> Tensor:
         """The pseudo-labels of a batch's texts (B,), or (B, K)."""

@@ -66,14 +66,14 @@ class RSTCModule(PseudoLabelModule):
 
     def refresh_epochs(self) -> set[int]:
         """Epochs that begin with new labels from transport."""
-        left = self.max_epochs - self.kmeans_epochs
-        return {self.kmeans_epochs + int(left * (k / self.refreshes) ** 2) for k in range(self.refreshes)}
+        remaining = self.max_epochs - self.kmeans_epochs
+        return {self.kmeans_epochs + int(remaining * (k / self.refreshes) ** 2) for k in range(self.refreshes)}
 
     def start_epoch(self) -> None:
         if self.current_epoch == 0:
-            self.pseudo_labels, _ = self.kmeans_of(self.whole_set(), self.unit_length)
+            self.pseudo_labels, _ = self.kmeans_of(self.all_outputs(), self.unit_length)
         elif self.current_epoch in self.refresh_epochs():
-            logits = self.whole_set(lambda batch: self(batch)["logits"])
+            logits = self.all_outputs(lambda batch: self(batch)["logits"])
             plan = self_adaptive_transport(logits.log_softmax(1), **self.transport).plan
             self.pseudo_labels = plan.argmax(1)
 

@@ -38,7 +38,7 @@ class SCCLModule(PseudoLabelModule):
 
     def start_epoch(self) -> None:
         if self.current_epoch == 0:
-            _, centres = self.kmeans_of(self.whole_set())
+            _, centres = self.kmeans_of(self.all_outputs())
             with torch.no_grad():
                 self.centres.copy_(centres)
 

@@ -73,7 +73,7 @@ class SelfTrainModule(PseudoLabelModule):
             self._weigh_words()
         clustering_epoch = self.current_epoch - self.pretrain_epochs
         if clustering_epoch >= 0 and clustering_epoch % self.refresh_interval == 0:
-            codes = self.whole_set(lambda batch: self.encode_layers(self.vectors_of(batch)))
+            codes = self.all_outputs(lambda batch: self.encode_layers(self.vectors_of(batch)))
             if clustering_epoch == 0:
                 with torch.no_grad():
                     self.centres.copy_(self.kmeans_of(codes)[1])
@@ -86,7 +86,7 @@ class SelfTrainModule(PseudoLabelModule):
             counts += torch.bincount(batch["input_ids"][batch["attention_mask"].bool()], minlength=len(counts))
         self.word_weights.copy_(SIF / (SIF + counts / counts.sum()))
         self.common_direction.zero_()
-        averages = self.whole_set(self._averages)
+        averages = self.all_outputs(self._averages)
         _, directions = torch.linalg.eigh((averages.T @ averages).double())
         self.common_direction.copy_(directions[:, -1])
 

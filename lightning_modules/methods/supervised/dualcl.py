@@ -109,10 +109,10 @@ class DualCLModule(ClassifierModule):
     def represent(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """z (B, D) and theta (B, C, D)."""
         self._check_length(batch["input_ids"].shape[1])
-        read = self.encode(self._read, batch["input_ids"], batch["attention_mask"])
-        return self.dropout(read[:, 0]), read[:, 1:]
+        hidden = self.encode(self._hidden_states, batch["input_ids"], batch["attention_mask"])
+        return self.dropout(hidden[:, 0]), hidden[:, 1:]
 
-    def _read(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def _hidden_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """States of the first token and of the classes, (B, 1 + C, D)."""
         hidden = self.token_states({"input_ids": input_ids, "attention_mask": attention_mask}).float()
         means = _class_means(hidden[:, 1 : self.prefix_length], self.owner, self.num_classes)
@@ -142,9 +142,9 @@ class DualCLModule(ClassifierModule):
         classification = self.classification_loss(torch.einsum("bd,bcd->bc", z, theta), labels)
         if self.mu == 0:
             return {"loss": classification}
-        own = functional.normalize(theta[torch.arange(len(labels), device=labels.device), labels], dim=1)
-        z, own, labels = (gather(x, views) for x in (functional.normalize(z, dim=1), own, labels))
-        contrastive = self.loss(z, own, labels)
+        label_theta = functional.normalize(theta[torch.arange(len(labels), device=labels.device), labels], dim=1)
+        z, label_theta, labels = (gather(x, views) for x in (functional.normalize(z, dim=1), label_theta, labels))
+        contrastive = self.loss(z, label_theta, labels)
         loss = (1 - self.mu) * classification + self.mu * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}
 

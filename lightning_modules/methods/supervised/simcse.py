@@ -41,7 +41,7 @@ class SimCSEModule(ClassifierModule):
         first, second = functional.normalize(self.project(output["embeddings"]).float(), dim=1).chunk(2)
         first, second, texts = gather(first), gather(second), gather(batch["labels"])
         contrastive = self.loss(first, second)
-        both = torch.cat([first, second])
-        self.watch_pairs(lambda rows, extend: self.loss(*rows.chunk(2)), both, texts.repeat(2))
+        views = torch.cat([first, second])
+        self.watch_pairs(lambda rows, extend: self.loss(*rows.chunk(2)), views, texts.repeat(2))
         loss = classification + self.mu * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}

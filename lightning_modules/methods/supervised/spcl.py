@@ -93,7 +93,7 @@ class SPCLModule(ClassifierModule):
         z, all_labels, all_indices = (
             gather(x, views) for x in (embeddings, labels.repeat(views), indices.repeat(views))
         )
-        prototypes, classes = self.drawn_prototypes()
+        prototypes, classes = self.sampled_prototypes()
         admitted = self.admitted(all_indices)
         loss = self.loss(z, all_labels, prototypes, classes, admitted)
         self.watch_pairs(
@@ -105,14 +105,14 @@ class SPCLModule(ClassifierModule):
         self.bank_labels[texts] = gather(labels)
         return {"loss": loss}
 
-    def drawn_prototypes(self) -> tuple[Tensor, Tensor]:
+    def sampled_prototypes(self) -> tuple[Tensor, Tensor]:
         """Prototypes (M, D) of the classes with something in their pool, and those classes (M,)."""
         places = torch.arange(self.pool.shape[1], device=self.device)
         order = torch.rand(self.pool.shape[:2], device=self.device, generator=self.step_generator())
         order = order.masked_fill(places >= self.pool_filled[:, None], 2.0)  # behind all that are filled
-        drawn = order.argsort(1)[:, : self.num_drawn]
-        is_filled = (drawn < self.pool_filled[:, None]).to(self.pool)
-        rows = self.pool[torch.arange(self.num_classes, device=self.device)[:, None], drawn]
+        sampled = order.argsort(1)[:, : self.num_drawn]
+        is_filled = (sampled < self.pool_filled[:, None]).to(self.pool)
+        rows = self.pool[torch.arange(self.num_classes, device=self.device)[:, None], sampled]
         classes = self.pool_filled.nonzero().squeeze(1)
         sums = (rows * is_filled[:, :, None]).sum(1)[classes]
         return functional.normalize(sums, dim=1), classes  # the direction of the mean
@@ -162,6 +162,6 @@ class SPCLModule(ClassifierModule):
     def _difficulty(self) -> Tensor:
         cosines = torch.einsum("nd,cmd->ncm", self.bank, self.centres).masked_fill(~self.is_centre, -1.0).amax(2)
         distances = (2 - 2 * cosines).clamp_min(0).sqrt()
-        own = distances.gather(1, self.bank_labels.clamp_min(0)[:, None]).squeeze(1)
-        others = (distances.sum(1) - own) / max(self.num_classes - 1, 1)
-        return own / others.clamp_min(1e-8)
+        own_distances = distances.gather(1, self.bank_labels.clamp_min(0)[:, None]).squeeze(1)
+        others = (distances.sum(1) - own_distances) / max(self.num_classes - 1, 1)
+        return own_distances / others.clamp_min(1e-8)

@@ -108,7 +108,7 @@ def fit(module, epochs, data=None, **options):
 
 
 def accuracy(module, data):
-    clusters = module.eval().whole_set(lambda batch: module(batch)["logits"]).argmax(1)
+    clusters = module.eval().all_outputs(lambda batch: module(batch)["logits"]).argmax(1)
     return clustering_scores(data.groups.numpy(), clusters.numpy())["acc"]
 
 
@@ -286,7 +286,7 @@ def test_self_train_finds_the_groups_with_targets_of_the_whole_set(vectors):
     assert accuracy(module, data) > 0.8
     module.trainer.fit_loop.epoch_progress.current.processed = 12
     module.start_epoch()
-    log_q = module.whole_set(lambda batch: module(batch)["logits"])
+    log_q = module.all_outputs(lambda batch: module(batch)["logits"])
     assert torch.allclose(module.pseudo_labels, sharpened_targets(log_q), atol=1e-5)
 
 

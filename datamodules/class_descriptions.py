@@ -62,8 +62,8 @@ def read_descriptions(file: Path, label_names: Sequence[str]) -> tuple[str, ...]
         reason = " ".join(str(error).split())[:120]
         raise InputError(f"{where}: cannot be read ({reason}); allowed: YAML, JSON or CSV") from error
     if not isinstance(content, Mapping) or not content:
-        found = "nothing" if not content else type(content).__name__
-        raise InputError(f"{where}: found {found}; allowed: a description of each label, LABEL: DESCRIPTION")
+        kind = "nothing" if not content else type(content).__name__
+        raise InputError(f"{where}: found {kind}; allowed: a description of each label, LABEL: DESCRIPTION")
     return _matched(content, label_names, where)
 
 

@@ -76,9 +76,9 @@ class FeatureBatches(Dataset):
         return len(self.labels)
 
     def __getitem__(self, positions: np.ndarray) -> Batch:
-        chosen = np.asarray(self.features[: self.num_views, positions])
-        chosen = np.broadcast_to(chosen, (self.num_views, *chosen.shape[1:]))
-        features = torch.from_numpy(np.array(chosen).reshape(-1, chosen.shape[-1]))
+        views = np.asarray(self.features[: self.num_views, positions])
+        views = np.broadcast_to(views, (self.num_views, *views.shape[1:]))
+        features = torch.from_numpy(np.array(views).reshape(-1, views.shape[-1]))
         return {"features": features} | _targets(self.labels, positions, self.num_views)
 
 

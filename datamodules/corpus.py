@@ -94,7 +94,7 @@ def prepare(
     mirror: Path | None,
     offline: bool = False,
     host: str = HOST,
-    whole: bool = False,
+    all_rows: bool = False,
 ) -> Corpus:
     """The data set's corpus below ``folder``: opened where it is there and sound, else built.
 
@@ -106,7 +106,7 @@ def prepare(
         mirror: folder of source files, OWNER/REPO/COMMIT/PATH.
         offline: never download.
         host: base address of the public host.
-        whole: all rows of all splits as one split, ``train``, in the order of the source; all may be without labels
+        all_rows: all rows of all splits as one split, ``train``, in the order of the source; all may be without labels
             (-1, and ``label_names`` is empty), or of one class.
 
     Raises:
@@ -115,7 +115,7 @@ def prepare(
     folder = Path(folder)
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        final = folder / f"{dataset.name}-{_digest(dataset, folder, whole)}"
+        final = folder / f"{dataset.name}-{_digest(dataset, folder, all_rows)}"
         if _damage(final) is None:
             return Corpus(final, _read_meta(final))
         from filelock import FileLock
@@ -126,11 +126,11 @@ def prepare(
                     log.warning("%s: %s; building it again", final, damage)
                 files = fetch(dataset.sources, mirror, folder / "sources", offline, host)
                 with replacing_folder(final) as temporary:
-                    _build(dataset, files, temporary, whole)
+                    _build(dataset, files, temporary, all_rows)
         return Corpus(final, _read_meta(final))
 
 
-def _digest(dataset: Dataset, folder: Path, whole: bool) -> str:
+def _digest(dataset: Dataset, folder: Path, all_rows: bool) -> str:
     """Digest of all that decides the content: options, source hashes, contents of the user's files, formats."""
     memory = HashMemory(folder / "sources" / "verified.json")
     content = {
@@ -138,7 +138,7 @@ def _digest(dataset: Dataset, folder: Path, whole: bool) -> str:
         "options": dataset.identity(),
         "sources": [file.sha256 for file in dataset.sources],
         "own_files": [memory.sha256(path) for path in dataset.own_files()],
-    } | ({"whole": True} if whole else {})
+    } | ({"whole": True} if all_rows else {})
     memory.save()
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -146,31 +146,31 @@ def _digest(dataset: Dataset, folder: Path, whole: bool) -> str:
 Parts = dict[str, tuple[pa.Table, np.ndarray]]  # split -> staged table, mask of its rows
 
 
-def _build(dataset: Dataset, files: dict[str, Path], folder: Path, whole: bool) -> None:
+def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: bool) -> None:
     """Stage the rows as they come, decide which belong to which split, write those for good; meta.json comes last."""
     staging = folder / "staged"
     staging.mkdir()
     codes: dict[str, int] = {}  # label -> number in order of appearance
     parts: Parts = {}
     first: dict[str, dict[str, str]] = {}  # split -> label -> where it came first
-    for split, rows in ({"train": dataset.whole(files)} if whole else dataset.rows(files)).items():
+    for split, rows in ({"train": dataset.all_rows(files)} if all_rows else dataset.rows(files)).items():
         checks = {
-            "labels_optional": whole or (split == "train" and dataset.label_names is not None),
+            "labels_optional": all_rows or (split == "train" and dataset.label_names is not None),
             "empty_texts": dataset.empty_texts,
         }
         first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
         parts[split] = table, np.ones(len(table), bool)
-    if whole and has_several_labels(parts["train"][0]):
+    if all_rows and has_several_labels(parts["train"][0]):
         where = next(iter(first["train"].values()))
         raise InputError(f"{where}: found a list of labels, allowed with task=cluster: one label a text, or none")
     _check_same_kind(dataset.name, parts)
-    split_rule = "none, all rows together" if whole else _hold_out_test(dataset, parts, list(codes))
+    split_rule = "none, all rows together" if all_rows else _hold_out_test(dataset, parts, list(codes))
     removed = _deduplicate(dataset.deduplicate, parts)
-    if whole and codes and NO_LABEL in parts["train"][0]["label"].to_numpy():
+    if all_rows and codes and NO_LABEL in parts["train"][0]["label"].to_numpy():
         where = first["train"][UNLABELLED]
         raise InputError(f"{where}: found no label, allowed: a label in every row or in none")
-    label_names = _label_names(dataset, parts, list(codes), first, least=0 if whole else 2)
+    label_names = _label_names(dataset, parts, list(codes), first, least=0 if all_rows else 2)
 
     indices = {name: index for index, name in enumerate(label_names)}
     index = np.array([indices.get(name, -1) for name in codes], np.int32)
@@ -241,8 +241,8 @@ def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts
         multilabel = row["multilabel"] if multilabel is None else multilabel
         if row["multilabel"] != multilabel:
             kinds = "one label", "a list of labels"
-            found = f"found {kinds[not multilabel]}, allowed: {kinds[multilabel]}"
-            raise InputError(f"{where}: {found}, as in the rows before")
+            problem = f"found {kinds[not multilabel]}, allowed: {kinds[multilabel]}"
+            raise InputError(f"{where}: {problem}, as in the rows before")
         row["label"] = _names(row["label"], where, labels_optional)
         chunk.append(row)
         characters += len(row["text"])
@@ -261,8 +261,8 @@ def _names(label: Any, where: str, optional: bool) -> tuple[str, ...]:
     """The labels of a row, each once: of a list all, else one, or where that is optional perhaps none."""
     if optional and _is_blank(label):
         return ()
-    given = label if isinstance(label, list | tuple) else [label]
-    return tuple(dict.fromkeys(label_name(one, where) for one in given))
+    labels = label if isinstance(label, list | tuple) else [label]
+    return tuple(dict.fromkeys(label_name(name, where) for name in labels))
 
 
 def _strings(chunk: list[Row], column: str) -> pa.Array:
@@ -336,34 +336,34 @@ def _label_names(
     Where texts have several labels, those of the other splits too.
     """
     name = dataset.name
-    seen = {
+    labels_of = {
         split: {names[code] for code in np.flatnonzero(class_counts(label_array(table, len(names))[keep], len(names)))}
         for split, (table, keep) in parts.items()
     }
     if dataset.label_names is not None:
-        _refuse_others(name, seen, first, dataset.label_names, "is not among dataset.label_names")
+        _refuse_others(name, labels_of, first, dataset.label_names, "is not among dataset.label_names")
         return list(dataset.label_names)
-    train = seen.pop("train")
+    train = labels_of.pop("train")
     if not train and least:
         raise InputError(f"{name} train: no row has a label, allowed: at least 2 classes")
     if len(train) < least:
         raise InputError(f"{name} train: one class only ({', '.join(train)}), allowed: at least 2 classes")
     if has_several_labels(parts["train"][0]):
-        if unseen := sorted(set().union(*seen.values()) - train):
+        if unseen := sorted(set().union(*labels_of.values()) - train):
             log.warning("%s: no train row has the label %s; it counts in the figures", name, ", ".join(unseen))
-        return sorted(train.union(*seen.values()), key=_by_value)
-    _refuse_others(name, seen, first, sorted(train), "does not occur in train")
+        return sorted(train.union(*labels_of.values()), key=_by_value)
+    _refuse_others(name, labels_of, first, sorted(train), "does not occur in train")
     return sorted(train, key=_by_value)
 
 
 def _refuse_others(
-    name: str, seen: dict[str, set[str]], first: dict[str, dict[str, str]], allowed: Sequence[str], why: str
+    name: str, labels_of: dict[str, set[str]], first: dict[str, dict[str, str]], allowed: Sequence[str], why: str
 ) -> None:
-    for split, labels in seen.items():
+    for split, labels in labels_of.items():
         for label in sorted(labels.difference(allowed)):
             where = first.get(split, {}).get(label, f"{name} {split}")
-            known = ", ".join(allowed[:20]) + (", …" if len(allowed) > 20 else "")
-            raise InputError(f"{where}: label {short(label)} {why}; allowed: {known}")
+            shown = ", ".join(allowed[:20]) + (", …" if len(allowed) > 20 else "")
+            raise InputError(f"{where}: label {short(label)} {why}; allowed: {shown}")
 
 
 def _by_value(name: str) -> tuple[bool, float, str]:
@@ -380,21 +380,21 @@ def _write(
     with pa.ipc.new_file(str(path), table.schema) as writer:
         start = 0
         for batch in table.to_batches():
-            kept = batch.filter(pa.array(keep[start : start + len(batch)]))
+            selected = batch.filter(pa.array(keep[start : start + len(batch)]))
             start += len(batch)
-            if not len(kept):
+            if not len(selected):
                 continue
             index_of = np.append(index, np.int32(NO_LABEL))  # the last for NO_LABEL itself
-            if pa.types.is_list(kept["label"].type):
-                labels = [np.sort(index_of[codes]) for codes in kept["label"].to_pylist()]
-                named: Iterable[Any] = ([names[label] for label in row] for row in labels)
+            if pa.types.is_list(selected["label"].type):
+                labels = [np.sort(index_of[codes]) for codes in selected["label"].to_pylist()]
+                label_column: Iterable[Any] = ([names[label] for label in row] for row in labels)
             else:
-                labels = index_of[kept["label"].to_numpy()]
-                named = (None if label == NO_LABEL else names[label] for label in labels)
-            kept = kept.set_column(1, "label", pa.array(labels, kept["label"].type))
-            writer.write_batch(kept)
-            augmented = kept["aug"].to_pylist() if "aug" in kept.schema.names else [None] * len(kept)
-            rows = zip(kept["text"].to_pylist(), named, augmented, strict=True)
+                labels = index_of[selected["label"].to_numpy()]
+                label_column = (None if label == NO_LABEL else names[label] for label in labels)
+            selected = selected.set_column(1, "label", pa.array(labels, selected["label"].type))
+            writer.write_batch(selected)
+            augmented = selected["aug"].to_pylist() if "aug" in selected.schema.names else [None] * len(selected)
+            rows = zip(selected["text"].to_pylist(), label_column, augmented, strict=True)
             fingerprint.update("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
 
 

@@ -160,16 +160,16 @@ class TextDataModule(LightningDataModule):
             )
             rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
             self._table_of["val"] = "train"
-        kept = self.imbalance.select(
+        selected = self.imbalance.select(
             labels["train"][rows["train"]], np.random.default_rng([self.seed, 0, _THIN]), self.label_names
         )
-        rows["train"] = rows["train"][kept]
+        rows["train"] = rows["train"][selected]
         if answers is not None:
             labels["train"] = labels["train"].copy()
             labels["train"][self.imbalance.rows] = answers
         if self.protocol.name == "few_shot":
             rng = np.random.default_rng([self.seed, 0, _SPLIT])
-            train, val = random_split(len(kept), self.protocol.val_fraction, rng)
+            train, val = random_split(len(selected), self.protocol.val_fraction, rng)
             rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
             self._table_of["val"] = "train"
         self.indices = rows
@@ -190,13 +190,13 @@ class TextDataModule(LightningDataModule):
             return {}
         rng = np.random.default_rng([self.seed, 0, _LABELS])
         has_label = labels.any(axis=1) if labels.ndim == 2 else labels >= 0
-        kept = np.flatnonzero(has_label) if keeps_all else self.budget.select(labels, rng, self.label_names)
-        if not len(kept) and self.protocol.name != "fixed":
+        labelled = np.flatnonzero(has_label) if keeps_all else self.budget.select(labels, rng, self.label_names)
+        if not len(labelled) and self.protocol.name != "fixed":
             raise InputError(f"protocol: found {self.protocol.name} without a labelled row, allowed: fixed")
-        rest = np.setdiff1d(rows, kept)
+        rest = np.setdiff1d(rows, labelled)
         if len(rest):
             self._table_of["unlabelled"] = "train"
-        return {"train": kept} | ({"unlabelled": rest} if len(rest) else {})
+        return {"train": labelled} | ({"unlabelled": rest} if len(rest) else {})
 
     def _take_the_whole(self, rows: np.ndarray) -> None:
         self.indices = {"train": rows, "val": rows}
@@ -219,14 +219,14 @@ class TextDataModule(LightningDataModule):
             "max_length": self.max_length,
         }
         # Whole tables, so that every seed and every imbalance shares one cache.
-        whole = {table: self._whole(table, common) for table in sorted(set(self._table_of.values()))}
-        self._views = {split: [whole[table]] for split, table in self._table_of.items()}
+        tokens_of = {table: self._table_tokens(table, common) for table in sorted(set(self._table_of.values()))}
+        self._views = {split: [tokens_of[table]] for split, table in self._table_of.items()}
         self._rows = {split: [rows] for split, rows in self.indices.items()}
         name = self.augment.name if self.augment is not None and self.num_views > 1 else "none"
         changed = 0
         for view in range(1, self.num_views):
             if name in SAME_TEXT:
-                tokens, rows = whole["train"], self.indices["train"]
+                tokens, rows = tokens_of["train"], self.indices["train"]
             else:
                 tokens = self._augmented(view, common)
                 rows = np.arange(len(tokens))
@@ -236,7 +236,7 @@ class TextDataModule(LightningDataModule):
         share = changed / max(len(self.indices["train"]) * (self.num_views - 1), 1)
         self.augment_report = {"name": name, "share_changed": share, "views": self.num_views}
 
-    def _whole(self, table: str, common: dict) -> Tokens:
+    def _table_tokens(self, table: str, common: dict) -> Tokens:
         return self._cached(lambda _: _texts(self.corpus.table(table)), table=table, **common)
 
     def _augmented(self, view: int, common: dict) -> Tokens:
@@ -266,9 +266,9 @@ class TextDataModule(LightningDataModule):
                 of the split.
         """
         for split, array in features.items():
-            views, wanted = (self.num_views if split == "train" else 1), len(self.indices[split])
-            if array.ndim != 3 or array.shape[0] not in (1, views) or array.shape[1] != wanted:
-                raise InputError(f"{split} features: found shape {array.shape}, allowed: ({views} or 1, {wanted}, D)")
+            views, count = (self.num_views if split == "train" else 1), len(self.indices[split])
+            if array.ndim != 3 or array.shape[0] not in (1, views) or array.shape[1] != count:
+                raise InputError(f"{split} features: found shape {array.shape}, allowed: ({views} or 1, {count}, D)")
         self._features = features
 
     def feature_rows(self, split: str) -> tuple[torch.Tensor, torch.Tensor]:

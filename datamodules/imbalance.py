@@ -18,7 +18,7 @@ class Imbalance(ABC):
     """Decides how many rows of each class the train split keeps."""
 
     @abstractmethod
-    def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+    def target_sizes(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
         """Rows to keep per class ``(C,)``, given the rows there are ``(C,)``."""
 
     def select(
@@ -42,7 +42,7 @@ class Imbalance(ABC):
         """
         if labels.ndim == 2:
             sizes = labels.sum(axis=0, dtype=np.int64)
-            if not np.array_equal(self.wanted(sizes, label_names or [str(c) for c in range(len(sizes))]), sizes):
+            if not np.array_equal(self.target_sizes(sizes, label_names or [str(c) for c in range(len(sizes))]), sizes):
                 raise InputError(
                     f"imbalance: found {type(self).__name__}, which thins classes; allowed where texts have several "
                     "labels: imbalance.ir=null, imbalance=listed"
@@ -51,7 +51,7 @@ class Imbalance(ABC):
         num_classes = int(labels.max()) + 1 if label_names is None else len(label_names)
         names = [str(c) for c in range(num_classes)] if label_names is None else label_names
         sizes = np.bincount(labels, minlength=num_classes)
-        return np.flatnonzero(rank_in_class(labels, rng) < self.wanted(sizes, names)[labels])
+        return np.flatnonzero(rank_in_class(labels, rng) < self.target_sizes(sizes, names)[labels])
 
 
 class Exponential(Imbalance):
@@ -64,7 +64,7 @@ class Exponential(Imbalance):
     def __init__(self, ir: Annotated[float, ">= 1"] | None = None) -> None:
         self.ir = _checked(ir)
 
-    def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+    def target_sizes(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
         if self.ir is None:
             return sizes
         n_min, n_max = _ends(sizes, self.ir)
@@ -90,7 +90,7 @@ class Step(Imbalance):
             raise InputError(f"imbalance.share_of_head: found {share_of_head}, allowed: 0 < share_of_head < 1")
         self.share_of_head = share_of_head
 
-    def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+    def target_sizes(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
         if self.ir is None:
             return sizes
         n_min, n_max = _ends(sizes, self.ir)
@@ -108,7 +108,7 @@ class Counts(Imbalance):
     def __init__(self, counts: Sequence[Rows] | dict[str | int, Rows]) -> None:
         self.counts = counts
 
-    def wanted(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+    def target_sizes(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
         counts = self._by_name(label_names)
         for name, size in zip(label_names, sizes, strict=True):
             count = counts.get(name, size)
@@ -158,9 +158,9 @@ def _ends(sizes: np.ndarray, ir: float) -> tuple[int, int]:
 
 
 def _placed(sizes: np.ndarray, order: np.ndarray, profile: np.ndarray) -> np.ndarray:
-    wanted = np.zeros_like(sizes)
-    wanted[order] = np.minimum(profile, sizes[order])
-    return wanted
+    sizes_kept = np.zeros_like(sizes)
+    sizes_kept[order] = np.minimum(profile, sizes[order])
+    return sizes_kept
 
 
 class Listed:

@@ -19,8 +19,8 @@ def label_name(label: Any, where: str) -> str:
         label = int(label)
     name = str(label).strip() if isinstance(label, str | int | float) else ""
     if not name or name.lower() == "nan":
-        found = "an empty label" if label is None or label == "" else f"label {short(str(label))}"
-        raise InputError(f"{where}: found {found}, allowed: a name or a number")
+        shown = "an empty label" if label is None or label == "" else f"label {short(str(label))}"
+        raise InputError(f"{where}: found {shown}, allowed: a name or a number")
     return name
 
 

@@ -114,11 +114,11 @@ class ClassBatches(ShuffledBatches):
         """Rows of one class for its places, which ascend."""
         size = len(rows) - len(rows) % self.together or len(rows)
         passes = -(-len(places) // size)
-        drawn = rng.permuted(np.tile(rows, (passes, 1)), axis=1)[:, :size].ravel()[: len(places)]
+        sampled = rng.permuted(np.tile(rows, (passes, 1)), axis=1)[:, :size].ravel()[: len(places)]
         if self.chunk_batches is None:
-            return drawn
+            return sampled
         chunk = places // (self.batch_size * min(self.chunk_batches, max(1, self.num_batches // 4)))
-        return drawn[np.lexsort((-self.lengths[drawn], np.arange(len(drawn)) // size, chunk))]
+        return sampled[np.lexsort((-self.lengths[sampled], np.arange(len(sampled)) // size, chunk))]
 
 
 class FrequencyBatches(ClassBatches):
@@ -196,9 +196,9 @@ class Shuffle:
     multilabel: bool | None = None  # None: the sampler does not look at labels
 
     def __init__(self, batch_size: Annotated[int, ">= 2"] = 32, eval_batch_size: Annotated[int, ">= 1"] = 128) -> None:
-        for key, found, smallest in (("batch_size", batch_size, 2), ("eval_batch_size", eval_batch_size, 1)):
-            if found < smallest:
-                raise InputError(f"sampler.{key}: found {found}, allowed: >= {smallest}")
+        for key, value, smallest in (("batch_size", batch_size, 2), ("eval_batch_size", eval_batch_size, 1)):
+            if value < smallest:
+                raise InputError(f"sampler.{key}: found {value}, allowed: >= {smallest}")
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
 
     def train(self, lengths: np.ndarray, labels: np.ndarray, seed: int, rank: int = 0, world_size: int = 1) -> Batches:

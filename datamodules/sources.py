@@ -48,26 +48,26 @@ class HashMemory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.known: dict[str, list] = {}
+        self.entries: dict[str, list] = {}
         with suppress(OSError, json.JSONDecodeError):
-            self.known = json.loads(path.read_text(encoding="utf-8"))
+            self.entries = json.loads(path.read_text(encoding="utf-8"))
         self.changed = False
 
     def sha256(self, path: Path) -> str:
         stat = path.stat()
         key, state = str(path.resolve()), [stat.st_size, stat.st_mtime_ns]
-        found = self.known.get(key)
-        if found is None or found[:2] != state:
-            self.known[key] = found = [*state, file_sha256(path)]
+        entry = self.entries.get(key)
+        if entry is None or entry[:2] != state:
+            self.entries[key] = entry = [*state, file_sha256(path)]
             self.changed = True
-        return found[2]
+        return entry[2]
 
     def save(self) -> None:
         """Write the memory; a folder that cannot be written only costs the time to hash again."""
         if not self.changed:
             return
         with suppress(ReportError):
-            write_text(self.path, json.dumps(self.known))
+            write_text(self.path, json.dumps(self.entries))
 
 
 def fetch(
@@ -136,7 +136,7 @@ def _download(missing: list[SourceFile], cache: Path, offline: bool, host: str, 
             path = file.local(cache)
             try:
                 pooch.retrieve(
-                    file.address(host), f"sha256:{file.sha256}", path.name, path.parent, downloader=_whole(file)
+                    file.address(host), f"sha256:{file.sha256}", path.name, path.parent, downloader=_complete(file)
                 )
             except requests.RequestException as error:
                 raise _missing(missing[number:], _reason(error), cache, host, mirror) from error
@@ -149,7 +149,7 @@ def _download(missing: list[SourceFile], cache: Path, offline: bool, host: str, 
             progress.advance(task, file.bytes)
 
 
-def _whole(file: SourceFile):
+def _complete(file: SourceFile):
     """A downloader that tells a truncated file from one with another content."""
     import pooch
     from requests.exceptions import ChunkedEncodingError
@@ -173,8 +173,8 @@ def _missing(files: list[SourceFile], reason: str, cache: Path, host: str, mirro
     groups: dict[str, list[str]] = {}
     for file in files:
         groups.setdefault(file.folder, []).append(file.path)
-    wanted = "; ".join(f"{host}/{folder}/ -> {', '.join(paths)}" for folder, paths in groups.items())
+    instructions = "; ".join(f"{host}/{folder}/ -> {', '.join(paths)}" for folder, paths in groups.items())
     return InputError(
-        f"{len(files)} source file(s) missing ({reason}): download {wanted}; "
+        f"{len(files)} source file(s) missing ({reason}): download {instructions}; "
         f"and put them below {mirror or cache} as OWNER/REPO/COMMIT/PATH"
     )

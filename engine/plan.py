@@ -76,7 +76,7 @@ class Plan:
 
     def corpus(self, whole: bool = False) -> Corpus:
         """The data set, in its splits or as one whole."""
-        return prepare(self.dataset, self._path("data"), self._mirror(), whole=whole)
+        return prepare(self.dataset, self._path("data"), self._mirror(), all_rows=whole)
 
     def _path(self, name: str) -> Path:
         return Path(self.plain["paths"][name])

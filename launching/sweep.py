@@ -81,13 +81,13 @@ def run_jobs(
                 running[number] = _start(start, argv, overrides, folder, number, n_jobs)
             if not running:
                 break
-            for number in [one for one, job in running.items() if job.process.poll() is not None]:
+            for number in [key for key, job in running.items() if job.process.poll() is not None]:
                 ended[number] = _outcome(running.pop(number))
                 counted = f"[{len(ended)}/{len(jobs)}]"
                 print(counted, progress(ended[number][0], jobs[number - first], shown), flush=True)
                 if on_end:
                     on_end(number, ended[number][0])
-            for number in [one for one in running if should_stop and should_stop(one)]:
+            for number in [key for key in running if should_stop and should_stop(key)]:
                 _signal(running[number], signal.SIGTERM)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
@@ -122,8 +122,8 @@ def _environment(result: Path, n_jobs: int) -> dict[str, str]:
     environment.pop("HYDRA_FULL_ERROR", None)
     if n_jobs > 1:
         share = max(1, _cores() // n_jobs)
-        given = os.environ.get("OMP_NUM_THREADS", "")
-        environment["OMP_NUM_THREADS"] = str(min(share, int(given)) if given.isdigit() else share)
+        threads = os.environ.get("OMP_NUM_THREADS", "")
+        environment["OMP_NUM_THREADS"] = str(min(share, int(threads)) if threads.isdigit() else share)
     return environment
 
 

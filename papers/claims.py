@@ -103,9 +103,9 @@ def _rivals(claim: Claim, report: TableReport) -> list[str]:
         raise ReportError(f"claim {claim.key}: {claim.table} has no {', '.join(sorted(unknown))}")
     if claim.test == "positive":
         return ["0"]
-    here = {row.key for row in report.rows}
-    wanted = [row for row in rows if row != claim.a] if claim.b == ("others",) else list(claim.b)
-    return [row for row in wanted if row in here]
+    row_keys = {row.key for row in report.rows}
+    compared = [row for row in rows if row != claim.a] if claim.b == ("others",) else list(claim.b)
+    return [row for row in compared if row in row_keys]
 
 
 def _scaled(values: Mapping[int, float]) -> dict[int, float]:

@@ -34,10 +34,10 @@ def dataset_facts(corpus: Any) -> dict[str, Any]:
     train, instances = splits["train"], sum(split["rows"] for split in splits.values())
     counts = sum((Counter(split["class_counts"]) for split in splits.values()), Counter())
     if corpus.multilabel:
-        of_all = {"cardinality": round(counts.total() / instances, 2)}
+        overall = {"cardinality": round(counts.total() / instances, 2)}
     else:
-        of_all = {"instances_ir": round(max(counts.values()) / min(counts.values()), 2)}
-    return of_all | {
+        overall = {"instances_ir": round(max(counts.values()) / min(counts.values()), 2)}
+    return overall | {
         "instances": instances,
         "train": train["rows"],
         "test": splits["test"]["rows"],
@@ -78,7 +78,7 @@ def train_rows(folder: Path, ratios: Sequence[float | None]) -> dict[tuple[str, 
         counts = json.loads(file.read_text())["class_counts"]
         sizes = np.array([(1 - VAL_FRACTION) * count for count in counts.values()]).round().astype(int)
         for ir in ratios:
-            rows[file.stem, str(ir)] = int(Exponential(ir).wanted(sizes, list(counts)).sum())
+            rows[file.stem, str(ir)] = int(Exponential(ir).target_sizes(sizes, list(counts)).sum())
     return rows
 
 

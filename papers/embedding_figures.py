@@ -57,10 +57,10 @@ def embeddings_of(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[np.nda
         overrides: where data, cache and source files lie, as `paths.data=…`.
     """
     run, plan = opened(run.path, overrides)
-    return (_of_clusters if plan.serves == "clustering" else _of_test)(run, plan)
+    return (_clustering_embeddings if plan.serves == "clustering" else _test_embeddings)(run, plan)
 
 
-def _of_test(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _test_embeddings(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, list[str]]:
     import torch
 
     from engine.finished import load_weights
@@ -75,7 +75,7 @@ def _of_test(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, list[s
     return embeddings, labels.astype(int), list(datamodule.label_names)
 
 
-def _of_clusters(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _clustering_embeddings(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray, list[str]]:
     import torch
 
     from engine.assign import FINAL
@@ -119,7 +119,7 @@ def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
     """Every figure of ``definitions/embeddings.yaml`` that has runs here; returns the SVG files."""
     tables = json.loads((folder / "grid.json").read_text())["tables"]
     figures = yaml.safe_load((HERE / "definitions" / "embeddings.yaml").read_text(encoding="utf-8"))
-    drawn = []
+    files = []
     for spec in figures:
         titles = {row.key: row.title for row in load_grid(spec["table"]).rows}
         cells = {cell["row"]: cell for cell in tables.get(spec["table"], ()) if cell["column"] == spec["column"]}
@@ -131,17 +131,17 @@ def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
                 continue
             embeddings, labels, label_names = embeddings_of(run, overrides)
             counts = run.read_metrics().get("class_counts") or np.bincount(labels).tolist()
-            kept = np.flatnonzero(np.isin(labels, shown := shown_classes(counts)))
-            kept = kept[:: max(1, -(-len(kept) // SHOWN_ROWS))]
-            panels[titles[row]] = coordinates(embeddings[kept]), labels[kept]
+            subset = np.flatnonzero(np.isin(labels, shown := shown_classes(counts)))
+            subset = subset[:: max(1, -(-len(subset) // SHOWN_ROWS))]
+            panels[titles[row]] = coordinates(embeddings[subset]), labels[subset]
             names = {label: label_names[label] for label in shown}
         if panels:
             file = folder / "figures" / f"embeddings-{spec['name']}"
             rows = [(t, *p, names[int(y)]) for t, (xy, ys) in panels.items() for p, y in zip(xy, ys, strict=True)]
             with replacing(file.with_suffix(".csv.gz")) as packed:
                 packed.write(gzip.compress(csv_text(rows, ("row", "x", "y", "label")).encode(), mtime=0))
-            drawn.append(embedding_figure(panels, names, file))
-    return [file for file in drawn if file is not None]
+            files.append(embedding_figure(panels, names, file))
+    return [file for file in files if file is not None]
 
 
 def main(arguments: Sequence[str]) -> None:

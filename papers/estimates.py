@@ -78,25 +78,25 @@ class Stopwatch:
 
     def estimate(self, config: Mapping[str, Any]) -> Estimate:
         """Time of the run that a resolved config describes."""
-        wanted = _traits(config)
-        same = [seconds for traits, seconds in self.measured if traits.family == wanted.family]
+        target = _traits(config)
+        same = [seconds for traits, seconds in self.measured if traits.family == target.family]
         if same:
             return Estimate(mean(same), f"{len(same)} of the same config")
         alike = ("method", "data", "encoder", "epochs", "views", "active")
-        near = [s for t, s in self.measured if all(getattr(t, name) == getattr(wanted, name) for name in alike)]
-        if near:
-            return Estimate(mean(near), f"{len(near)} of the same method")
-        if wanted.active is not None:
+        similar = [s for t, s in self.measured if all(getattr(t, name) == getattr(target, name) for name in alike)]
+        if similar:
+            return Estimate(mean(similar), f"{len(similar)} of the same method")
+        if target.active is not None:
             active = [(traits, seconds) for traits, seconds in self.measured if traits.active is not None]
-            curves = [s for t, s in active if _same_data(t, wanted)]
+            curves = [s for t, s in active if _same_data(t, target)]
             return Estimate(mean(curves) if curves else None, f"{len(curves)} curves on the same data")
         rates = [
             max(0.0, seconds - START_SECONDS) / self._texts(traits)
             for traits, seconds in self.measured
-            if traits.encoder == wanted.encoder and traits.active is None and self._texts(traits)
+            if traits.encoder == target.encoder and traits.active is None and self._texts(traits)
         ]
-        if rates and self._texts(wanted):
-            seconds = START_SECONDS + mean(rates) * self._texts(wanted)
+        if rates and self._texts(target):
+            seconds = START_SECONDS + mean(rates) * self._texts(target)
             return Estimate(seconds, f"texts a second of {len(rates)} runs")
         return Estimate(None, "nothing measured is near")
 
@@ -104,8 +104,8 @@ class Stopwatch:
         return self.rows.get(traits.data, 0) * traits.epochs * traits.views
 
 
-def _same_data(one: _Traits, other: _Traits) -> bool:
-    return (one.data, one.encoder, one.epochs) == (other.data, other.encoder, other.epochs)
+def _same_data(first: _Traits, second: _Traits) -> bool:
+    return (first.data, first.encoder, first.epochs) == (second.data, second.encoder, second.epochs)
 
 
 def _seconds(metrics: Mapping[str, Any]) -> float | None:

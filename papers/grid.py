@@ -146,9 +146,9 @@ def load_budget(name: str) -> Budget:
 def cells(grid: Grid, budget: Budget) -> list[Cell]:
     """The cells that a budget computes, row by row; with a reason where the definition rules one out."""
     extra = tuple(budget.by_table.get(grid.key, ()))
-    found = []
-    for row in _chosen(grid.rows, budget.rows):
-        for column in _chosen(grid.columns, budget.columns):
+    selected = []
+    for row in _selected(grid.rows, budget.rows):
+        for column in _selected(grid.columns, budget.columns):
             if not column.overrides:
                 continue  # a column of printed figures
             words = (*budget.overrides, *extra, *grid.overrides, *column.overrides, *row.overrides)
@@ -156,11 +156,11 @@ def cells(grid: Grid, budget: Budget) -> list[Cell]:
             priority = max(grid.priority, row.priority, column.priority)
             seeds = tuple(range(budget.seeds.get(row.key, budget.seeds["default"])))
             skipped = row.not_in.get(budget.key) or column.not_in.get(budget.key)
-            found.append(Cell(grid.key, row.key, column.key, last_wins(words), seeds, priority, skipped))
-    return found
+            selected.append(Cell(grid.key, row.key, column.key, last_wins(words), seeds, priority, skipped))
+    return selected
 
 
-def _chosen(lines: Sequence[Line], names: Sequence[str] | None) -> list[Line]:
+def _selected(lines: Sequence[Line], names: Sequence[str] | None) -> list[Line]:
     return [line for line in lines if names is None or line.key in names]
 
 
@@ -185,12 +185,12 @@ def printed(grid: Grid, row: Line, column: Line, metric: Metric) -> Printed | No
     """What the paper prints in a cell; None where it prints nothing comparable."""
     if grid.reported is None or metric.reported is None or not (row.reported and column.reported):
         return None
-    wanted = {key: str(value) for key, value in {**column.reported, **row.reported, **metric.setting}.items()}
-    found = [line for line in reported_lines(grid.reported) if line["metric"] == metric.reported]
-    found = [line for line in found if _setting(line) == wanted]
-    if len(found) > 1:
-        raise ReportError(f"{grid.reported}: {len(found)} lines for {wanted}, {metric.reported}; allowed: one")
-    return Printed(found[0]["mean"], found[0].get("std", ""), found[0].get("note", "")) if found else None
+    setting = {key: str(value) for key, value in {**column.reported, **row.reported, **metric.setting}.items()}
+    lines = [line for line in reported_lines(grid.reported) if line["metric"] == metric.reported]
+    lines = [line for line in lines if _setting(line) == setting]
+    if len(lines) > 1:
+        raise ReportError(f"{grid.reported}: {len(lines)} lines for {setting}, {metric.reported}; allowed: one")
+    return Printed(lines[0]["mean"], lines[0].get("std", ""), lines[0].get("note", "")) if lines else None
 
 
 def _setting(line: Mapping[str, str]) -> dict[str, str]:

@@ -66,8 +66,9 @@ def _panel(name: str, row: int | None, k: int, overrides: Sequence[str]) -> tupl
         raise ValueError(f"row: found {row}, allowed: 0 to {len(labels) - 1}, a test row")
     module, _ = load_module(run, plan)
     embedding = Encoded(module, plan)([table["text"][row].as_py()])[1][0]
-    vectors, own = np.concatenate(store.vectors()), store.labels(np.arange(len(store)))
-    return f"{plan.plain['method']['name']}, test row {row}", *neighbourhood(embedding, labels[row], vectors, own, k)
+    vectors, classes = np.concatenate(store.vectors()), store.labels(np.arange(len(store)))
+    title = f"{plan.plain['method']['name']}, test row {row}"
+    return title, *neighbourhood(embedding, labels[row], vectors, classes, k)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -44,8 +44,8 @@ def write_report_again(folder: Path, stores: Sequence[Path]) -> Path:
     """
     if not (grid := read_grid(folder)):
         raise ReportError(f"{folder / GRID}: missing; it is written by make reproduce-tables BUDGET={folder.name}")
-    kept = sorted(path for path in folder.parent.glob("*") if path.is_dir())
-    return write_report(folder, load_budget(grid["budget"]), grid["tables"], read_stores([*kept, *stores]))
+    record_folders = sorted(path for path in folder.parent.glob("*") if path.is_dir())
+    return write_report(folder, load_budget(grid["budget"]), grid["tables"], read_stores([*record_folders, *stores]))
 
 
 def read_grid(folder: Path) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _epoch_figures(
         for entry in (e for e in entries.get(spec["table"], ()) if e["column"] in spec["columns"]):
             if entry["row"] not in spec["rows"]:
                 continue
-            points = _by_epoch([runs[name] for name in entry["runs"].values() if name in runs], spec["key"])
+            points = _values_by_epoch([runs[name] for name in entry["runs"].values() if name in runs], spec["key"])
             if points:
                 panels.setdefault(columns[entry["column"]], {})[rows[entry["row"]]] = points
         if panels:
@@ -142,7 +142,7 @@ def _epoch_figures(
     return figures
 
 
-def _by_epoch(runs: Sequence[Run], key: str) -> dict[float, list[float]]:
+def _values_by_epoch(runs: Sequence[Run], key: str) -> dict[float, list[float]]:
     """Epoch -> the figure of each run that measured it there."""
     points: dict[float, list[float]] = {}
     for run in (run for run in runs if run.has("history.csv")):
@@ -169,10 +169,10 @@ def _label_figures(
         card = cards / f"{metrics.get('dataset')}.json"
         if not card.is_file():
             continue
-        kept = dict(zip(metrics["label_names"], metrics["class_counts"], strict=True))
+        thinned_counts = dict(zip(metrics["label_names"], metrics["class_counts"], strict=True))
         title = f"Label distribution of {column.title}"
         counts = json.loads(card.read_text())["class_counts"]
-        file = label_figure(counts, kept, title, folder / f"labels-{key}")
+        file = label_figure(counts, thinned_counts, title, folder / f"labels-{key}")
         figures[f"{title}: training rows; hatched: what trains after the validation split and the thinning."] = file
     return figures
 

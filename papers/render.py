@@ -56,7 +56,7 @@ def figure_text(cell: CellReport) -> str:
     if cell.mean is None:
         return MISSING
     text = f"{cell.scale * cell.mean:.2f}" + (f" ± {cell.scale * cell.std:.2f}" if cell.std is not None else "")
-    return text + (f" [{len(cell.values)}/{cell.wanted}]" if len(cell.values) < cell.wanted else "")
+    return text + (f" [{len(cell.values)}/{cell.planned}]" if len(cell.values) < cell.planned else "")
 
 
 def printed_text(cell: CellReport) -> str:
@@ -90,7 +90,7 @@ def _markdown_cell(cell: CellReport) -> str:
     marks = {"best": "**", "second": "*", "": ""}
     text = f"{marks[cell.mark]}{figure_text(cell)}{marks[cell.mark]}"
     shown = f"({printed_text(cell)})" if cell.printed else ""
-    return f"{text} {shown}".strip() if cell.is_wanted or not shown else shown
+    return f"{text} {shown}".strip() if cell.is_planned or not shown else shown
 
 
 def test_groups(report: TableReport) -> list[tuple[str, tuple[Comparison, ...]]]:
@@ -192,7 +192,7 @@ def _latex_row(report: TableReport, row: Line, pairs: Sequence[tuple[Line, Metri
     """A line of measured figures and one of printed ones; nothing where the block has neither."""
     marks = {"best": "\\textbf{%s}", "second": "\\underline{%s}", "": "%s"}
     cells = [report.cell(row, column, metric) for column, metric in pairs]
-    measured = [marks[cell.mark] % for_latex(figure_text(cell)) if cell.is_wanted else "" for cell in cells]
+    measured = [marks[cell.mark] % for_latex(figure_text(cell)) if cell.is_planned else "" for cell in cells]
     small = [f"{{\\scriptsize {for_latex(printed_text(cell))}}}" if cell.printed else "" for cell in cells]
     lines = [line for line in (measured, small) if any(line)]
     for title, line in zip((f"\\raggedright {for_latex(row.title)}", ""), lines, strict=False):
@@ -208,7 +208,7 @@ def cells_csv(reports: Sequence[TableReport]) -> str:
         for (row, column, metric), cell in report.cells.items():
             values = ";".join(f"{seed}:{value!r}" for seed, value in sorted(cell.values.items()))
             shown = cell.printed
-            figures = (cell.mean, cell.std, len(cell.values), cell.wanted)
+            figures = (cell.mean, cell.std, len(cell.values), cell.planned)
             paper = (shown.mean if shown else "", shown.std if shown else "")
             rows.append((report.grid.key, row, column, metric, *figures, *paper, cell.problem, values, cell.command))
     return csv_text([["" if value is None else value for value in row] for row in rows], CELL_HEADER)

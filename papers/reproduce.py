@@ -72,13 +72,13 @@ class Job:
         return (*self.cell.overrides, f"seed={self.seed}")
 
 
-def options(words: Sequence[str]) -> Options:
+def parse_options(words: Sequence[str]) -> Options:
     """Raises ReportError: a word that is unknown or malformed."""
     if malformed := [word for word in words if "=" not in word]:
         raise ReportError(f"{malformed[0]}: allowed: key=value, see `python -m papers.reproduce --help`")
-    given = dict(word.partition("=")[::2] for word in words)
+    values = dict(word.partition("=")[::2] for word in words)
     passed = [word for word in words if word.startswith(PASSED_ON)]
-    plain = {key: value for key, value in given.items() if value and not key.startswith(PASSED_ON)}
+    plain = {key: value for key, value in values.items() if value and not key.startswith(PASSED_ON)}
     allowed = set("budget table column row dry_run report_only runs records out jobs hours priority".split())
     if unknown := set(plain) - allowed:
         raise ReportError(f"{unknown.pop()}: unknown; allowed: {', '.join(sorted(allowed))}, {', '.join(PASSED_ON)}…")
@@ -98,68 +98,68 @@ def options(words: Sequence[str]) -> Options:
         jobs=_number("jobs", plain, int) or 1,
         hours=_number("hours", plain, float),
         priority=_number("priority", plain, int) or 9,
-        columns=_chosen("column", plain, [column for grid in grids for column in grid.columns if column.overrides]),
-        rows=_chosen("row", plain, [row for grid in grids for row in grid.rows if row.overrides]),
+        columns=_selected("column", plain, [column for grid in grids for column in grid.columns if column.overrides]),
+        rows=_selected("row", plain, [row for grid in grids for row in grid.rows if row.overrides]),
         arguments=passed,
     )
 
 
-def _number(key: str, given: Mapping[str, str], kind: Callable[[str], float]) -> Any:
+def _number(key: str, values: Mapping[str, str], kind: Callable[[str], float]) -> Any:
     try:
-        number = kind(given[key]) if key in given else None
+        number = kind(values[key]) if key in values else None
     except ValueError:
         number = 0
     if number is not None and not number > 0:
-        raise ReportError(f"{key}={given[key]}: allowed: a {'whole ' if kind is int else ''}number above 0")
+        raise ReportError(f"{key}={values[key]}: allowed: a {'whole ' if kind is int else ''}number above 0")
     return number
 
 
-def _chosen(key: str, given: Mapping[str, str], known: Sequence[Line]) -> tuple[str, ...]:
+def _selected(key: str, values: Mapping[str, str], lines: Sequence[Line]) -> tuple[str, ...]:
     """The columns or rows asked for."""
-    names = given[key].split(",") if key in given else []
-    keys = {one.key: None for one in known}
+    names = values[key].split(",") if key in values else []
+    keys = {line.key: None for line in lines}
     if unknown := [name for name in names if name not in keys]:
         raise ReportError(f"{key}: found {unknown[0]!r}; allowed: {', '.join(keys)}")
     return tuple(names)
 
 
-def finished_runs(given: Options) -> dict[str, Run]:
+def finished_runs(options: Options) -> dict[str, Run]:
     """Finished runs of the run store and of all records below the reports, by id; the store's where both have one."""
-    kept = sorted(folder for folder in given.out.glob("*") if folder.is_dir())
-    return read_stores([*kept, *([given.records] if given.records else []), given.runs])
+    folders = sorted(folder for folder in options.out.glob("*") if folder.is_dir())
+    return read_stores([*folders, *([options.records] if options.records else []), options.runs])
 
 
 def missing_jobs(
-    grids: Sequence[Grid], given: Options, done: Mapping[str, Run]
+    grids: Sequence[Grid], options: Options, done: Mapping[str, Run]
 ) -> tuple[list[Job], list[Cell], int]:
     """Runs still to do, in the order in which to do them, the cells that cannot be run here, and how many are done.
 
     Main tables before side tables, the first seed of everything before the second, cheap runs before dear ones.
     """
-    stopwatch = Stopwatch(done.values(), train_rows(given.out / "cards", RATIOS))
+    stopwatch = Stopwatch(done.values(), train_rows(options.out / "cards", RATIOS))
     jobs: dict[str, Job] = {}
-    not_here, at_hand = [], set()
+    skipped, finished = [], set()
     for grid in grids:
-        for cell in cells(grid, given.budget):
-            run = _run_of(cell, given.budget)
+        for cell in cells(grid, options.budget):
+            run = _run_of(cell, options.budget)
             if run.problem:
-                not_here.append(replace(cell, skipped=run.problem))
+                skipped.append(replace(cell, skipped=run.problem))
                 continue
             estimate = stopwatch.estimate(run.config)
             for seed in cell.seeds:
                 job = Job(run.id(seed), cell, seed, estimate)
-                if not _asked_for(cell, given):
+                if not _is_selected(cell, options):
                     continue
                 if job.id in done:
-                    at_hand.add(job.id)
+                    finished.add(job.id)
                 else:
-                    jobs[job.id] = min(jobs.get(job.id, job), job, key=lambda one: one.cell.priority)
-    return sorted(jobs.values(), key=_order), not_here, len(at_hand)
+                    jobs[job.id] = min(jobs.get(job.id, job), job, key=lambda entry: entry.cell.priority)
+    return sorted(jobs.values(), key=_order), skipped, len(finished)
 
 
-def _asked_for(cell: Cell, given: Options) -> bool:
-    chosen = cell.column in (given.columns or [cell.column]) and cell.row in (given.rows or [cell.row])
-    return chosen and cell.priority <= given.priority
+def _is_selected(cell: Cell, options: Options) -> bool:
+    in_lines = cell.column in (options.columns or [cell.column]) and cell.row in (options.rows or [cell.row])
+    return in_lines and cell.priority <= options.priority
 
 
 def _run_of(cell: Cell, budget: Budget) -> Named:
@@ -191,23 +191,23 @@ def _cell_entries(grid: Grid, budget: Budget) -> Iterator[dict[str, Any]]:
         }
 
 
-def show_plan(jobs: Sequence[Job], not_here: Sequence[Cell], given: Options, done: int) -> None:
+def show_plan(jobs: Sequence[Job], skipped: Sequence[Cell], options: Options, done: int) -> None:
     """What would run, in order, with the time that it is likely to take."""
     rows = [
         (job.cell.table, job.cell.row, job.cell.column, str(job.seed), job.id, _time(job.estimate), job.estimate.source)
         for job in jobs
     ]
     header = ("table", "row", "column", "seed", "run", "about", "estimated from")
-    Table(f"BUDGET={given.budget.key}: {given.budget.title}", header, tuple(rows)).show()
+    Table(f"BUDGET={options.budget.key}: {options.budget.title}", header, tuple(rows)).show()
     print(f"\n{len(jobs)} runs missing, {done} runs at hand{_total_time(jobs)}")
-    for cell in not_here:
+    for cell in skipped:
         print(f"not run here: {cell.table} {cell.row} {cell.column}: {cell.skipped}")
 
 
 def _total_time(jobs: Sequence[Job]) -> str:
-    known = [job.estimate.seconds for job in jobs if job.estimate.seconds is not None]
-    unknown = len(jobs) - len(known)
-    parts = [f"about {duration(sum(known))} one after another"] if known else []
+    seconds = [job.estimate.seconds for job in jobs if job.estimate.seconds is not None]
+    unknown = len(jobs) - len(seconds)
+    parts = [f"about {duration(sum(seconds))} one after another"] if seconds else []
     parts += [f"{unknown} of unknown length"] if unknown else []
     return f"; {', and '.join(parts)}" if parts else ""
 
@@ -223,28 +223,28 @@ def refuse_without_gpu(budget: Budget) -> None:
     import torch
 
     if not torch.cuda.is_available():
-        found = f"budget={budget.key}: needs an NVIDIA GPU, found none"
-        raise ReportError(f"{found}; allowed here: dry_run=1, report_only=1")
+        problem = f"budget={budget.key}: needs an NVIDIA GPU, found none"
+        raise ReportError(f"{problem}; allowed here: dry_run=1, report_only=1")
 
 
-def execute(jobs: Sequence[Job], given: Options) -> list[SweepJob]:
+def execute(jobs: Sequence[Job], options: Options) -> list[SweepJob]:
     """Do the runs, each in a process of its own; the record of each is kept as soon as it is finished."""
-    arguments = ["logger=csv", *given.arguments, f"paths.runs={given.runs.absolute()}"]
-    folder = given.runs / "sweeps" / f"reproduce-{given.budget.key}-{datetime.now(UTC):%Y-%m-%d_%H-%M-%S}"
+    arguments = ["logger=csv", *options.arguments, f"paths.runs={options.runs.absolute()}"]
+    folder = options.runs / "sweeps" / f"reproduce-{options.budget.key}-{datetime.now(UTC):%Y-%m-%d_%H-%M-%S}"
 
     def keep(number: int, outcome: SweepJob) -> None:
         if outcome.folder is None or outcome.status != "finished":
             return
         if outcome.folder.id != jobs[number].id:
             print(f"warning: expected {jobs[number].id}, the run is {outcome.folder.id}", file=sys.stderr)
-        if given.records is not None and add_records([outcome.folder], given.records)[1]:
+        if options.records is not None and add_records([outcome.folder], options.records)[1]:
             print(f"{outcome.folder.id}: the code has uncommitted changes, no record is kept", file=sys.stderr)
 
     overrides = [job.overrides for job in jobs]
-    limit = None if given.hours is None else 3600 * given.hours
-    script, warm = str(ROOT / "run.py"), given.budget.warm
+    limit = None if options.hours is None else 3600 * options.hours
+    script, warm = str(ROOT / "run.py"), options.budget.warm
     outcomes = run_jobs(
-        arguments, overrides, folder, given.jobs, script=script, on_end=keep, stop_after=limit, warm=warm
+        arguments, overrides, folder, options.jobs, script=script, on_end=keep, stop_after=limit, warm=warm
     )
     return [outcome for outcome, _ in outcomes]
 
@@ -265,25 +265,25 @@ def show_failures(jobs: Sequence[Job], outcomes: Sequence[SweepJob]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    given = options(words)
-    grids = [load_grid(name) for name in given.tables]
-    print(f"BUDGET={given.budget.key}: looking for finished runs of {len(grids)} tables", flush=True)
-    done = finished_runs(given)
-    jobs, not_here, at_hand = missing_jobs(grids, given, done)
-    if given.dry_run:
-        show_plan(jobs, not_here, given, at_hand)
+    options = parse_options(words)
+    grids = [load_grid(name) for name in options.tables]
+    print(f"BUDGET={options.budget.key}: looking for finished runs of {len(grids)} tables", flush=True)
+    done = finished_runs(options)
+    jobs, skipped, finished = missing_jobs(grids, options, done)
+    if options.dry_run:
+        show_plan(jobs, skipped, options, finished)
         return 0
     outcomes: list[SweepJob] = []
-    if jobs and not given.report_only:
-        refuse_without_gpu(given.budget)
-        outcomes = execute(jobs, given)
-        done = finished_runs(given)
-    folder = given.out / given.budget.key
-    tables = read_grid(folder).get("tables", {}) | table_cells(grids, given.budget)  # tables not asked for stay
+    if jobs and not options.report_only:
+        refuse_without_gpu(options.budget)
+        outcomes = execute(jobs, options)
+        done = finished_runs(options)
+    folder = options.out / options.budget.key
+    tables = read_grid(folder).get("tables", {}) | table_cells(grids, options.budget)  # tables not asked for stay
     tables = {name: tables[name] for name in table_names() if name in tables}
-    content = {"budget": given.budget.key, "tables": tables}
+    content = {"budget": options.budget.key, "tables": tables}
     write_text(folder / GRID, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    page = write_report(folder, given.budget, tables, done)
+    page = write_report(folder, options.budget, tables, done)
     show_failures(jobs if outcomes else [], outcomes)
     print(page)
     return 1 if any(outcome.status != "finished" for outcome in outcomes) else 0

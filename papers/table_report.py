@@ -25,7 +25,7 @@ class CellReport:
 
     printed: Printed | None = None
     values: Mapping[int, float] = field(default_factory=dict)
-    wanted: int = 0
+    planned: int = 0
     problem: str | None = None
     command: str = ""
     mark: str = ""  # best, second or nothing
@@ -36,14 +36,14 @@ class CellReport:
         return float(np.mean(list(self.values.values()))) if self.values else None
 
     @property
-    def is_wanted(self) -> bool:
+    def is_planned(self) -> bool:
         """Whether it is a cell of ours, run or still to run, not one of printed figures alone."""
-        return bool(self.values) or self.wanted > 0
+        return bool(self.values) or self.planned > 0
 
     @property
     def counts(self) -> bool:
         """Whether there are seeds enough to be called best: three, or all where fewer are wanted."""
-        return bool(self.values) and len(self.values) >= min(SEEDS_TO_COUNT, self.wanted)
+        return bool(self.values) and len(self.values) >= min(SEEDS_TO_COUNT, self.planned)
 
     @property
     def std(self) -> float | None:
@@ -137,8 +137,8 @@ def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping
 
 
 def _metrics(entry: Mapping[str, Any], runs: Mapping[str, Run]) -> dict[int, dict[str, Any]]:
-    found = {int(seed): runs[name] for seed, name in entry["runs"].items() if name in runs}
-    return {seed: {**run.read_metrics(), **conflict_metrics(run)} for seed, run in found.items()}
+    runs_by_seed = {int(seed): runs[name] for seed, name in entry["runs"].items() if name in runs}
+    return {seed: {**run.read_metrics(), **conflict_metrics(run)} for seed, run in runs_by_seed.items()}
 
 
 def conflict_metrics(run: Run) -> dict[str, float]:
@@ -156,8 +156,8 @@ def conflict_metrics(run: Run) -> dict[str, float]:
     figures = {"conflict/last_epoch": _ratio(last)}
     for name, classes in thirds(counts).items():
         figures[f"conflict/{name}"] = _ratio([line for line in last if int(line["class"]) in set(classes.tolist())])
-    seen = [line for line in last if int(line["pairs"])]
-    sizes, ratios = [counts[int(line["class"])] for line in seen], [float(line["ratio"]) for line in seen]
+    with_pairs = [line for line in last if int(line["pairs"])]
+    sizes, ratios = [counts[int(line["class"])] for line in with_pairs], [float(line["ratio"]) for line in with_pairs]
     if len(set(sizes)) > 1 and len(set(ratios)) > 1:
         figures["conflict/size_correlation"] = float(spearmanr(sizes, ratios).statistic)
     return figures
@@ -182,7 +182,7 @@ def _cell(
         return CellReport(figure)
     seeds = metrics[row.key, column.key]
     key = row.reads.get(metric.key, metric.key)
-    values = {seed: float(found[key]) for seed, found in seeds.items() if found.get(key) is not None}
+    values = {seed: float(figures[key]) for seed, figures in seeds.items() if figures.get(key) is not None}
     return CellReport(figure, values, len(entry["runs"]), entry["problem"], entry["command"], scale=metric.scale)
 
 
@@ -211,44 +211,44 @@ def _against_reference(
     """Every row against the table's reference; Holm's correction over all of them."""
     if grid.reference is None:
         return ()
-    found = [
+    comparisons = [
         _compare(cells, row.key, grid.reference, column.key, metric.key)
         for column in columns
         for metric in grid.metrics
         for row in rows
         if row.key != grid.reference
     ]
-    return _corrected(found)
+    return _corrected(comparisons)
 
 
 def _against_best(
     grid: Grid, cells: Mapping[Key, CellReport], rows: Sequence[Line], columns: Sequence[Line]
 ) -> tuple[Comparison, ...]:
     """Every proposed row against the best of the rows that are not proposed; Holm's correction over all of them."""
-    found = []
+    comparisons = []
     for column in columns:
         for metric in grid.metrics:
             baselines = [row.key for row in rows if row.key not in grid.proposed]
-            found_here = {key: cells[key, column.key, metric.key] for key in baselines}
-            means = {key: cell.mean or 0.0 for key, cell in found_here.items() if cell.counts}
+            baseline_cells = {key: cells[key, column.key, metric.key] for key in baselines}
+            means = {key: cell.mean or 0.0 for key, cell in baseline_cells.items() if cell.counts}
             if means:
                 best = (min if metric.lower else max)(means, key=lambda key: means[key])
-                found += [_compare(cells, row, best, column.key, metric.key) for row in grid.proposed]
-    return _corrected(found)
+                comparisons += [_compare(cells, row, best, column.key, metric.key) for row in grid.proposed]
+    return _corrected(comparisons)
 
 
-def _compare(cells: Mapping[Key, CellReport], row: str, other: str, column: str, metric: str) -> Comparison | None:
+def _compare(cells: Mapping[Key, CellReport], row: str, baseline: str, column: str, metric: str) -> Comparison | None:
     empty = CellReport()
-    a, b = (cells.get((key, column, metric), empty).values for key in (row, other))
+    a, b = (cells.get((key, column, metric), empty).values for key in (row, baseline))
     if not set(a) & set(b):
         return None
-    return Comparison(row, other, column, metric, paired_comparison(a, b), effect_size(a, b))
+    return Comparison(row, baseline, column, metric, paired_comparison(a, b), effect_size(a, b))
 
 
 def _corrected(comparisons: Sequence[Comparison | None]) -> tuple[Comparison, ...]:
-    made = [comparison for comparison in comparisons if comparison is not None]
-    corrected = holm([comparison.result.t_test_p for comparison in made])
-    return tuple(replace(one, holm_p=p) for one, p in zip(made, corrected, strict=True))
+    present = [comparison for comparison in comparisons if comparison is not None]
+    corrected = holm([comparison.result.t_test_p for comparison in present])
+    return tuple(replace(comparison, holm_p=p) for comparison, p in zip(present, corrected, strict=True))
 
 
 def _caption(

@@ -22,14 +22,14 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from reporting.arguments import folder_and_options, run_command
 from reporting.compare import spread
-from reporting.grouping import DATA_SET, by_seed, lookup
+from reporting.grouping import DATA_SET, lookup, runs_by_seed
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
 from storage.records import Run, read_store
 
 SCORES = ("cluster/acc", "cluster/nmi")
 Setting = tuple[str, str, str]  # data set, method, values of the keys
-Found = dict[Setting, dict[int, Run]]  # by seed
+RunsBySetting = dict[Setting, dict[int, Run]]  # by seed
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Agreement:
     lowest: float
 
 
-def settings(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) -> Found:
+def settings(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) -> RunsBySetting:
     """Finished clusterings that fit `where`, by the values of the config keys `by`.
 
     Raises:
         ReportError: a key of `by` that no run sets; two runs of one setting and seed: `by` or `where` must tell them
             apart.
     """
-    groups = by_seed(runs, (DATA_SET, "method", *by), where, "cluster/num_clusters")
+    groups = runs_by_seed(runs, (DATA_SET, "method", *by), where, "cluster/num_clusters")
     configs = [run.read_config() for seeds in groups.values() for run in seeds.values()]
     if unset := sorted(key for key in by if configs and all(lookup(config, key) is None for config in configs)):
         raise ReportError(f"by={','.join(by)}: no run sets {', '.join(unset)}; allowed: keys of their configs")
@@ -66,43 +66,43 @@ def agreement(runs: Sequence[Run]) -> Agreement:
         ReportError: a run without predictions, or over other texts.
     """
     clusters = [_clusters(run) for run in runs]
-    if any(each.keys() != clusters[0].keys() for each in clusters):
+    if any(assignments.keys() != clusters[0].keys() for assignments in clusters):
         raise ReportError(f"{', '.join(run.id for run in runs)}: other texts; allowed: runs over the same ones")
-    columns = [np.array([each[index] for index in clusters[0]]) for each in clusters]
-    pairs = [_pair(one, other) for one, other in combinations(columns, 2)]
+    columns = [np.array([assignments[index] for index in clusters[0]]) for assignments in clusters]
+    pairs = [_pair(first, second) for first, second in combinations(columns, 2)]
     return Agreement(fmean(pairs), min(pairs))
 
 
-def _pair(one: NDArray[np.str_], other: NDArray[np.str_]) -> float:
-    if min(len(np.unique(one)), len(np.unique(other))) == 1:
+def _pair(first: NDArray[np.str_], second: NDArray[np.str_]) -> float:
+    if min(len(np.unique(first)), len(np.unique(second))) == 1:
         return 0.0
-    return float(adjusted_mutual_info_score(one, other))
+    return float(adjusted_mutual_info_score(first, second))
 
 
 def _clusters(run: Run) -> dict[tuple[str, str | None], str]:
     return {(str(row["index"]), row.get("text")): row["cluster"] for row in run.read_csv("predictions.csv")}
 
 
-def agreements(found: Found) -> dict[Setting, Agreement]:
+def agreements(groups: RunsBySetting) -> dict[Setting, Agreement]:
     """Of the settings that have two seeds or more.
 
     Raises:
         ReportError: none has.
     """
-    measured = {key: agreement(list(seeds.values())) for key, seeds in sorted(found.items()) if len(seeds) > 1}
+    measured = {key: agreement(list(seeds.values())) for key, seeds in sorted(groups.items()) if len(seeds) > 1}
     if not measured:
         raise ReportError("no setting has two seeds; allowed: finished clusterings of two or more, as with seed=0,1,2")
     return measured
 
 
-def agreement_table(found: Found, measured: Mapping[Setting, Agreement], by: Sequence[str]) -> Table:
+def agreement_table(groups: RunsBySetting, measured: Mapping[Setting, Agreement], by: Sequence[str]) -> Table:
     """A row a setting; of each data set and method the largest agreement is bold."""
     rows = []
     for (dataset, method, setting), value in measured.items():
         rivals = [other.mean for key, other in measured.items() if key[:2] == (dataset, method)]
         text = f"{100 * value.mean:.2f}"
         best = len(rivals) > 1 and value.mean == max(rivals)
-        seeds = {seed: run.read_metrics() for seed, run in found[dataset, method, setting].items()}
+        seeds = {seed: run.read_metrics() for seed, run in groups[dataset, method, setting].items()}
         occupied = ", ".join(str(seeds[seed].get("cluster/occupied", MISSING)) for seed in sorted(seeds))
         scores = (spread(seeds, key) for key in SCORES)
         cells = (f"**{text}**" if best else text, f"{100 * value.lowest:.2f}", occupied, *scores)
@@ -112,12 +112,12 @@ def agreement_table(found: Found, measured: Mapping[Setting, Agreement], by: Seq
     return Table("agreement between seeds (adjusted mutual information), %; scores by the labels", header, tuple(rows))
 
 
-def correlation_table(found: Found, measured: Mapping[Setting, Agreement]) -> Table:
+def correlation_table(groups: RunsBySetting, measured: Mapping[Setting, Agreement]) -> Table:
     """Spearman's correlation of agreement with each score's mean over seeds; a row where three settings have both."""
     rows = []
     for dataset, method in sorted({key[:2] for key in measured}):
         keys = [key for key in measured if key[:2] == (dataset, method)]
-        means = [[_mean(found[key], score) for key in keys] for score in SCORES]
+        means = [[_mean(groups[key], score) for key in keys] for score in SCORES]
         if len(keys) < 3 or any(value is None for values in means for value in values):
             continue
         agreed = [measured[key].mean for key in keys]
@@ -140,10 +140,10 @@ def _mean(seeds: Mapping[int, Run], score: str) -> float | None:
 def main(arguments: Sequence[str]) -> None:
     folder, options, where = folder_and_options(arguments, ("by",))
     by = [key for key in options.get("by", "").split(",") if key]
-    found = settings(read_store(folder), by, where)
-    measured = agreements(found)
-    print(agreement_table(found, measured, by).markdown())
-    correlations = correlation_table(found, measured)
+    groups = settings(read_store(folder), by, where)
+    measured = agreements(groups)
+    print(agreement_table(groups, measured, by).markdown())
+    correlations = correlation_table(groups, measured)
     if correlations.rows:
         print(correlations.markdown())
 

@@ -14,61 +14,61 @@ from typing import Any
 import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
-from reporting.grouping import DATA_SET, by_seed
+from reporting.grouping import DATA_SET, runs_by_seed
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
 from storage.records import Run, read_store
 
 KEYS = ("cluster/acc", "cluster/nmi")
-Found = dict[tuple[str, str], dict[int, Mapping[str, Any]]]  # (data set, method) -> seed -> metrics
+Results = dict[tuple[str, str], dict[int, Mapping[str, Any]]]  # (data set, method) -> seed -> metrics
 
 
-def clusterings(runs: Sequence[Run], where: Mapping[str, str]) -> Found:
+def clusterings(runs: Sequence[Run], where: Mapping[str, str]) -> Results:
     """Finished clusterings that fit `where`.
 
     Raises:
         ReportError: two runs of one method, data set and seed: `where` must tell them apart.
     """
-    groups = by_seed(runs, (DATA_SET, "method"), where, "cluster/num_clusters")
+    groups = runs_by_seed(runs, (DATA_SET, "method"), where, "cluster/num_clusters")
     return {
         (name, method): {seed: run.read_metrics() for seed, run in seeds.items()}
         for (name, method), seeds in groups.items()
     }
 
 
-def cluster_table(found: Found, keys: Sequence[str] = KEYS) -> Table:
+def cluster_table(results: Results, keys: Sequence[str] = KEYS) -> Table:
     """Cells hold the keys in their order: mean ± standard deviation (n - 1) in percent, or numbers seed by seed."""
-    sets, methods = (sorted({key[part] for key in found}) for part in (0, 1))
+    sets, methods = (sorted({key[part] for key in results}) for part in (0, 1))
     rows = []
     for name in sets:
         cells = []
         for method in methods:
-            seeds = found.get((name, method), {})
+            seeds = results.get((name, method), {})
             parts = [_cell([seeds[seed].get(key) for seed in sorted(seeds)]) for key in keys]
             cells.append(" / ".join(parts) if seeds else MISSING)
         rows.append((name, *cells))
-    counts = sorted({len(seeds) for seeds in found.values()})
+    counts = sorted({len(seeds) for seeds in results.values()})
     title = f"{' / '.join(keys)}, {' or '.join(map(str, counts))} seeds"
     return Table(title, ("data set", *methods), tuple(rows))
 
 
 def _cell(values: Sequence[float | int | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
+    measured = [value for value in values if value is not None]
+    if not measured:
         return MISSING
-    if all(isinstance(value, int) for value in known):
-        return ", ".join(map(str, known))
-    spread = f" ± {100 * np.std(known, ddof=1):.2f}" if len(known) > 1 else ""
-    return f"{100 * np.mean(known):.2f}{spread}"
+    if all(isinstance(value, int) for value in measured):
+        return ", ".join(map(str, measured))
+    spread = f" ± {100 * np.std(measured, ddof=1):.2f}" if len(measured) > 1 else ""
+    return f"{100 * np.mean(measured):.2f}{spread}"
 
 
 def main(arguments: Sequence[str]) -> None:
     folder, options, where = folder_and_options(arguments, ("keys",))
     keys = options["keys"].split(",") if "keys" in options else KEYS
-    found = clusterings(read_store(folder), where)
-    if not found:
+    results = clusterings(read_store(folder), where)
+    if not results:
         raise ReportError(f"{folder}: no finished clusterings that fit")
-    print(cluster_table(found, keys).markdown())
+    print(cluster_table(results, keys).markdown())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
 from reporting.curves import seeds_figure
-from reporting.grouping import by_seed, lookup
+from reporting.grouping import lookup, runs_by_seed
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
@@ -33,11 +33,11 @@ def grouped(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) ->
         ReportError: two different runs fall on one group and seed: `by` or `where` must tell them apart; runs on
             several files of the user's.
     """
-    groups = by_seed(runs, by, where)
+    groups = runs_by_seed(runs, by, where)
     files = {str(lookup(run.read_config(), "dataset.train")) for seeds in groups.values() for run in seeds.values()}
     if len(files) > 1:
-        found = " and ".join(sorted(files)[:2])
-        raise ReportError(f"dataset: found runs on {found}; allowed: one file, narrow with where=dataset.train:FILE")
+        shown = " and ".join(sorted(files)[:2])
+        raise ReportError(f"dataset: found runs on {shown}; allowed: one file, narrow with where=dataset.train:FILE")
     return {
         " ".join(group): {seed: run.read_metrics() for seed, run in seeds.items()} for group, seeds in groups.items()
     }

@@ -22,13 +22,13 @@ def lines_figure(
     x_label: str,
     y_label: str,
     file: Path,
-    named: Mapping[str, Sequence[str]] | None = None,
+    tick_names: Mapping[str, Sequence[str]] | None = None,
 ) -> Path:
     """One panel a key of ``series``; in it one line a name: mean over values at each x, with the standard deviation.
 
     Args:
         series: panel -> line -> x -> values (fractions, drawn in %).
-        named: panel -> names to write at x = 0, 1, …; such points are not joined.
+        tick_names: panel -> names to write at x = 0, 1, …; such points are not joined.
     """
     with drawing(3.5, 3.0, len(series)) as (figure, panels):
         for panel, (title, lines) in zip(panels, series.items(), strict=True):
@@ -42,7 +42,7 @@ def lines_figure(
                     yerr=spreads,
                     color=COLOURS[place % len(COLOURS)],
                     marker=MARKERS[place % len(MARKERS)],
-                    linestyle="" if title in (named or {}) else DASHES[place % len(DASHES)],
+                    linestyle="" if title in (tick_names or {}) else DASHES[place % len(DASHES)],
                     markersize=4.5,
                     capsize=2,
                     linewidth=1.4,
@@ -50,7 +50,7 @@ def lines_figure(
                 )
             panel.set_title(for_figure(title), fontsize=10, loc="left")
             panel.set_xlabel(x_label)
-            if names := (named or {}).get(title):
+            if names := (tick_names or {}).get(title):
                 panel.set_xticks(range(len(names)), [for_figure(name, 28) for name in names], rotation=30, ha="right")
             elif all(float(x).is_integer() for points in lines.values() for x in points):
                 panel.xaxis.get_major_locator().set_params(integer=True)  # there is no epoch 2.5
@@ -71,8 +71,8 @@ def label_figure(counts: Mapping[str, int], thinned: Mapping[str, int] | None, t
         heights = [counts[name] for name in names]
         panel.bar(places, heights, color=COLOURS[4], edgecolor="black", linewidth=0.4, label="all")
         if thinned:
-            kept = [thinned.get(name, 0) for name in names]
-            panel.bar(places, kept, color="white", edgecolor="black", hatch="////", linewidth=0.6, label="kept")
+            kept_counts = [thinned.get(name, 0) for name in names]
+            panel.bar(places, kept_counts, color="white", edgecolor="black", hatch="////", linewidth=0.6, label="kept")
             panel.legend(frameon=False)
         panel.set_xticks(places, [for_figure(name, 22) for name in names], rotation=90 if len(names) > 8 else 25)
         panel.set_ylabel("training rows")
@@ -121,9 +121,9 @@ def embedding_figure(
     with drawing(3.2, 3.2, len(panels)) as (figure, axes):
         for panel, (title, (points, labels)) in zip(axes, panels.items(), strict=True):
             for place, (label, name) in enumerate(names.items()):
-                of_class = np.asarray(points)[np.asarray(labels) == label]
+                class_points = np.asarray(points)[np.asarray(labels) == label]
                 style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[(place // 2) % len(MARKERS)]}
-                panel.scatter(*of_class.T, s=9, alpha=0.75, linewidth=0, label=for_figure(name, 40), **style)
+                panel.scatter(*class_points.T, s=9, alpha=0.75, linewidth=0, label=for_figure(name, 40), **style)
             panel.set_title(for_figure(title), fontsize=10, loc="left")
             panel.set_xticks([])
             panel.set_yticks([])

@@ -25,14 +25,14 @@ def picture(draw: Callable[P, Path | None]) -> Callable[P, Path | None]:
     """Of a function that draws a figure: what goes wrong in it is said in one line, and there is no figure."""
 
     @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Path | None:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Path | None:
         try:
             return draw(*args, **kwargs)
         except Exception as error:
             print(f"warning: a figure was not drawn ({type(error).__name__}: {first_line(error)})", file=sys.stderr)
             return None
 
-    return drawn
+    return wrapper
 
 
 @contextmanager

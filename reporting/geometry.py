@@ -25,12 +25,12 @@ def alignment(embeddings: NDArray, labels: NDArray, pooled: bool = False) -> flo
     rows = unit(embeddings)
     sums, pairs = [], []
     for label in np.unique(labels):
-        own = rows[labels == label]
-        if len(own) > 1:
+        class_rows = rows[labels == label]
+        if len(class_rows) > 1:
             # sum over i != j of |z_i - z_j|^2 = 2 n sum |z_i|^2 - 2 |sum z_i|^2
-            total = own.sum(axis=0)
-            sums.append(2 * (len(own) * (own**2).sum() - total @ total))
-            pairs.append(len(own) * (len(own) - 1))
+            total = class_rows.sum(axis=0)
+            sums.append(2 * (len(class_rows) * (class_rows**2).sum() - total @ total))
+            pairs.append(len(class_rows) * (len(class_rows) - 1))
     if not pairs:
         return None
     return float(sum(sums) / sum(pairs)) if pooled else float(np.mean(np.divide(sums, pairs)))
@@ -58,11 +58,11 @@ def neighbourhood_purity(embeddings: NDArray, labels: NDArray, neighbours: int =
         return None
     hits = 0
     for start in range(0, len(rows), BLOCK):
-        own = np.arange(start, min(start + BLOCK, len(rows)))
-        similarities = rows[own] @ rows.T
-        similarities[np.arange(len(own)), own] = -np.inf
+        block = np.arange(start, min(start + BLOCK, len(rows)))
+        similarities = rows[block] @ rows.T
+        similarities[np.arange(len(block)), block] = -np.inf
         nearest = np.argpartition(-similarities, count - 1, axis=1)[:, :count]
-        hits += int((labels[nearest] == labels[own, None]).sum())
+        hits += int((labels[nearest] == labels[block, None]).sum())
     return hits / (count * len(rows))
 
 
@@ -80,8 +80,8 @@ def geometry(
 ) -> dict[str, float]:
     """The four figures, without those that are undefined; of more than `max_rows` rows a random part by `seed`."""
     if len(labels) > max_rows:
-        kept = np.sort(np.random.default_rng(seed).choice(len(labels), max_rows, replace=False))
-        embeddings, labels = embeddings[kept], labels[kept]
+        sampled = np.sort(np.random.default_rng(seed).choice(len(labels), max_rows, replace=False))
+        embeddings, labels = embeddings[sampled], labels[sampled]
     figures = {
         "alignment": alignment(embeddings, labels),
         "uniformity": uniformity(embeddings),

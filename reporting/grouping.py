@@ -34,7 +34,7 @@ def fits(config: Mapping[str, Any], where: Mapping[str, str]) -> bool:
     return all(written(lookup(config, key)).lower() == written(value).lower() for key, value in where.items())
 
 
-def by_seed(
+def runs_by_seed(
     runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str], figure: str = "seed"
 ) -> dict[Group, dict[int, Run]]:
     """Finished runs that fit `where`, by the values of `by` as text, and by seed.

@@ -61,8 +61,8 @@ def _ndcg(true: NDArray[np.bool_], order: NDArray[np.int64]) -> float:
 def label_scores(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike = 0.5) -> ClassScores:
     """Precision, recall and F1 of each label. Arguments as for `multilabel_metrics`."""
     true, predicted = np.asarray(references) > 0, np.asarray(scores, dtype=np.float64) > np.asarray(threshold)
-    hits, rows, found = (both.sum(axis=0) for both in (true & predicted, true, predicted))
-    return ClassScores(_ratio(hits, found), _ratio(hits, rows), _ratio(2 * hits, rows + found), rows, found)
+    hits, rows, counts = (mask.sum(axis=0) for mask in (true & predicted, true, predicted))
+    return ClassScores(_ratio(hits, counts), _ratio(hits, rows), _ratio(2 * hits, rows + counts), rows, counts)
 
 
 def _ratio(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:

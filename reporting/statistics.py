@@ -142,8 +142,8 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """p-values corrected over one family of tests (Holm 1979); a test that was not made is None and not counted."""
     from statsmodels.stats.multitest import multipletests
 
-    made = [p for p in p_values if p is not None]
-    corrected = iter(multipletests(made, method="holm")[1].tolist() if made else [])
+    defined = [p for p in p_values if p is not None]
+    corrected = iter(multipletests(defined, method="holm")[1].tolist() if defined else [])
     return [None if p is None else float(next(corrected)) for p in p_values]
 
 

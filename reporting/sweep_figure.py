@@ -34,8 +34,8 @@ def sweep_figure(jobs: Sequence[SweepJob], file: Path) -> Path | None:
         return None
     ticks = {key: _ticks(finished, key) for key in keys}
     series = {key: _lines(finished, key, ticks[key][0]) for key in keys}
-    named = {key: names for key, (_, names) in ticks.items() if names}
-    return lines_figure(series, "", "%", file, named)
+    tick_names = {key: names for key, (_, names) in ticks.items() if names}
+    return lines_figure(series, "", "%", file, tick_names)
 
 
 def _varies(jobs: Sequence[SweepJob], key: str) -> bool:

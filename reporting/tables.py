@@ -201,8 +201,8 @@ def worst_confusions(
     for index in worst:
         wrong = matrix[index].copy()
         wrong[index] = 0
-        went = [one for one in np.argsort(-wrong, kind="stable")[:targets] if wrong[one]]
-        shares = ", ".join(f"{label_names[one]} {100 * wrong[one] / matrix[index].sum():.0f} %" for one in went)
+        went = [label for label in np.argsort(-wrong, kind="stable")[:targets] if wrong[label]]
+        shares = ", ".join(f"{label_names[label]} {100 * wrong[label] / matrix[index].sum():.0f} %" for label in went)
         figures = (percent(scores.f1[index]), percent(scores.recall[index]))
         sizes = (str(counts[index]), str(scores.references[index]))
         rows.append((str(label_names[index]), *sizes, *figures, shares or MISSING))

@@ -79,8 +79,8 @@ class Datastore:
         while True:
             header = _read_header(folder)
             if header["encoder"] != encoder:
-                found, allowed = header["encoder"][:12], encoder[:12]
-                raise ValueError(f"{folder}: found a datastore of model {found}, allowed: {allowed}")
+                model, allowed = header["encoder"][:12], encoder[:12]
+                raise ValueError(f"{folder}: found a datastore of model {model}, allowed: {allowed}")
             names = [part["name"] for part in header["segments"] if _digest(folder / part["name"]) != part["sha256"]]
             if not names:
                 return cls(folder, header)
@@ -135,7 +135,7 @@ class Datastore:
             digest = _file_digest(self.folder / name)
             self._commit(self.header["segments"], self.header["files"] | {name: digest})
 
-    def kept(self, name: str) -> Path | None:
+    def stored_file(self, name: str) -> Path | None:
         """A file that `keep` wrote, None where there is none or it is no longer whole."""
         path, digest = self.folder / name, self.header["files"].get(name)
         return path if digest is not None and path.is_file() and _file_digest(path) == digest else None
@@ -207,9 +207,9 @@ class Datastore:
 
     def _remove_unnamed(self) -> None:
         """What belongs to an earlier datastore, and what killed processes left."""
-        named = {HEADER, ".lock", *self.header["files"], *(segment["name"] for segment in self.header["segments"])}
+        expected = {HEADER, ".lock", *self.header["files"], *(segment["name"] for segment in self.header["segments"])}
         for path in self.folder.iterdir():
-            if path.name not in named:
+            if path.name not in expected:
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
@@ -217,8 +217,8 @@ def _check(
     vectors: NDArray, labels: Sequence[Sequence[int]], texts: Sequence[str], dimension: int, num_classes: int
 ) -> None:
     if vectors.ndim != 2 or vectors.shape[1] != dimension or not len(vectors) == len(labels) == len(texts):
-        found = f"{vectors.shape}, {len(labels)} and {len(texts)}"
-        raise ValueError(f"vectors must be (N, {dimension}), with N labels and N texts, got {found}")
+        shapes = f"{vectors.shape}, {len(labels)} and {len(texts)}"
+        raise ValueError(f"vectors must be (N, {dimension}), with N labels and N texts, got {shapes}")
     indices = set(chain.from_iterable(labels))
     if indices and (min(indices) < 0 or max(indices) >= num_classes):
         raise ValueError(f"labels: found class {min(indices)} to {max(indices)}, allowed: 0 to {num_classes - 1}")

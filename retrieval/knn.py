@@ -55,10 +55,10 @@ class NearestNeighbours:
     def open_index(self, store: Datastore, seed: int = 0) -> Index:
         """The index over a datastore: built once over its first rows and kept beside them, the later ones added."""
         first, *others = store.vectors()
-        by_size: Kind = "flat" if len(first) <= EXACT_ROWS else "ivf"
-        kind = by_size if self.index == "auto" else self.index
+        default: Kind = "flat" if len(first) <= EXACT_ROWS else "ivf"
+        kind = default if self.index == "auto" else self.index
         name = f"index-{kind}-{self.probes}-{seed}.faiss"
-        file = store.kept(name) if kind != "flat" else None
+        file = store.stored_file(name) if kind != "flat" else None
         index = Index(first, kind, self.probes, seed, file)
         if kind != "flat" and file is None:
             store.keep(name, index.save)
@@ -70,12 +70,12 @@ class NearestNeighbours:
         self,
         distances: NDArray[np.float32],
         labels: NDArray[np.float32],
-        of_model: NDArray[np.floating],
+        model_scores: NDArray[np.floating],
         score: Callable[[NDArray[np.floating]], float],
     ) -> Vote:
         """The best vote on validation rows, see `best_vote`."""
-        chosen = best_vote(distances, labels, of_model, score, self.ks, self.taus, self.lams)
-        return Vote(int(chosen["k"]), chosen["tau"], chosen["lam"])
+        best = best_vote(distances, labels, model_scores, score, self.ks, self.taus, self.lams)
+        return Vote(int(best["k"]), best["tau"], best["lam"])
 
 
 class Vote:
@@ -93,9 +93,9 @@ class Vote:
         votes = [vote(distances[piece], store.labels(positions[piece]), self.temperature) for piece in pieces]
         return np.concatenate(votes)
 
-    def mixed(self, of_neighbours: NDArray[np.floating], of_model: NDArray[np.floating]) -> NDArray[np.floating]:
+    def mixed(self, neighbour_scores: NDArray[np.floating], model_scores: NDArray[np.floating]) -> NDArray[np.floating]:
         """Final scores (N, C)."""
-        return interpolate(of_neighbours, of_model, self.lam)
+        return interpolate(neighbour_scores, model_scores, self.lam)
 
     def weights(self, distances: NDArray[np.float32]) -> NDArray[np.floating]:
         """What each neighbour weighs in the vote, (N, k)."""

@@ -74,7 +74,7 @@ class Index:
             return
         true = _without(rows, *exact_search([vectors], vectors[rows], k + 1))[1]
         self._faiss.nprobe = probes = min(4, self._faiss.nlist)
-        while share_found(self.search(vectors[rows], k, itself=rows)[1], true) < RECALL and probes < self._faiss.nlist:
+        while recall_of(self.search(vectors[rows], k, itself=rows)[1], true) < RECALL and probes < self._faiss.nlist:
             self._faiss.nprobe = probes = min(2 * probes, self._faiss.nlist)
 
     def add(self, vectors: NDArray[np.float32]) -> None:
@@ -100,12 +100,12 @@ class Index:
         """
         if k < 1:
             raise ValueError(f"k must be >= 1, got {k}")
-        wanted = k if itself is None else k + 1
+        count = k if itself is None else k + 1
         queries = np.ascontiguousarray(queries, np.float32)
         if self._faiss is None:
-            squared, positions = _exact(lambda: self._blocks, queries, wanted)
+            squared, positions = _exact(lambda: self._blocks, queries, count)
         else:
-            squared, positions = self._faiss.search(queries, wanted)
+            squared, positions = self._faiss.search(queries, count)
         distances = np.sqrt(np.maximum(squared, 0))  # both measure squares
         distances[positions < 0] = np.inf
         return (distances, positions) if itself is None else _without(itself, distances, positions)
@@ -139,15 +139,15 @@ def _exact(blocks: Callable[[], Iterable[tuple[Any, Any]]], queries: NDArray, k:
 def _exact_piece(blocks: Iterable[tuple[Any, Any]], queries: NDArray, k: int) -> tuple[NDArray, NDArray]:
     import torch
 
-    wanted = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
-    best = torch.full((len(wanted), k), torch.inf)
-    places, first = torch.full((len(wanted), k), -1), 0
+    targets = torch.from_numpy(np.ascontiguousarray(queries, np.float32))
+    best = torch.full((len(targets), k), torch.inf)
+    places, first = torch.full((len(targets), k), -1), 0
     for rows, lengths in blocks:
-        rough = lengths - 2 * wanted @ rows.T  # a dot product rounds: more than k, to be measured exactly
-        near = rough.topk(min(2 * k + 8, len(rows)), largest=False).indices
-        squared = (wanted[:, None] - rows[near]).square().sum(2)
-        best, chosen = torch.cat([best, squared], 1).topk(k, largest=False)
-        places = torch.cat([places, first + near], 1).gather(1, chosen)
+        rough = lengths - 2 * targets @ rows.T  # a dot product rounds: more than k, to be measured exactly
+        nearest = rough.topk(min(2 * k + 8, len(rows)), largest=False).indices
+        squared = (targets[:, None] - rows[nearest]).square().sum(2)
+        best, columns = torch.cat([best, squared], 1).topk(k, largest=False)
+        places = torch.cat([places, first + nearest], 1).gather(1, columns)
         first += len(rows)
     return best.numpy(), places.numpy()
 
@@ -168,19 +168,19 @@ def recall(index: Index, vectors: Sequence[NDArray[np.float32]], queries: NDArra
         vectors: those in the index, in parts (N_s, D); where there are fewer than k, all are true neighbours.
     """
     k = min(k, index.size)
-    return share_found(index.search(queries, k)[1], exact_search(vectors, queries, k)[1])
+    return recall_of(index.search(queries, k)[1], exact_search(vectors, queries, k)[1])
 
 
-def share_found(positions: NDArray[np.int64], true: NDArray[np.int64]) -> float:
+def recall_of(positions: NDArray[np.int64], true: NDArray[np.int64]) -> float:
     """Share of the true positions (M, k) that are among those found, mean over rows."""
     return float(np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(positions, true, strict=True)]))
 
 
-def _without(own: NDArray[np.integer], distances: NDArray, positions: NDArray) -> tuple[NDArray, NDArray]:
+def _without(itself: NDArray[np.integer], distances: NDArray, positions: NDArray) -> tuple[NDArray, NDArray]:
     """Neighbours (M, k) from (M, k + 1), the row itself left out."""
-    drop = positions == own[:, None]
+    drop = positions == itself[:, None]
     drop[~drop.any(axis=1), -1] = True  # not found among k + 1: the farthest goes
-    return tuple(values[~drop].reshape(len(own), -1) for values in (distances, positions))
+    return tuple(values[~drop].reshape(len(itself), -1) for values in (distances, positions))
 
 
 def _blocks(parts: Sequence[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:

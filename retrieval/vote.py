@@ -34,17 +34,17 @@ def vote(distances: Floats, labels: NDArray, tau: float) -> Floats:
     return np.einsum("nk,nkc->nc", neighbour_weights(distances, tau), labels)
 
 
-def interpolate(of_neighbours: Floats, of_model: Floats, lam: float) -> Floats:
+def interpolate(neighbour_scores: Floats, model_scores: Floats, lam: float) -> Floats:
     """lam * neighbours + (1 - lam) * model, both (N, C), 0 <= lam <= 1. Raises ValueError for another lam."""
     if not 0 <= lam <= 1:
         raise ValueError(f"lam must be in [0, 1], got {lam}")
-    return lam * of_neighbours + (1 - lam) * of_model
+    return lam * neighbour_scores + (1 - lam) * model_scores
 
 
 def best_vote(
     distances: Floats,
     labels: NDArray,
-    of_model: Floats,
+    model_scores: Floats,
     score: Callable[[Floats], float],
     ks: Sequence[int],
     taus: Sequence[float],
@@ -55,7 +55,7 @@ def best_vote(
     Args:
         distances: (N, K) ascending, infinite where there is no neighbour.
         labels: (N, K, C) of the neighbours.
-        of_model: (N, C) probabilities of the model.
+        model_scores: (N, C) probabilities of the model.
         score: the figure, larger is better, of final scores (N, C).
         ks, taus, lams: what to try, all combinations; of equally good ones the first.
 
@@ -65,9 +65,9 @@ def best_vote(
     best: dict[str, float] = {"score": -np.inf}
     for k in ks:
         for tau in taus:
-            of_neighbours = vote(distances[:, :k], labels[:, :k], tau)
+            neighbour_scores = vote(distances[:, :k], labels[:, :k], tau)
             for lam in lams:
-                value = score(interpolate(of_neighbours, of_model, lam))
+                value = score(interpolate(neighbour_scores, model_scores, lam))
                 if value > best["score"]:
                     best = {"k": k, "tau": tau, "lam": lam, "score": value}
     return best

@@ -34,7 +34,7 @@ def replacing(path: Path | str) -> Iterator[BinaryIO]:
         ReportError: the folder cannot be written to, a full disk included; ``path`` is then what it was before.
     """
     path = Path(path)
-    with write_errors(path), _written_through(path) if is_written_through(path) else _whole(path) as file:
+    with write_errors(path), _written_through(path) if is_written_through(path) else _replaced(path) as file:
         yield file
 
 
@@ -106,8 +106,8 @@ def _is_beside(filename: str | bytes | int | None, path: Path) -> bool:
     """Whether the file that an error names, if it does, is one that a write to ``path`` touches."""
     if filename is None or isinstance(filename, int):
         return True
-    other, target = os.path.realpath(os.fsdecode(filename)), os.path.realpath(path)
-    return other.startswith(os.path.dirname(target)) or target.startswith(other)
+    file, target = os.path.realpath(os.fsdecode(filename)), os.path.realpath(path)
+    return file.startswith(os.path.dirname(target)) or target.startswith(file)
 
 
 def _write_error(path: Path, error: OSError) -> ReportError:
@@ -124,7 +124,7 @@ def _written_through(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
+def _replaced(path: Path) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{os.getpid()}-{secrets.token_hex(3)}.tmp")

@@ -136,7 +136,7 @@ def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], lis
 
     Refused are runs of code that no commit holds. A run that the folder has, with the same content, is not added again.
     """
-    known = _lines(folder)
+    recorded = _lines(folder)
     added, refused, shard = [], [], Shard()
     for run in (run for run in _undamaged(runs) if run.status == "finished"):
         environment = run.read_json("environment.json") if run.has("environment.json") else None
@@ -144,7 +144,7 @@ def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], lis
             refused.append(run.id)
             continue
         line = _line(run, environment)
-        if (old := known.get(run.id)) and {**old, "recorded": line["recorded"]} == line:
+        if (old := recorded.get(run.id)) and {**old, "recorded": line["recorded"]} == line:
             continue
         _put(shard, line, environment, {name: _table(run, name) for name in TABLES if run.has(f"{name}.csv")})
         added.append(run.id)
@@ -261,22 +261,22 @@ def read_shard(folder: Path, files: Sequence[Path] | None = None) -> Shard:
 
     shard = Shard()
     tables: dict[str, list[pa.Table]] = {}
-    taken: set[str] = set()
+    assigned: set[str] = set()
     contents = _contents(folder) if files is None else {file: _read_lines(file) for file in files}
     shard.lines = _latest(line for lines, _ in contents.values() for line in lines)
     for file, (lines, environments) in contents.items():
         key = file.name.removeprefix("runs-").removesuffix(".jsonl.gz")
-        newest = {line["id"] for line in lines if shard.lines[line["id"]] == line} - taken
-        taken |= newest
+        newest = {line["id"] for line in lines if shard.lines[line["id"]] == line} - assigned
+        assigned |= newest
         shard.environments |= environments
         for name in TABLES:
             if (parquet := folder / f"{name}-{key}.parquet").exists():
-                tables.setdefault(name, []).append(_of_runs(pq.read_table(parquet), newest))
+                tables.setdefault(name, []).append(_rows_of_runs(pq.read_table(parquet), newest))
     shard.tables = {name: _joined(parts) for name, parts in tables.items()}
     return shard
 
 
-def _of_runs(table: pa.Table, names: Iterable[str]) -> pa.Table:
+def _rows_of_runs(table: pa.Table, names: Iterable[str]) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -292,7 +292,7 @@ def write_shard(shard: Shard, folder: Path) -> Path:
     environments = [{"digest": key, "content": shard.environments[key]} for key in used]
     key = _digest([environments, lines])
     for name, table in shard.tables.items():
-        if len(table := _of_runs(table, shard.lines).sort_by("run")):
+        if len(table := _rows_of_runs(table, shard.lines).sort_by("run")):
             with replacing(folder / f"{name}-{key}.parquet") as file:
                 pq.write_table(table, file, compression="zstd", compression_level=19)
     text = "".join(json.dumps(line, sort_keys=True, ensure_ascii=False) + "\n" for line in (*environments, *lines))
@@ -305,8 +305,8 @@ def _join(folder: Path, files: Sequence[Path], change: Callable[[Line], Line] | 
     shard = read_shard(folder, files)
     if change is not None:
         shard = _changed(shard, change)
-    kept = write_shard(shard, folder) if shard.lines else None
-    for file in (file for file in files if file != kept):
+    current = write_shard(shard, folder) if shard.lines else None
+    for file in (file for file in files if file != current):
         key = file.name.removeprefix("runs-").removesuffix(".jsonl.gz")
         for part in sorted(folder.glob(f"*-{key}.*"), reverse=True):  # the `runs` file first
             part.unlink()
@@ -321,7 +321,7 @@ def _changed(shard: Shard, change: Callable[[Line], Line]) -> Shard:
     names = {old: line["id"] for old, line in changed.items() if lines[line["id"]] is line}
     tables = {}
     for name, table in shard.tables.items():
-        table = _of_runs(table, names)
+        table = _rows_of_runs(table, names)
         runs = pa.array([names[old] for old in table["run"].to_pylist()], pa.string())
         tables[name] = table.set_column(table.column_names.index("run"), "run", runs)
     return Shard(lines, shard.environments, tables)

@@ -124,8 +124,8 @@ class RunFolder:
     def _an_object(self, name: str, read: Callable[[str], Any]) -> dict[str, Any]:
         content = read(name)
         if not isinstance(content, dict):
-            found = type(content).__name__
-            raise ReportError(f"run {self.id}: {name}: found {found}; allowed: keys with values (the file is damaged)")
+            kind = type(content).__name__
+            raise ReportError(f"run {self.id}: {name}: found {kind}; allowed: keys with values (the file is damaged)")
         return content
 
     def write_metrics(self, metrics: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFol
         return RunFolder(folder)
     name = str(name).rstrip("/")
     ids = [run.id for run in list_runs(runs_dir)]
-    matches = [name] if name in ids else [one for one in ids if name and one.startswith(name)]
+    matches = [name] if name in ids else [id_ for id_ in ids if name and id_.startswith(name)]
     if len(matches) == 1:
         return RunFolder(Path(runs_dir) / matches[0])
     if matches:

@@ -87,8 +87,8 @@ def checked_text(value: Any, where: str) -> str:
     """The value itself. Raises InputError where it is no text with a visible character."""
     if isinstance(value, str) and value.strip():
         return value
-    found = "an empty text" if value is None or isinstance(value, str) else short(value)
-    raise InputError(f"{where}: found {found}, allowed: a string with at least one visible character")
+    shown = "an empty text" if value is None or isinstance(value, str) else short(value)
+    raise InputError(f"{where}: found {shown}, allowed: a string with at least one visible character")
 
 
 def format_of(path: Path | str) -> str | None:
@@ -264,11 +264,11 @@ def _open_csv(lines: Iterator[str], name: str, delimiter: str | None, plain_text
 
 
 def _delimiter_of(header: str, name: str) -> str:
-    found = [mark for mark in DELIMITERS if mark in header]
-    if "," in header or len(found) != 1:
+    delimiters = [mark for mark in DELIMITERS if mark in header]
+    if "," in header or len(delimiters) != 1:
         return ","
-    log.warning("%s: read with delimiter %r, for the header has no comma", name, found[0])
-    return found[0]
+    log.warning("%s: read with delimiter %r, for the header has no comma", name, delimiters[0])
+    return delimiters[0]
 
 
 def _checked_columns(name: str, header: Sequence[str]) -> tuple[str, ...]:
@@ -300,12 +300,12 @@ def _csv_errors(name: str, line: Any) -> Iterator[None]:
     try:
         yield
     except csv.Error as error:
-        what, allowed = str(error), "fields with balanced double quotes"
-        if "new-line character" in what:
-            what, allowed = "a bare carriage return outside double quotes", "one kind of line ends, \\n or \\r\\n"
-        elif "field larger than" in what:
-            what = f"a field of more than {MAX_FIELD:,} characters; perhaps its double quote is never closed"
-        raise InputError(f"{name}:{line()}: not CSV ({what}), allowed: {allowed}") from error
+        reason, allowed = str(error), "fields with balanced double quotes"
+        if "new-line character" in reason:
+            reason, allowed = "a bare carriage return outside double quotes", "one kind of line ends, \\n or \\r\\n"
+        elif "field larger than" in reason:
+            reason = f"a field of more than {MAX_FIELD:,} characters; perhaps its double quote is never closed"
+        raise InputError(f"{name}:{line()}: not CSV ({reason}), allowed: {allowed}") from error
 
 
 # JSON
@@ -331,8 +331,8 @@ def _parsed(text: str, where: str, allowed: str) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
-        at = f"line {error.lineno} column" if error.lineno > 1 else "column"
-        raise InputError(f"{where}: not JSON ({error.msg} at {at} {error.colno}), allowed: {allowed}") from error
+        position = f"line {error.lineno} column" if error.lineno > 1 else "column"
+        raise InputError(f"{where}: not JSON ({error.msg} at {position} {error.colno}), allowed: {allowed}") from error
     except RecursionError as error:
         raise InputError(f"{where}: {TOO_DEEP}") from error
     except ValueError as error:  # a key that stands twice, an integer of thousands of digits

@@ -122,26 +122,26 @@ def replace_words(text: str, rate: float, candidates: Callable[[str], tuple[str,
 
     The number is rounded up or down at random, in proportion, so that the share holds on average.
     """
-    words = [(match, found) for match in WORD.finditer(text) if (found := candidates(match.group()))]
+    words = [(match, options) for match in WORD.finditer(text) if (options := candidates(match.group()))]
     if not words or rate == 0:
         return text
     number = max(1, int(rate * len(words) + rng.random()))
     parts, end = [], 0
     for position in sorted(draw(len(words), number, rng)):
-        match, found = words[position]
-        parts += [text[end : match.start()], like(match.group(), found[below(len(found), rng)])]
+        match, options = words[position]
+        parts += [text[end : match.start()], with_capitals_of(match.group(), options[below(len(options), rng)])]
         end = match.end()
     return "".join(parts) + text[end:]
 
 
-def like(word: str, replacement: str) -> str:
+def with_capitals_of(word: str, replacement: str) -> str:
     """``replacement`` with the capitals of ``word``."""
     if word.isupper() and len(word) > 1:
         return replacement.upper()
     return replacement[:1].upper() + replacement[1:] if word[:1].isupper() else replacement
 
 
-def kept(
+def cached(
     path: Path | None, load: Callable[[Path], T], build: Callable[[], T], save: Callable[[T, BinaryIO], None]
 ) -> T:
     """What ``build`` gives, kept at ``path``; read from there where it is whole. Safe for processes side by side."""
@@ -154,10 +154,10 @@ def kept(
                 return load(path)
             except Exception as error:  # whatever a damaged file makes its reader raise
                 log.warning("%s is damaged (%s); making it again", path, type(error).__name__)
-        made = build()
+        value = build()
         try:
             with replacing(path) as file:
-                save(made, file)
+                save(value, file)
         except ReportError as error:  # it only costs time at the next start
             log.warning("%s could not be kept: %s", path, error)
-        return made
+        return value

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from datamodules.augment.base import WORD, Augmentation, Fetch, below, draw, like
+from datamodules.augment.base import WORD, Augmentation, Fetch, below, draw, with_capitals_of
 from datamodules.augment.wordnet import Synonyms, lexicon_digest, load_lexicon
 
 
@@ -46,11 +46,11 @@ class EDA(Augmentation):
         return " ".join(operation(words, max(1, int(self.alpha * len(words))), rng))
 
     def _with_synonyms(self, words: list[str]) -> list[int]:
-        return [place for place, word in enumerate(words) if (found := WORD.search(word)) and self.synonyms(found[0])]
+        return [place for place, word in enumerate(words) if (match := WORD.search(word)) and self.synonyms(match[0])]
 
     def _synonym(self, word: str, rng: random.Random) -> str:
-        found = self.synonyms(word)
-        return like(word, found[below(len(found), rng)])
+        synonyms = self.synonyms(word)
+        return with_capitals_of(word, synonyms[below(len(synonyms), rng)])
 
     def _replace(self, words: list[str], number: int, rng: random.Random) -> list[str]:
         places = self._with_synonyms(words)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from datamodules.augment.base import STOP_WORDS, Augmentation, Fetch, kept, replace_words
+from datamodules.augment.base import STOP_WORDS, Augmentation, Fetch, cached, replace_words
 from storage.errors import InputError
 
 WORD_START = ("Ġ", "▁")  # how byte-level and sentencepiece vocabularies mark the first piece of a word
@@ -46,8 +46,8 @@ def vocabulary_words(tokenizer: Any) -> dict[str, int]:
         inside = model["continuing_subword_prefix"]
         pairs = [(token, number) for token, number in tokens if not token.startswith(inside)]
     else:
-        whole = [(token, number) for token, number in tokens if token.startswith(WORD_START)]
-        pairs = [(backend.decoder.decode([token]).strip(), number) for token, number in whole]
+        word_tokens = [(token, number) for token, number in tokens if token.startswith(WORD_START)]
+        pairs = [(backend.decoder.decode([token]).strip(), number) for token, number in word_tokens]
     words = {word: number for word, number in pairs if len(word) > 2 and word.isalpha()}
     words = {word: number for word, number in words.items() if word.lower() not in STOP_WORDS}
     if len(words) < 2:
@@ -71,9 +71,9 @@ def nearest(words: list[str], vectors: np.ndarray, block: int = 1024) -> Table:
 
     unit = normalize(torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)), dim=1)
     number = min(MAX_NEIGHBORS + 8, len(words))  # the word itself and its variants take some places
-    found = [(rows @ unit.T).topk(number, dim=1) for rows in unit.split(block)]
-    cosines = torch.cat([values for values, _ in found]).numpy()
-    neighbors = torch.cat([places for _, places in found]).numpy().astype(np.int32)
+    blocks = [(rows @ unit.T).topk(number, dim=1) for rows in unit.split(block)]
+    cosines = torch.cat([values for values, _ in blocks]).numpy()
+    neighbors = torch.cat([places for _, places in blocks]).numpy().astype(np.int32)
     _, stems = np.unique([stem(word) for word in words], return_inverse=True)
     cosines[stems[neighbors] == stems[:, None]] = -1
     return Table(np.array(words), neighbors, cosines)
@@ -113,19 +113,19 @@ class Embedding(Augmentation):
         digest.update(np.ascontiguousarray(vectors).data)
         self._content = digest.hexdigest()[:16]
         path = cache and Path(cache) / "neighbors" / f"{self._content}.npz"
-        self._table = kept(path, _load, lambda: nearest(list(words), vectors), _save)
+        self._table = cached(path, _load, lambda: nearest(list(words), vectors), _save)
         self._places = {word: place for place, word in enumerate(words)}
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._neighbours: dict[str, tuple[str, ...]] = {}
 
     def content(self) -> str:
         return self._content
 
     def neighbors(self, word: str) -> tuple[str, ...]:
         """Words that may replace ``word``, nearest first."""
-        if word not in self._known:
+        if word not in self._neighbours:
             place = self._places.get(word.lower(), self._places.get(word))
-            self._known[word] = () if place is None else self._near(place)
-        return self._known[word]
+            self._neighbours[word] = () if place is None else self._near(place)
+        return self._neighbours[word]
 
     def _near(self, place: int) -> tuple[str, ...]:
         close = self._table.neighbors[place][self._table.cosines[place] >= self.threshold]

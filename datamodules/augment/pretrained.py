@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from datamodules.augment.base import STOP_WORDS, WORD, Augmentation, Fetch, below, draw, like, text_rng
+from datamodules.augment.base import STOP_WORDS, WORD, Augmentation, Fetch, below, draw, text_rng, with_capitals_of
 from datamodules.augment.embedding import WORD_START, stem
 from storage.errors import InputError
 
@@ -94,12 +94,12 @@ class Contextual(Augmentation):
             raise InputError(f"augment.path: the tokenizer in {folder} has no mask; allowed: a masked language model")
         self._model = AutoModelForMaskedLM.from_pretrained(folder).eval()
         self._content = folder_digest(folder)
-        self._words = self._whole_words()
+        self._words = self._words_of_tokens()
 
     def content(self) -> str:
         return self._content
 
-    def _whole_words(self) -> list[str | None]:
+    def _words_of_tokens(self) -> list[str | None]:
         """The word that each token is, None where it is none that may replace another."""
         tokens = self._tokenizer.convert_ids_to_tokens(list(range(len(self._tokenizer))))
         is_word_piece = any(token.startswith("##") for token in tokens)
@@ -116,12 +116,12 @@ class Contextual(Augmentation):
 
     def _change(self, texts: list[str], seed: int) -> list[str]:
         rngs = [text_rng(text, seed) for text in texts]
-        chosen = [self._chosen(text, rng) for text, rng in zip(texts, rngs, strict=True)]
-        masked = [self._masked(text, matches) for text, matches in zip(texts, chosen, strict=True)]
+        matches_of_texts = [self._sampled_matches(text, rng) for text, rng in zip(texts, rngs, strict=True)]
+        masked = [self._masked(text, matches) for text, matches in zip(texts, matches_of_texts, strict=True)]
         predictions = self._predict(masked)
-        return [self._filled(*row) for row in zip(texts, chosen, predictions, rngs, strict=True)]
+        return [self._filled(*row) for row in zip(texts, matches_of_texts, predictions, rngs, strict=True)]
 
-    def _chosen(self, text: str, rng: random.Random) -> list:
+    def _sampled_matches(self, text: str, rng: random.Random) -> list:
         words = [match for match in WORD.finditer(text) if match.group().lower() not in STOP_WORDS]
         if not words or self.rate == 0:
             return []
@@ -151,21 +151,21 @@ class Contextual(Augmentation):
         parts, end = [], 0
         # a text cut at the model's length has fewer masks than words were chosen: the others stay
         for match, (tokens, weights) in zip(matches, predictions, strict=False):
-            parts += [text[end : match.start()], self._drawn(match.group(), tokens, weights, rng)]
+            parts += [text[end : match.start()], self._sampled_word(match.group(), tokens, weights, rng)]
             end = match.end()
         return "".join(parts) + text[end:]
 
-    def _drawn(self, word: str, tokens: list[int], weights: list[float], rng: random.Random) -> str:
+    def _sampled_word(self, word: str, tokens: list[int], weights: list[float], rng: random.Random) -> str:
         candidates = ((self._words[token], weight) for token, weight in zip(tokens, weights, strict=True))
         pairs = [(other, weight) for other, weight in candidates if other and stem(other) != stem(word)][: self.top_k]
         if not pairs:
             return word
-        left = rng.random() * sum(weight for _, weight in pairs)
+        remaining = rng.random() * sum(weight for _, weight in pairs)
         for other, weight in pairs:
-            left -= weight
-            if left < 0:
-                return like(word, other)
-        return like(word, pairs[-1][0])
+            remaining -= weight
+            if remaining < 0:
+                return with_capitals_of(word, other)
+        return with_capitals_of(word, pairs[-1][0])
 
 
 @dataclass
@@ -196,10 +196,10 @@ class BackTranslation(Augmentation):
     def prepare(
         self, tokenizer: Any, token_embeddings: Callable[[], np.ndarray], fetch: Fetch, cache: Path | None = None
     ) -> None:
-        there = model_folder("augment.path", self.repo, self.path)
+        pivot = model_folder("augment.path", self.repo, self.path)
         back = model_folder("augment.back_path", self.back_repo, self.back_path)
-        self._ways = [_translator(there), _translator(back)]
-        self._content = folder_digest(there) + folder_digest(back)
+        self._ways = [_translator(pivot), _translator(back)]
+        self._content = folder_digest(pivot) + folder_digest(back)
 
     def content(self) -> str:
         return self._content
@@ -226,9 +226,9 @@ class BackTranslation(Augmentation):
                 num_return_sequences=self.num_beams,
                 max_new_tokens=self.max_new_tokens,
             )
-        found = tokenizer.batch_decode(ids, skip_special_tokens=True)
-        beams = [found[start : start + self.num_beams] for start in range(0, len(found), self.num_beams)]
-        return [of_text[below(self.num_beams, rng)] for of_text, rng in zip(beams, rngs, strict=True)]
+        decoded = tokenizer.batch_decode(ids, skip_special_tokens=True)
+        beams = [decoded[start : start + self.num_beams] for start in range(0, len(decoded), self.num_beams)]
+        return [translations[below(self.num_beams, rng)] for translations, rng in zip(beams, rngs, strict=True)]
 
 
 def _translator(folder: Path) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 
-from datamodules.augment.base import STOP_WORDS, Augmentation, Fetch, kept, replace_words
+from datamodules.augment.base import STOP_WORDS, Augmentation, Fetch, cached, replace_words
 from datamodules.augment.wordnet_files import FILES
 
 Lexicon = dict[str, dict[str, list[str]]]  # lemma -> part of speech (n, v, a, r) -> synonyms
@@ -51,8 +51,8 @@ def build_lexicon(files: Iterable[Path]) -> Lexicon:
             pos = "a" if synset["partOfSpeech"] == "s" else synset["partOfSpeech"]
             for lemma in synset["members"]:
                 for other in synset["members"]:
-                    if other != lemma and other not in (known := lexicon.setdefault(lemma, {}).setdefault(pos, [])):
-                        known.append(other)
+                    if other != lemma and other not in (synonyms := lexicon.setdefault(lemma, {}).setdefault(pos, [])):
+                        synonyms.append(other)
     return lexicon
 
 
@@ -76,7 +76,7 @@ def load_lexicon(fetch: Fetch, cache: Path | None) -> Lexicon:
         with gzip.open(binary, "wt", encoding="utf-8", compresslevel=6) as file:
             json.dump(lexicon, file, ensure_ascii=False)
 
-    return kept(cache and cache / "lexicon" / f"oewn-{lexicon_digest()}.json.gz", load, build, save)
+    return cached(cache and cache / "lexicon" / f"oewn-{lexicon_digest()}.json.gz", load, build, save)
 
 
 class Synonyms:
@@ -84,24 +84,24 @@ class Synonyms:
 
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
-        self.known: dict[str, tuple[str, ...]] = {}
+        self.cache: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, word: str) -> tuple[str, ...]:
         """Synonyms of ``word``, in the order of the lexicon; none for function words and single letters."""
         word = word.lower()
-        if word not in self.known:
+        if word not in self.cache:
             skip = len(word) < 2 or word in STOP_WORDS
-            self.known[word] = () if skip else tuple(dict.fromkeys(s for s in self._find(word) if s != word))
-        return self.known[word]
+            self.cache[word] = () if skip else tuple(dict.fromkeys(s for s in self._find(word) if s != word))
+        return self.cache[word]
 
     def _find(self, word: str) -> Iterator[str]:
         if word in self.lexicon:
-            yield from self._of(word, "nvar")
+            yield from self._synonyms_of(word, "nvar")
             return
         for ending, instead, pos, new_ending in ENDINGS:
             for lemma in self._lemmas(word, ending, instead):
-                for one in pos:
-                    yield from (inflect(synonym, new_ending) for synonym in self._of(lemma, one))
+                for part_of_speech in pos:
+                    yield from (inflect(synonym, new_ending) for synonym in self._synonyms_of(lemma, part_of_speech))
 
     def _lemmas(self, word: str, ending: str, instead: str) -> Iterator[str]:
         if word.endswith(ending):
@@ -110,7 +110,7 @@ class Synonyms:
             if not instead and ending != "s" and stem[-1:] == stem[-2:-1]:  # stopped -> stop
                 yield stem[:-1]
 
-    def _of(self, lemma: str, parts_of_speech: str) -> Iterator[str]:
+    def _synonyms_of(self, lemma: str, parts_of_speech: str) -> Iterator[str]:
         entry = self.lexicon.get(lemma, {})
         return (s for pos in parts_of_speech for s in entry.get(pos, ()) if ONE_WORD.fullmatch(s))
 

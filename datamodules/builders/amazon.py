@@ -43,29 +43,29 @@ class AmazonReviews(Csv):
         self.language, self.max_characters, self.val_rows = language, max_characters, val_rows
 
     def identity(self) -> dict[str, Any]:
-        own = {"language": self.language, "max_characters": self.max_characters, "val_rows": self.val_rows}
-        return super().identity() | own
+        options = {"language": self.language, "max_characters": self.max_characters, "val_rows": self.val_rows}
+        return super().identity() | options
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         splits = super().rows(files)
         if "val" in splits and self.val_rows is not None:
-            splits["val"] = self._drawn(splits["val"], self.val_rows)
+            splits["val"] = self._stratified_sample(splits["val"], self.val_rows)
         return splits
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
-        found = set()
+        languages = set()
         for row in super().read(path, needed):
-            found.add(language := row.pop("language"))
+            languages.add(language := row.pop("language"))
             title = row.pop("title")
             if language == self.language:
                 yield row | {"text": f"{title} | {row['text']}"[: self.max_characters]}
-        if found and self.language not in found:
-            there = ", ".join(sorted(found))
-            raise InputError(f"{path}: no row in {self.language!r} (dataset.language), there are: {there}")
+        if languages and self.language not in languages:
+            shown = ", ".join(sorted(languages))
+            raise InputError(f"{path}: no row in {self.language!r} (dataset.language), there are: {shown}")
 
-    def _drawn(self, rows: Iterator[Row], number: int) -> Iterator[Row]:
-        kept = list(rows)
-        names, labels = np.unique([str(row["label"]) for row in kept], return_inverse=True)
+    def _stratified_sample(self, rows: Iterator[Row], number: int) -> Iterator[Row]:
+        collected = list(rows)
+        names, labels = np.unique([str(row["label"]) for row in collected], return_inverse=True)
         rank = rank_in_class(labels, np.random.default_rng(self.split_seed))
-        wanted = np.floor(number * np.bincount(labels) / len(kept) + 0.5) if kept else np.empty(0)
-        return (row for row, place, label in zip(kept, rank, labels, strict=True) if place < wanted[label])
+        quotas = np.floor(number * np.bincount(labels) / len(collected) + 0.5) if collected else np.empty(0)
+        return (row for row, place, label in zip(collected, rank, labels, strict=True) if place < quotas[label])

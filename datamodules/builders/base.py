@@ -72,7 +72,7 @@ class Dataset:
         """
         raise NotImplementedError
 
-    def whole(self, files: dict[str, Path]) -> Iterator[Row]:
+    def all_rows(self, files: dict[str, Path]) -> Iterator[Row]:
         """The rows of all splits, one split after the other, for what knows no splits; labels may be None."""
         return (row for rows in self.rows(files).values() for row in rows)
 

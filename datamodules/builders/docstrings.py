@@ -99,9 +99,9 @@ def versions() -> dict[str, str]:
 
 def _other_versions() -> list[str]:
     return [
-        f"{library} {found} is installed, so the rows are not those of the reference, made with {REFERENCE[library]}"
-        for library, found in versions().items()
-        if found != REFERENCE[library]
+        f"{library} {version} is installed, so the rows are not those of the reference, made with {REFERENCE[library]}"
+        for library, version in versions().items()
+        if version != REFERENCE[library]
     ]
 
 

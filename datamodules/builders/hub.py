@@ -79,7 +79,7 @@ class Hub(Dataset):
         batches = table.select_columns([text, label]).iter(batch_size=1000)
         pairs = (pair for batch in batches for pair in zip(batch[text], batch[label], strict=True))
         for number, (content, value) in enumerate(pairs, 1):
-            yield {"text": content, "label": _named(value, names), "where": f"{self.path} {split_name} row {number}"}
+            yield {"text": content, "label": _class_of(value, names), "where": f"{self.path} {split_name} row {number}"}
 
     def _load(self, split: str, split_name: str) -> Any:
         from datasets import load_dataset
@@ -103,9 +103,9 @@ class Hub(Dataset):
             ) from error
 
 
-def _named(value: Any, names: list[str] | None) -> Any:
+def _class_of(value: Any, names: list[str] | None) -> Any:
     if isinstance(value, list):
-        return [_named(one, names) for one in value]
+        return [_class_of(item, names) for item in value]
     return names[value] if names and value is not None and 0 <= value < len(names) else value
 
 

@@ -75,11 +75,13 @@ class R52(Dataset):
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         read = [story for source in self.sources[:-1] for story in stories(files[source.path])]
-        found = [(part, topics[0], " ".join(contents)) for part, topics, contents in read if len(topics) == 1]
-        topics = {split: {topic for part, topic, _ in found if part == split} for split in ("TRAIN", "TEST")}
-        kept = topics["TRAIN"] & topics["TEST"]
+        single = [(part, topics[0], " ".join(contents)) for part, topics, contents in read if len(topics) == 1]
+        topics = {split: {topic for part, topic, _ in single if part == split} for split in ("TRAIN", "TEST")}
+        shared = topics["TRAIN"] & topics["TEST"]
         train = (
-            {"text": _plain(text), "label": topic} for part, topic, text in found if part == "TRAIN" and topic in kept
+            {"text": _plain(text), "label": topic}
+            for part, topic, text in single
+            if part == "TRAIN" and topic in shared
         )
         return {"train": train, "test": _test_rows(files[R52_TEST.path])}
 

@@ -24,14 +24,14 @@ class Reuters21578(Dataset):
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         read = [story for source in self.sources for story in stories(files[source.path])]
-        topics = {part: {topic for split, found, _ in read if split == part for topic in found} for part in SPLITS}
-        kept = topics["TRAIN"] & topics["TEST"]
-        return {name: _rows(read, part, kept) for part, name in SPLITS.items()}
+        topics = {part: {topic for split, names, _ in read if split == part for topic in names} for part in SPLITS}
+        shared = topics["TRAIN"] & topics["TEST"]
+        return {name: _rows(read, part, shared) for part, name in SPLITS.items()}
 
 
-def _rows(read: list[tuple[str, list[str], list[str]]], part: str, kept: set[str]) -> Iterator[Row]:
+def _rows(read: list[tuple[str, list[str], list[str]]], part: str, shared: set[str]) -> Iterator[Row]:
     for split, topics, contents in read:
-        if split == part and (labels := [topic for topic in topics if topic in kept]):
+        if split == part and (labels := [topic for topic in topics if topic in shared]):
             yield {"text": _text(contents), "label": labels}
 
 

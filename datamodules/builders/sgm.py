@@ -42,9 +42,9 @@ class ParallelFiles(Dataset):
         for path in (self.folder / name, self.folder / f"{name}.gz"):
             if path.is_file() and os.access(path, os.R_OK):
                 return path
-        wanted = ", ".join(name for split in self.own_splits for name in PAIRS[split])
+        needed = ", ".join(name for split in self.own_splits for name in PAIRS[split])
         raise InputError(
-            f"dataset.folder={self.folder}: found no {name} to read, allowed: a folder with {wanted}, from the archive "
+            f"dataset.folder={self.folder}: found no {name} to read, allowed: a folder with {needed}, from the archive "
             "that the README of github.com/lancopku/SGM links to"
         )
 
@@ -91,12 +91,12 @@ class RCV1(ParallelFiles):
 
 def _pairs(texts: Path, labels: Path) -> Iterator[Row]:
     """A blank line in both files is passed over."""
-    given, named = text_lines(texts), text_lines(labels)
-    for number, text in enumerate(given, 1):
-        names = next(named, None)
+    lines, label_lines = text_lines(texts), text_lines(labels)
+    for number, text in enumerate(lines, 1):
+        names = next(label_lines, None)
         if names is None:
             raise InputError(f"{labels}: found {number - 1} lines, allowed: one for each line of {texts.name}")
         if text.strip() or names.strip():
             yield {"text": text.strip(), "label": names.split(), "where": f"{texts}:{number}"}
-    if any(names.strip() for names in named):
+    if any(names.strip() for names in label_lines):
         raise InputError(f"{texts}: found {number} lines, allowed: one for each line of {labels.name}")

@@ -72,9 +72,9 @@ class UserFiles(Dataset):
         return tuple(self.paths.values())
 
     def identity(self) -> dict[str, Any]:
-        given = {} if self.label_names is None else {"label_names": list(self.label_names)}
-        given |= {"encoding": self.encoding} if self.encoding else {}
-        return super().identity() | {"columns": self.columns, "splits": list(self.paths)} | given
+        options = {} if self.label_names is None else {"label_names": list(self.label_names)}
+        options |= {"encoding": self.encoding} if self.encoding else {}
+        return super().identity() | {"columns": self.columns, "splits": list(self.paths)} | options
 
     def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
         """As `Dataset.describe_classes`; without a file the labels themselves are the names, unless they are codes."""
@@ -90,7 +90,7 @@ class UserFiles(Dataset):
         optional = {"label"} if split == "train" and self.label_names else set()
         return frozenset(self.columns) - optional
 
-    def whole(self, files: dict[str, Path]) -> Iterator[Row]:
+    def all_rows(self, files: dict[str, Path]) -> Iterator[Row]:
         """As `Dataset.whole`; a column of the default name `label` may be missing, then there are no labels."""
         needed = frozenset(self.columns) - ({"label"} if self.columns["label"] == "label" else set())
         return (row for path in self.paths.values() for row in self._some(path, needed, "at least one row"))
@@ -170,7 +170,7 @@ class Jsonl(UserFiles):
 
 
 def _checked_names(names: list[str]) -> tuple[str, ...]:
-    given = [str(name).strip() for name in names]
-    if len(given) < 2 or len(set(given)) != len(given) or "" in given:
-        raise InputError(f"dataset.label_names: found {given}, allowed: at least 2 different names")
-    return tuple(given)
+    stripped = [str(name).strip() for name in names]
+    if len(stripped) < 2 or len(set(stripped)) != len(stripped) or "" in stripped:
+        raise InputError(f"dataset.label_names: found {stripped}, allowed: at least 2 different names")
+    return tuple(stripped)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from datamodules.augment import base, wordnet
-from datamodules.augment.base import WORD, draw, kept, like, replace_words, share_changed, text_rng
+from datamodules.augment.base import WORD, cached, draw, replace_words, share_changed, text_rng, with_capitals_of
 from datamodules.augment.dropout import Dropout
 from datamodules.augment.eda import EDA
 from datamodules.augment.embedding import Embedding, nearest, stem, vocabulary_words
@@ -112,7 +112,7 @@ def test_everything_but_the_words_stays():
     text, candidates = "Big, (big) b1g big_x BIG - don't!", {"big": ("new",)}
     view = replace_words(text, 1.0, lambda word: candidates.get(word.lower(), ()), random.Random(0))
     assert view == "New, (new) b1g big_x NEW - don't!"
-    assert [like(word, "new-ish") for word in ("old", "Old", "OLD")] == ["new-ish", "New-ish", "NEW-ISH"]
+    assert [with_capitals_of(word, "new-ish") for word in ("old", "Old", "OLD")] == ["new-ish", "New-ish", "NEW-ISH"]
     assert WORD.findall("don't x_1 naïve 3D état, rock'n'roll") == ["don't", "naïve", "état", "rock'n'roll"]
 
 
@@ -324,7 +324,7 @@ def test_kept_results_are_read_again_and_made_again_when_damaged(tmp_path, caplo
     path, made = tmp_path / "deep" / "result.json", []
 
     def get():
-        return kept(
+        return cached(
             path,
             load=lambda file: json.loads(file.read_text()),
             build=lambda: made.append(1) or {"a": len(made)},
@@ -343,7 +343,7 @@ def test_a_full_disk_costs_only_the_keeping(tmp_path, caplog):
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    assert kept(tmp_path / "x", load=str, build=lambda: 5, save=full) == 5
+    assert cached(tmp_path / "x", load=str, build=lambda: 5, save=full) == 5
     assert "no space left" in caplog.text and not [file for file in tmp_path.iterdir() if file.suffix != ".lock"]
 
 

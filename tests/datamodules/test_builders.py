@@ -149,7 +149,7 @@ def test_card_agrees_with_the_statistics_of_the_sources(name, prepared, expected
 
 @pytest.mark.parametrize("name", ["ohsumed", "biomedical", "tweet", "googlenews_t_gsdmm"])
 def test_a_whole_set_has_every_row_in_the_order_of_the_source(name, mirror, expected_data, tmp_path):
-    whole = prepare(dataset(name), tmp_path, mirror, offline=True, whole=True)
+    whole = prepare(dataset(name), tmp_path, mirror, offline=True, all_rows=True)
     assert whole.splits == ("train",)
     splits = expected_splits(expected_data / FOLDERS.get(name, name))
     expected = sum((splits.get(split, []) for split in ("train", "test")), [])

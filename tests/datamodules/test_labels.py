@@ -68,7 +68,7 @@ def test_what_does_not_go_together_is_named(train, test, finding, tmp_path):
 
 def test_a_whole_of_several_labels_is_refused(tmp_path):
     with pytest.raises(InputError, match="given train row 1: found a list of labels, allowed with task=cluster"):
-        prepare(Rows(TRAIN, TEST), tmp_path, None, whole=True)
+        prepare(Rows(TRAIN, TEST), tmp_path, None, all_rows=True)
 
 
 def test_files_with_lists(tmp_path):

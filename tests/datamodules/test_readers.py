@@ -293,18 +293,18 @@ def test_labels_outside_the_given_classes_are_refused(tmp_path, names, test_labe
 def test_a_whole_set_may_be_without_labels(reader, tmp_path):
     lines = ["red apple", "grey iron", "old zinc"]
     content = "text\n" + "\n".join(lines) if reader is Csv else "\n".join(json.dumps({"text": t}) for t in lines)
-    corpus = prepare(reader(write(tmp_path / "texts", content)), tmp_path / "prepared", None, whole=True)
+    corpus = prepare(reader(write(tmp_path / "texts", content)), tmp_path / "prepared", None, all_rows=True)
     table = corpus.table("train")
     assert (corpus.splits, corpus.label_names) == (("train",), ())
     assert table["text"].to_pylist() == lines and table["label"].to_pylist() == [-1, -1, -1]
     assert corpus.card["splits"]["train"]["rows"] == 3
-    again = prepare(reader(write(tmp_path / "texts", content)), tmp_path / "prepared", None, whole=True)
+    again = prepare(reader(write(tmp_path / "texts", content)), tmp_path / "prepared", None, all_rows=True)
     assert again.folder == corpus.folder
 
 
 def test_a_whole_set_joins_the_files_and_keeps_labels(tmp_path):
     files = [write(tmp_path / name, content) for name, content in (("a.csv", GOOD), ("b.csv", "text,label\nhat,wear"))]
-    corpus = prepare(Csv(files[0], test=files[1]), tmp_path / "prepared", None, whole=True)
+    corpus = prepare(Csv(files[0], test=files[1]), tmp_path / "prepared", None, all_rows=True)
     assert corpus.label_names == ("fruit", "metal", "wear")
     assert [row[1] for row in rows(corpus, "train")] == ["fruit", "fruit", "metal", "metal", "wear"]
 
@@ -320,4 +320,4 @@ def test_a_whole_set_joins_the_files_and_keeps_labels(tmp_path):
 )
 def test_what_a_whole_set_may_not_be(content, options, message, tmp_path):
     with pytest.raises(InputError, match=re.escape(message)):
-        prepare(Csv(write(tmp_path / "a.csv", content), **options), tmp_path / "prepared", None, whole=True)
+        prepare(Csv(write(tmp_path / "a.csv", content), **options), tmp_path / "prepared", None, all_rows=True)

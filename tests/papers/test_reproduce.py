@@ -66,7 +66,7 @@ def test_ids_are_those_of_the_run_itself():
 
 
 def test_the_kept_records_of_the_main_job_are_found():
-    given = reproduce.options(["budget=cpu", "table=sharprecl_2"])
+    given = reproduce.parse_options(["budget=cpu", "table=sharprecl_2"])
     given.out, given.runs = ROOT / "reports", ROOT / "no-such-folder"
     jobs, _, at_hand = reproduce.missing_jobs([load_grid("sharprecl_2")], given, reproduce.finished_runs(given))
     entries = reproduce.table_cells([load_grid("sharprecl_2")], given.budget)["sharprecl_2"]
@@ -92,15 +92,15 @@ def test_every_row_and_column_composes_or_is_not_there_yet(budget):
 def test_columns_and_rows_alone():
     grid = [load_grid("sharprecl_2")]
     line = ["budget=cpu", "table=sharprecl_2", "records=none"]
-    both = reproduce.missing_jobs(grid, reproduce.options(line), {})[0]
-    trec = reproduce.missing_jobs(grid, reproduce.options([*line, "column=trec_50"]), {})[0]
+    both = reproduce.missing_jobs(grid, reproduce.parse_options(line), {})[0]
+    trec = reproduce.missing_jobs(grid, reproduce.parse_options([*line, "column=trec_50"]), {})[0]
     assert trec == [job for job in both if job.cell.column == "trec_50"] and 0 < len(trec) < len(both)
     with pytest.raises(ReportError, match="column: found 'trec'; allowed: r52, ohsumed, trec_org, trec_50"):
-        reproduce.options([*line, "column=trec"])
-    focal = reproduce.missing_jobs(grid, reproduce.options([*line, "column=trec_50", "row=focal,dice"]), {})[0]
+        reproduce.parse_options([*line, "column=trec"])
+    focal = reproduce.missing_jobs(grid, reproduce.parse_options([*line, "column=trec_50", "row=focal,dice"]), {})[0]
     assert focal == [job for job in trec if job.cell.row in ("focal", "dice")] and len(focal) == 6
     with pytest.raises(ReportError, match="row: found 'source'; allowed: ce, "):
-        reproduce.options([*line, "row=source"])
+        reproduce.parse_options([*line, "row=source"])
 
 
 def test_a_dry_run_lists_and_does_nothing(toy, tmp_path, capsys):
@@ -112,7 +112,7 @@ def test_a_dry_run_lists_and_does_nothing(toy, tmp_path, capsys):
 
 
 def test_seeds_come_breadth_first_and_cheap_ones_first(toy, tmp_path):
-    given = reproduce.options(["budget=cpu", "table=sharprecl_2,sharprecl_mu"])
+    given = reproduce.parse_options(["budget=cpu", "table=sharprecl_2,sharprecl_mu"])
     given.out = ROOT / "reports"
     grids = [load_grid(name) for name in given.tables]
     jobs, _, _ = reproduce.missing_jobs(grids, given, reproduce.finished_runs(given))
@@ -186,13 +186,13 @@ def test_a_budget_for_gpus_says_that_there_is_none(monkeypatch):
 
 def test_unknown_words_are_refused():
     with pytest.raises(ReportError, match="tabel: unknown; allowed: budget"):
-        reproduce.options(["tabel=sharprecl_2"])
+        reproduce.parse_options(["tabel=sharprecl_2"])
     with pytest.raises(ReportError, match="dry_run: allowed: key=value"):
-        reproduce.options(["dry_run"])
+        reproduce.parse_options(["dry_run"])
     for word in ("jobs=many", "jobs=0", "hours=-1", "priority=1.5"):
         with pytest.raises(ReportError, match=f"{word}: allowed: a .*number above 0"):
-            reproduce.options([word])
-    given = reproduce.options(["budget=cpu", "table=", "paths.data=/d", "hours=2"])
+            reproduce.parse_options([word])
+    given = reproduce.parse_options(["budget=cpu", "table=", "paths.data=/d", "hours=2"])
     assert (given.arguments, given.hours) == (["paths.data=/d"], 2.0) and len(given.tables) > 5
 
 

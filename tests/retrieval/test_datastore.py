@@ -145,10 +145,10 @@ def test_who_opened_the_old_one_does_not_add_to_the_new(store):
 def test_a_kept_file_goes_with_its_datastore(store):
     store.keep("index-a", lambda file: file.write(b"built"))
     found = Datastore.open(store.folder, "model-1")
-    assert found.kept("index-a").read_bytes() == b"built" and found.kept("index-b") is None
+    assert found.stored_file("index-a").read_bytes() == b"built" and found.stored_file("index-b") is None
     found.add(ROWS[:1] + 50, [[0]], ["more"])
-    assert Datastore.open(store.folder, "model-1").kept("index-a") is not None
+    assert Datastore.open(store.folder, "model-1").stored_file("index-a") is not None
     (store.folder / "index-a").write_bytes(b"cut")
-    assert found.kept("index-a") is None
+    assert found.stored_file("index-a") is None
     build_again(store.folder)
     assert not (store.folder / "index-a").exists()

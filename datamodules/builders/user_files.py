@@ -72,7 +72,7 @@ class UserFiles(Dataset):
         return tuple(self.paths.values())
 
     def identity(self) -> dict[str, Any]:
-        options = {} if self.label_names is None else {"label_names": list(self.label_names)}
+        options: dict[str, Any] = {} if self.label_names is None else {"label_names": list(self.label_names)}
         options |= {"encoding": self.encoding} if self.encoding else {}
         return super().identity() | {"columns": self.columns, "splits": list(self.paths)} | options
 

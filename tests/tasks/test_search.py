@@ -103,8 +103,8 @@ def searching(tmp_path, monkeypatch):
     config = OmegaConf.create({"paths": {"runs": str(tmp_path)}, "loss": {"tau": 1.0}, "method": {"K": 1, "name": "m"}})
     config.dataset = {"name": "d"}
     plain = OmegaConf.to_container(config)
-    plan = SimpleNamespace(plain={**plain, "protocol": {"name": "clean"}}, inputs=lambda: {})
-    monkeypatch.setattr(module.Plan, "make", lambda _: plan)
+    plan = SimpleNamespace(plain={**plain, "protocol": {"name": "clean"}}, inputs=lambda *_: {})
+    monkeypatch.setattr(module.Plan, "make", lambda *_: plan)
 
     def call(histories, **options):
         jobs = Jobs(histories)

@@ -1,13 +1,14 @@
 """Linear discriminants from class names, few labels and texts without any: prototypes, and EM from them.
 
 The classes are Gaussians with one covariance over embeddings of unit length, so that the decision is linear and fits
-any classifier head. With no unlabelled text this is nearest prototype; with them, the semi-supervised linear
+any classifier head. Without unlabelled texts this is the nearest prototype; with them, the semi-supervised linear
 discriminant (EM for mixtures with partial labels: McLachlan and Peel, Finite Mixture Models, 2000, ch. 2; hard
 assignments: Celeux and Govaert, 1992).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,23 +31,37 @@ class Discriminant:
         weight: (C, D).
         bias: (C,).
         steps: of EM that were made; 0 for prototypes alone.
+        log_likelihood: mean over the texts, of the fitted mixture; -inf for prototypes alone.
     """
 
     weight: Tensor
     bias: Tensor
     steps: int = 0
+    log_likelihood: float = -math.inf
+
+    def scores(self, embeddings: Tensor) -> Tensor:
+        """(N, D) -> (N, C)."""
+        return embeddings @ self.weight.T + self.bias
 
 
 def nearest_prototype(
-    embeddings: Tensor, labels: Tensor, anchors: Tensor | None, num_classes: int, anchor_rows: float = ANCHOR_ROWS
+    embeddings: Tensor,
+    labels: Tensor,
+    anchors: Tensor | None,
+    num_classes: int,
+    anchor_rows: float = ANCHOR_ROWS,
+    origin: Tensor | None = None,
 ) -> Discriminant:
-    """Cosine with a class's prototype, all centred: labelled rows and the name, which counts as `anchor_rows` rows.
+    """Cosine with a class's prototype: the sum of its labelled rows and of its name, which counts as `anchor_rows`.
 
     Args:
-        embeddings: (N, D) of all texts there are, of unit length; their mean is the origin.
+        embeddings: (N, D) of all texts there are, of unit length.
         labels: (N,) class indices, -1 for a text without label.
         anchors: (C, D) embeddings of the class names, of unit length; None where there are none.
         num_classes: C.
+        anchor_rows: >= 0.
+        origin: (D,), subtracted from the texts; the names then have an origin of their own, their mean, for short
+            phrases lie together, away from texts. None: nothing is subtracted.
 
     A class with neither a name nor a labelled row starts where no other class is: at the one of 4 C k-means centres of
     the texts that is farthest from the prototypes there are.
@@ -54,19 +69,47 @@ def nearest_prototype(
     Raises:
         ValueError: there is neither a name nor a labelled row, or too few texts for a class that has neither.
     """
-    origin = embeddings.mean(0) if len(embeddings) else embeddings.new_zeros(embeddings.shape[1])
-    centred = embeddings - origin
+    moved = embeddings if origin is None else embeddings - origin
     is_labelled = labels >= 0
     prototypes = embeddings.new_zeros(num_classes, embeddings.shape[1])
-    prototypes.index_add_(0, labels[is_labelled], centred[is_labelled])
+    prototypes.index_add_(0, labels[is_labelled], moved[is_labelled])
     if anchors is not None:
-        length = centred.norm(dim=1).mean() if len(centred) else 1.0
-        # names share an origin of their own: short phrases lie together, away from texts
-        prototypes += anchor_rows * length * functional.normalize(anchors - anchors.mean(0), dim=1)
+        length = moved.norm(dim=1).mean() if len(moved) else 1.0
+        names = anchors if origin is None else functional.normalize(anchors - anchors.mean(0), dim=1)
+        prototypes += anchor_rows * length * names
     weight = functional.normalize(prototypes, dim=1)
     if missing := (weight.norm(dim=1) == 0).nonzero().flatten().tolist():
-        _place_far(weight, missing, centred)
-    return Discriminant(weight, -(weight @ origin))
+        _place_far(weight, missing, moved)
+    bias = weight.new_zeros(num_classes) if origin is None else -(weight @ origin)
+    return Discriminant(weight, bias)
+
+
+def best_discriminant(
+    embeddings: Tensor,
+    labels: Tensor,
+    anchors: Tensor | None,
+    num_classes: int,
+    anchor_rows: float = ANCHOR_ROWS,
+    **options: float,
+) -> Discriminant:
+    """EM from three starts, the one with the highest likelihood; no label decides between them.
+
+    The starts are prototypes with three origins: none, the mean of the texts, and the mean of the class means that the
+    first start gives. The mean of the texts is right where classes are about equally large and wrong where one class
+    makes up most of them.
+
+    Args:
+        embeddings, labels, anchors, num_classes, anchor_rows: see `nearest_prototype`.
+        options: of `discriminant_em`.
+    """
+    plain = nearest_prototype(embeddings, labels, anchors, num_classes, anchor_rows)
+    nearest = plain.scores(embeddings).argmax(1)
+    class_means = torch.stack([embeddings[nearest == c].mean(0) for c in nearest.unique()])
+    starts = [plain]
+    for origin in (embeddings.mean(0), class_means.mean(0)):
+        starts.append(nearest_prototype(embeddings, labels, anchors, num_classes, anchor_rows, origin))
+    solutions = [discriminant_em(embeddings, labels, start, **options) for start in starts]
+    return max(solutions, key=lambda solution: solution.log_likelihood)
 
 
 def _place_far(prototypes: Tensor, missing: list[int], centred: Tensor) -> None:
@@ -114,10 +157,9 @@ def discriminant_em(
         max_steps: >= 1.
     """
     rows = embeddings.double()
-    size = rows.shape[1]
     is_labelled = labels >= 0
     weights = torch.where(is_labelled, label_rows, 1.0).double()
-    assigned = torch.where(is_labelled, labels, (embeddings @ start.weight.T + start.bias).argmax(1))
+    assigned = torch.where(is_labelled, labels, start.scores(embeddings).argmax(1))
     second_moment = (rows * weights[:, None]).T @ rows
     steps, is_settled = 0, False
     while steps < max_steps and not is_settled:
@@ -127,9 +169,14 @@ def discriminant_em(
         means = indicator.T @ rows / counts[:, None]
         covariance = (second_moment - (means.T * counts) @ means) / counts.sum()
         spread = covariance.diagonal().mean()
-        covariance = (1 - shrinkage) * covariance + shrinkage * spread * torch.eye(size, dtype=rows.dtype)
-        directions = torch.linalg.solve(covariance, means.T).T
+        covariance = (1 - shrinkage) * covariance + shrinkage * spread * torch.eye(rows.shape[1], dtype=rows.dtype)
+        root = torch.linalg.cholesky(covariance)
+        directions = torch.cholesky_solve(means.T, root).T
         offsets = (counts / counts.sum()).log() - (means * directions).sum(1) / 2
-        before, assigned = assigned, torch.where(is_labelled, labels, (rows @ directions.T + offsets).argmax(1))
+        scores = rows @ directions.T + offsets
+        before, assigned = assigned, torch.where(is_labelled, labels, scores.argmax(1))
         is_settled = bool((before != assigned).double().mean() < SETTLED)
-    return Discriminant(directions.to(embeddings), offsets.to(embeddings), steps)
+    squares = torch.linalg.solve_triangular(root, rows.T, upper=False).square().sum(0)  # x' W^-1 x
+    constant = root.diagonal().log().sum() + rows.shape[1] / 2 * math.log(2 * math.pi)
+    log_likelihood = float((scores.logsumexp(1) - squares / 2).mean() - constant)
+    return Discriminant(directions.to(embeddings), offsets.to(embeddings), steps, log_likelihood)

@@ -10,7 +10,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import ClassifierModule
-from lightning_modules.heads.discriminant import ANCHOR_ROWS, LABEL_ROWS, SHRINKAGE, discriminant_em, nearest_prototype
+from lightning_modules.heads.discriminant import (
+    ANCHOR_ROWS,
+    LABEL_ROWS,
+    SHRINKAGE,
+    best_discriminant,
+    nearest_prototype,
+)
 from lightning_modules.methods.few_labels.class_names import ClassNames
 
 
@@ -62,11 +68,12 @@ class PrototypesModule(ClassifierModule):
         embeddings = functional.normalize(torch.cat([part[0] for part in parts]), dim=1)
         labels = torch.cat([part[1] for part in parts])
         anchors = self.class_names(self.encoder) if self.class_names is not None else None
-        solution = nearest_prototype(embeddings, labels, anchors, self.num_classes, self.anchor_rows)
+        rows = (embeddings, labels, anchors, self.num_classes, self.anchor_rows)
         if self.max_steps and bool((labels < 0).any()):
-            solution = discriminant_em(
-                embeddings, labels, solution, self.shrinkage, self.label_rows, self.max_steps
-            )
+            options = {"shrinkage": self.shrinkage, "label_rows": self.label_rows, "max_steps": self.max_steps}
+            solution = best_discriminant(*rows, **options)
+        else:
+            solution = nearest_prototype(*rows)
         self.classifier.weight.copy_(solution.weight)
         self.classifier.bias.copy_(solution.bias)
         return {"solver/steps": solution.steps}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lightning_modules.heads.discriminant import discriminant_em, nearest_prototype
+from lightning_modules.heads.discriminant import best_discriminant, discriminant_em, nearest_prototype
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def accuracy(solution, texts):
 def test_prototypes_are_centred_means_of_rows_and_names(texts):
     embeddings, labels, anchors = texts
     some = torch.where(torch.arange(300) < 20, labels, -1)
-    solution = nearest_prototype(embeddings, some, anchors, 3, anchor_rows=5.0)
     origin = embeddings.mean(0)
+    solution = nearest_prototype(embeddings, some, anchors, 3, 5.0, origin)
     length = sum(float((row - origin).norm()) for row in embeddings) / 300
     for c in range(3):
         prototype = sum(embeddings[i] - origin for i in range(20) if labels[i] == c)
@@ -58,6 +58,10 @@ def test_a_step_of_em_is_the_discriminant_of_the_assignment(texts):
         offset = torch.log(torch.tensor(size / total)) - mean @ direction / 2
         torch.testing.assert_close(solution.weight[c].double(), direction, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(float(solution.bias[c]), float(offset), rtol=1e-4, atol=1e-4)
+    gaussians = [torch.distributions.MultivariateNormal(mean, covariance) for mean, _ in means]
+    shares = [size / total for _, size in means]
+    mixture = sum(share * gaussian.log_prob(rows).exp() for share, gaussian in zip(shares, gaussians, strict=True))
+    assert solution.log_likelihood == pytest.approx(float(mixture.log().mean()), abs=1e-4)
 
 
 def test_texts_without_labels_improve_on_names_alone(texts):
@@ -66,6 +70,17 @@ def test_texts_without_labels_improve_on_names_alone(texts):
     pool = discriminant_em(embeddings, torch.full((300,), -1), names)
     assert accuracy(pool, texts) > accuracy(names, texts) + 0.05
     assert 1 < pool.steps <= 10
+
+
+def test_the_likeliest_of_the_starts_is_taken(texts):
+    embeddings, _, anchors = texts
+    none = torch.full((300,), -1)
+    best = best_discriminant(embeddings, none, anchors, 3)
+    single = [
+        discriminant_em(embeddings, none, nearest_prototype(embeddings, none, anchors, 3, origin=origin))
+        for origin in (None, embeddings.mean(0))
+    ]
+    assert best.log_likelihood >= max(solution.log_likelihood for solution in single)
 
 
 def test_a_class_that_nobody_named_is_looked_for_in_the_texts(texts):

@@ -195,7 +195,7 @@ class Shuffle:
     chunk_batches: int | None = None
     multilabel: bool | None = None  # None: the sampler does not look at labels
 
-    def __init__(self, batch_size: Annotated[int, ">= 2"] = 32, eval_batch_size: Annotated[int, ">= 1"] = 128) -> None:
+    def __init__(self, batch_size: Annotated[int, ">= 2"] = 64, eval_batch_size: Annotated[int, ">= 1"] = 128) -> None:
         for key, value, smallest in (("batch_size", batch_size, 2), ("eval_batch_size", eval_batch_size, 1)):
             if value < smallest:
                 raise InputError(f"sampler.{key}: found {value}, allowed: >= {smallest}")
@@ -221,7 +221,7 @@ class LengthGrouped(Shuffle):
 
     def __init__(
         self,
-        batch_size: Annotated[int, ">= 2"] = 32,
+        batch_size: Annotated[int, ">= 2"] = 64,
         eval_batch_size: Annotated[int, ">= 1"] = 128,
         chunk_batches: Annotated[int, ">= 1"] = 50,
     ) -> None:
@@ -245,7 +245,7 @@ class ByClass(Shuffle):
 
     def __init__(
         self,
-        batch_size: Annotated[int, ">= 2"] = 32,
+        batch_size: Annotated[int, ">= 2"] = 64,
         eval_batch_size: Annotated[int, ">= 1"] = 128,
         chunk_batches: Annotated[int, ">= 1"] | None = 50,
     ) -> None:
@@ -294,10 +294,10 @@ class MPerClass(ByClass):
 
     def __init__(
         self,
-        batch_size: Annotated[int, ">= 2"] = 32,
+        batch_size: Annotated[int, ">= 2"] = 64,
         eval_batch_size: Annotated[int, ">= 1"] = 128,
         chunk_batches: Annotated[int, ">= 1"] | None = 50,
-        rows_per_class: Annotated[int, ">= 1"] = 8,
+        rows_per_class: Annotated[int, ">= 1"] = 16,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, chunk_batches)
         if rows_per_class < 1 or batch_size % rows_per_class:

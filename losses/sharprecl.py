@@ -177,7 +177,7 @@ class SharpReCLLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0"] = 0.5,
+        tau: Annotated[float, "> 0"] = 0.3,
         class_weight: ClassWeight = "effective_number",
         denominator: Denominator = "with_synthetic_positives",
         normaliser: Normaliser = "mean",

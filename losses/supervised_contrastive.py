@@ -79,7 +79,7 @@ class SupervisedContrastiveLoss(nn.Module):
     Source: Khosla et al. (NeurIPS 2020), eq. 2. Shapes: see `forward`.
     """
 
-    def __init__(self, tau: Annotated[float, "> 0"] = 0.5, positives: Positives | None = None) -> None:
+    def __init__(self, tau: Annotated[float, "> 0"] = 0.3, positives: Positives | None = None) -> None:
         super().__init__()
         self.tau = check_tau(tau)
         self.positives = check_positives(positives)

@@ -109,22 +109,22 @@ def test_as_published_does_what_it_says(fit):
     assert result.metrics["protocol"] == "published"
 
 
-@pytest.mark.parametrize("train", ["full", "top_layers"])
+@pytest.mark.parametrize("train", [["full"], ["top_layers", "encoder.num_top_layers=1"]], ids=lambda train: train[0])
 def test_dropout_acts_in_training_and_only_what_is_named_trains(fit, train):
-    seen = []
+    trained = []
     training_losses = SharpReCLModule.training_losses
 
     def spy(self, batch):
         layers = self.encoder.model.encoder.layer
-        seen.append([layer.attention.self.query.weight.requires_grad for layer in layers])
+        trained.append([layer.attention.self.query.weight.requires_grad for layer in layers])
         assert self.encoder.training and self.training
         assert not torch.equal(self.embed(batch), self.embed(batch))
         return training_losses(self, batch)
 
     with mock.patch.object(SharpReCLModule, "training_losses", spy):
-        result = fit(f"encoder.train={train}", "encoder.num_top_layers=1", "trainer.max_epochs=1")
-    assert result.code == 0
-    assert all(trained == [train == "full", True] for trained in seen) and seen
+        result = fit("encoder.train=" + train[0], *train[1:], "trainer.max_epochs=1")
+    assert result.code == 0, result.err
+    assert trained and all(layers == [train == ["full"], True] for layers in trained)
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,16 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    from engine.command_line import exit_code, without_null_groups
+    from engine.command_line import check_pair, exit_code, without_null_groups
 
     sys.argv[1:] = without_null_groups(sys.argv[1:])
     if {"--help", "-h"} & set(sys.argv[1:]):
         from engine.help import show_help
 
         sys.exit(exit_code(lambda: show_help(sys.argv[1:])))
-    sys.exit(exit_code(main))
+
+    def checked() -> None:
+        check_pair(sys.argv[1:])
+        main()
+
+    sys.exit(exit_code(checked))

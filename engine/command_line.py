@@ -18,7 +18,9 @@ from launching.interrupts import ignore_interrupts
 from storage.files import NO_SPACE, is_stdout, write_text
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+SHARED_WORDS = "KONTRAST_SHARED_WORDS"  # set where words are said to several methods: idle ones are then allowed
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
+PAIR = "method_dataset"
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 
 
@@ -79,6 +81,19 @@ def without_null_groups(arguments: list[str]) -> list[str]:
     groups = [argument.removesuffix("=null") for argument in arguments]
     pairs = zip(arguments, groups, strict=True)
     return [f"~{group}" if group != argument and (CONF / group).is_dir() else argument for argument, group in pairs]
+
+
+def check_pair(arguments: list[str]) -> None:
+    """Refuse a `method_dataset` that does not exist: optional in the config, for most pairs have none.
+
+    Raises:
+        ValueError: a choice that is no file of `conf/method_dataset`.
+    """
+    names = sorted(file.stem for file in (CONF / PAIR).glob("*.yaml"))
+    for words in (argument.removeprefix(f"{PAIR}=") for argument in arguments if argument.startswith(f"{PAIR}=")):
+        for name in (word.strip() for word in words.split(",")):
+            if name not in names:
+                raise ValueError(f"{PAIR}={name}: unknown choice; allowed: {', '.join(names)}{_nearest(name, names)}")
 
 
 def _refuse_flag(parser: argparse.ArgumentParser, message: str) -> None:

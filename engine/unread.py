@@ -7,10 +7,13 @@ under a condition stands in `CONDITIONS`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
+from datamodules.samplers import ByClass
+from engine.command_line import SHARED_WORDS
 from engine.composition import class_of, is_module, unused_groups
 from engine.validation import ConfigError, Top, signature, target_nodes
 
@@ -21,19 +24,27 @@ CONDITIONS = {
     "search": "task=fit",
     "optimizer.lr": "encoder.train=full|top_layers",  # heads have method.head_lr
 }
+READ_WITHOUT_TRAINING = {  # keys of the groups of training that a run reads all the same
+    "trainer": {"_target_", "num_threads", "accelerator", "precision", "devices", "num_nodes"},
+    "sampler": {"_target_", "eval_batch_size"},
+}
 
 
 def refuse_unread(plain: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """Hold the keys of a command line against what the run of a valid config reads.
 
+    Words that are shared by several methods, those of a budget of the papers, may be idle for some of them.
+
     Raises:
         ConfigError: keys that nothing reads, each with what it needs.
     """
+    if os.environ.get(SHARED_WORDS):
+        return
     idle = unread(plain)
     typed = [override.lstrip("+").partition("=")[0].partition("@")[0].replace("/", ".") for override in overrides]
-    found = {key: why for key in typed for option, why in idle.items() if f"{key}.".startswith(f"{option}.")}
-    if found:
-        raise ConfigError("\n".join(f"{key}: has no effect; {why}" for key, why in found.items()))
+    reasons = {key: why for key in typed for option, why in idle.items() if f"{key}.".startswith(f"{option}.")}
+    if reasons:
+        raise ConfigError("\n".join(f"{key}: has no effect; {why}" for key, why in reasons.items()))
 
 
 def unread(plain: Mapping[str, Any]) -> dict[str, str]:
@@ -43,13 +54,32 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     if not is_module(method):
         trains = [key for key in plain["trainer"] if key not in ("num_threads", "accelerator", "precision")]
         idle |= {f"trainer.{key}": f"method={method['name']} trains nothing" for key in trains}
-    elif getattr(class_of(method), "linear_loss", None) and (plain.get("encoder") or {}).get("train") == "frozen":
-        solved = f"method={method['name']} is solved, not trained, on a frozen encoder"
-        idle |= dict.fromkeys(("optimizer", "scheduler", "method.dropout"), solved)
+    elif _is_solved(plain):
+        reason = f"method={method['name']} is solved, not trained, on a frozen encoder"
+        idle |= {key: idle.get(key, reason) for key in _of_training(plain)}
     for key, condition in [*CONDITIONS.items(), *_declared("", plain, Top), *_of_nodes(plain)]:
         if not _holds(plain, condition):
             idle.setdefault(key, f"allowed with {condition}")
     return idle
+
+
+def _is_solved(plain: Mapping[str, Any]) -> bool:
+    """What `ClassifierModule.is_solved` will say."""
+    method = class_of(plain["method"])
+    linear = getattr(method, "linear_loss", None) is not None and plain["encoder"]["train"] == "frozen"
+    return getattr(method, "is_solved", False) is True or (linear and not plain.get("head"))
+
+
+def _of_training(plain: Mapping[str, Any]) -> Iterator[str]:
+    """Groups and dotted keys that only a run that goes from step to step reads."""
+    yield from ("optimizer", "scheduler", "start_from", "method.dropout", "method.head_lr")
+    for group, read in READ_WITHOUT_TRAINING.items():
+        yield from (f"{group}.{key}" for key in plain.get(group) or {} if key not in read)
+    if plain.get("sampler") and issubclass(class_of(plain["sampler"]), ByClass):
+        yield "sampler"
+    for name, node in (plain.get("callbacks") or {}).items():
+        if node is not None and not hasattr(class_of(node), "split_figures"):
+            yield f"callbacks.{name}"
 
 
 def _of_nodes(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from engine.command_line import SHARED_WORDS
 from engine.identify import Named, named
 from launching.sweep import NOT_STARTED, run_jobs
 from papers.dataset_facts import train_rows
@@ -229,6 +230,7 @@ def refuse_without_gpu(budget: Budget) -> None:
 
 def execute(jobs: Sequence[Job], options: Options) -> list[SweepJob]:
     """Do the runs, each in a process of its own; the record of each is kept as soon as it is finished."""
+    os.environ[SHARED_WORDS] = "1"  # a budget speaks to all rows of a table
     arguments = ["logger=csv", *options.arguments, f"paths.runs={options.runs.absolute()}"]
     folder = options.runs / "sweeps" / f"reproduce-{options.budget.key}-{datetime.now(UTC):%Y-%m-%d_%H-%M-%S}"
 

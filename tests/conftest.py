@@ -119,6 +119,15 @@ def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., "
 
 
 @pytest.fixture
+def solve(store: list[str], files: list[str], tiny_encoder_dir: Path) -> Callable[..., "Result"]:
+    """Run a method that is not trained on the toy CSV: `solve("method=logistic")`."""
+    from tests.command_lines import command
+
+    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "dataset.max_length=32", "logger=csv"]
+    return lambda *arguments: command([*files, *store, *encoder, *arguments])
+
+
+@pytest.fixture
 def cluster(store: list[str], toy_csv: dict[str, Path], tiny_encoder_dir: Path) -> Callable[..., "Result"]:
     """Cluster the train file of the toy CSV: `cluster("method=sbert_kmeans")`."""
     from tests.command_lines import command

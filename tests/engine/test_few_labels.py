@@ -5,20 +5,13 @@ from collections import Counter
 
 import pytest
 
-from tests.command_lines import command, rows
+from tests.command_lines import rows
 
 
-@pytest.fixture
-def few(store, files, tiny_encoder_dir):
-    """Run a method that trains nothing on the toy CSV."""
-    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "dataset.max_length=32", "logger=csv"]
-    return lambda *arguments: command([*files, *store, *encoder, *arguments])
-
-
-def test_labels_are_thinned_and_the_rest_is_text_without_label(few, use, toy_csv, tmp_path):
+def test_labels_are_thinned_and_the_rest_is_text_without_label(solve, use, toy_csv, tmp_path):
     kept = {}
     for number in (4, 12):
-        result = few("method=prototypes", f"dataset.labels={number}")
+        result = solve("method=prototypes", f"dataset.labels={number}")
         indices = json.loads((result.folder / "kept_indices.json").read_text())
         kept[number] = set(indices["train"])
         assert len(indices["train"]) == number and "val" not in indices
@@ -32,13 +25,13 @@ def test_labels_are_thinned_and_the_rest_is_text_without_label(few, use, toy_csv
     assert use("evaluate", result).code == 0
 
 
-def test_names_alone(few, tmp_path):
+def test_names_alone(solve, tmp_path):
     descriptions = tmp_path / "names.yaml"
     descriptions.write_text("fruit: apple, pear\nmetal: iron, gold\nanimal: horse, crow\nweather: rain, frost\n")
     line = ["method=nearest_name", "dataset.labels=0"]
-    named = few(*line, f"dataset.class_descriptions={descriptions}")
+    named = solve(*line, f"dataset.class_descriptions={descriptions}")
     assert named.metrics["class_counts"] == [0, 0, 0, 0]
-    bare = few(*line)
+    bare = solve(*line)
     assert named.folder != bare.folder
     predictions = [Counter(row["prediction"] for row in rows(run.folder / "predictions.csv")) for run in (named, bare)]
     assert predictions[0] != predictions[1]
@@ -55,8 +48,8 @@ def test_names_alone(few, tmp_path):
         (["method=ce", "dataset.labels=0", "protocol=clean"], "protocol: found clean without a labelled row"),
     ],
 )
-def test_bad_input(few, line, message):
-    assert few("method=prototypes", *line).error.startswith(message)
+def test_bad_input(solve, line, message):
+    assert solve("method=prototypes", *line).error.startswith(message)
 
 
 def test_a_trained_method_sees_the_thinned_labels_alone(fit):

@@ -73,8 +73,8 @@ def test_below_layers_that_train_each_text_is_encoded_once(fit, cluster, task):
     assert found and all(states is not None for states in found)
 
 
-def test_cross_entropy_over_a_frozen_encoder_is_solved(fit, use, toy_csv, tmp_path):
-    run = fit("method=ce", "encoder.train=frozen")
+def test_cross_entropy_over_a_frozen_encoder_is_solved(solve, use, toy_csv, tmp_path):
+    run = solve("method=ce", "encoder.train=frozen")
     assert run.code == 0, run.err
     metrics = run.metrics
     assert metrics["epochs"] == 0 and metrics["solver/converged"]

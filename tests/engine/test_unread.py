@@ -3,6 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
+from engine.command_line import SHARED_WORDS
 from engine.plan import Plan
 from engine.unread import unread
 from engine.validation import ConfigError
@@ -34,6 +35,18 @@ def refused(line: str) -> list[str]:
         ("encoder.train=frozen optimizer.lr=1e-3", ["optimizer.lr"]),
         ("encoder.train=frozen optimizer.weight_decay=0.1", []),
         ("method=ce encoder.train=frozen optimizer.weight_decay=0.1", ["optimizer.weight_decay"]),
+        ("method=ce encoder.train=frozen trainer.max_epochs=3", ["trainer.max_epochs"]),
+        ("method=ce encoder.train=frozen method.num_views=2 method.classifier_bias=false trainer.precision=32", []),
+        ("method=ce encoder.train=frozen sampler.eval_batch_size=9 sampler.batch_size=8", ["sampler.batch_size"]),
+        ("method=ce encoder.train=frozen sampler=m_per_class", ["sampler"]),
+        ("method=logistic +method.head_lr=1e-2 +method.dropout=0.2", ["method.head_lr", "method.dropout"]),
+        ("method=logistic scheduler=constant callbacks=geometry", ["scheduler"]),
+        ("method=logistic callbacks.early_stopping.patience=2", ["callbacks.early_stopping.patience"]),
+        ("method=bce encoder.train=frozen method.initial_probability=0.5", ["method.initial_probability"]),
+        ("method=knn_mltc encoder.train=frozen method.initial_probability=0.5 method.head_lr=1e-3", []),
+        ("method=prototypes trainer.max_epochs=3 +method.max_steps=2", ["trainer.max_epochs"]),
+        ("method=nearest_name +method.head_lr=1 sampler=class_balanced", ["method.head_lr", "sampler"]),
+        ("method=scl_ce encoder.train=frozen augment=source trainer.max_epochs=3 sampler=m_per_class", ["augment"]),
         ("method=class_balanced loss.gamma=1", ["loss.gamma"]),
         ("method=class_balanced loss.gamma=1 loss.base=focal", []),
         ("loss.effective_number_beta=0.9 loss.class_weight=none", ["loss.effective_number_beta"]),
@@ -47,6 +60,11 @@ def refused(line: str) -> list[str]:
 )
 def test_what_nothing_reads_is_refused(line: str, keys: list[str]) -> None:
     assert refused(line) == keys
+
+
+def test_words_that_are_shared_by_methods_may_be_idle_for_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SHARED_WORDS, "1")
+    assert refused("method=logistic trainer.max_epochs=3") == []
 
 
 def test_the_keys_that_a_config_does_not_read_are_known_without_a_command_line() -> None:

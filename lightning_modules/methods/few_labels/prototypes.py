@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ class PrototypesModule(ClassifierModule):
         label_rows: a labelled row counts as so many unlabelled ones, >= 1.
         shrinkage: of the covariance towards a multiple of the identity, 0 < s <= 1.
         max_steps: of EM; 0 leaves the prototypes as they are.
+        classifier_bias: the prototypes have one.
 
     The remaining arguments are those of `ClassifierModule`. See `lightning_modules.heads.discriminant` for formulas.
     """
@@ -50,9 +51,10 @@ class PrototypesModule(ClassifierModule):
         label_rows: Annotated[float, ">= 1"] = LABEL_ROWS,
         shrinkage: Annotated[float, "> 0", "<= 1"] = SHRINKAGE,
         max_steps: Annotated[int, ">= 0"] = 10,
+        classifier_bias: Literal[True] = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
         self.class_names = class_names
         self.anchor_rows, self.label_rows = anchor_rows, label_rows
         self.shrinkage, self.max_steps = shrinkage, max_steps

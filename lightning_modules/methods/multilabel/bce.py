@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor
 
 from lightning_modules.base import Batch
@@ -10,12 +12,23 @@ from losses import BinaryCrossEntropy
 
 
 class BinaryCrossEntropyModule(MultiLabelModule):
-    """Encoder and linear classifier under binary cross-entropy, each label by itself: `method=bce`."""
+    """Encoder and linear classifier under binary cross-entropy, each label by itself: `method=bce`.
+
+    Args:
+        initial_probability: of every label before training; a classifier that is solved starts nowhere.
+
+    The remaining arguments are those of `MultiLabelModule`.
+    """
 
     losses = (BinaryCrossEntropy,)
 
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        *args,
+        initial_probability: Annotated[float, "> 0", "< 1", "with encoder.train=full|top_layers"] = 0.01,
+        **kwargs,
+    ) -> None:
+        super().__init__(*args, **kwargs | {"initial_probability": initial_probability})
 
     def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of logits and labels, each (N, C), a scalar."""

@@ -7,8 +7,9 @@ import pickle
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from engine.identity import relocated
+from engine.identity import completed, relocated
 from engine.plan import Plan
+from engine.validation import check_targets
 from lightning_modules.base import ClassifierModule, TextModule
 from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import REPEAT, RunFolder, find_run, first_line
@@ -30,12 +31,15 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         run = find_run(run.path.parent, last)
     if run.status != "finished":
         raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
-    own = OmegaConf.create(relocated(run.read_config()))
+    kept = relocated(run.read_config())
+    check_targets(kept)  # before anything that it names is imported
+    own = OmegaConf.create(completed(kept))
     with open_dict(own):
+        own.trainer.pop("strategy", None)  # an option of earlier runs
         own.paths = config.paths
         own.trainer.num_threads = config.trainer.num_threads
         # one process serves, on the processor where the GPUs of training are not there
-        alone = {"devices": 1, "num_nodes": 1, "strategy": "auto", "gradient_cache_chunk": None}
+        alone = {"devices": 1, "num_nodes": 1, "gradient_cache_chunk": None}
         own.trainer.update({key: value for key, value in alone.items() if key in own.trainer})
         if own.trainer.accelerator == "gpu":
             own.trainer.accelerator = "auto"

@@ -23,16 +23,15 @@ def build_trainer(
     callbacks: list[pl.Callback],
     logger: Any,
     plugins: list[Any],
-    max_epochs: Annotated[int, ">= 1"] = 10,
+    max_epochs: Annotated[int, ">= 1"] = 6,
     max_steps: Annotated[int, ">= 1"] | Literal[-1] = -1,
     precision: Precision = "auto",
     accelerator: Literal["auto", "cpu", "gpu"] = "cpu",
     devices: Annotated[int, ">= 1", "<= 1024"] | Literal["auto"] = 1,
     num_nodes: Annotated[int, ">= 1", "<= 1024"] = 1,
-    strategy: Literal["auto", "ddp"] = "auto",
     num_threads: Annotated[int, ">= 1", "<= 1024"] | None = None,
     gradient_clip_val: Annotated[float, "> 0"] | None = 1.0,
-    accumulate_grad_batches: Annotated[int, ">= 1"] | None = None,
+    accumulate_grad_batches: Annotated[int, ">= 1"] = 1,
     gradient_cache_chunk: Annotated[int, ">= 1"] | None = None,
 ) -> pl.Trainer:
     """A trainer that samples nothing itself: batches and their order belong to the data module.
@@ -41,7 +40,7 @@ def build_trainer(
 
     Args:
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
-        accumulate_grad_batches: batches of one optimizer step; null is 1.
+        accumulate_grad_batches: batches of one optimizer step.
         gradient_cache_chunk: rows that the encoder sees at a time in training; the module reads it.
     """
     for name in ("lightning.pytorch", "lightning.fabric"):
@@ -67,7 +66,7 @@ def build_trainer(
         strategy=DDPStrategy(find_unused_parameters=True) if several else "auto",
         sync_batchnorm=several and accelerator != "cpu",
         gradient_clip_val=gradient_clip_val,
-        accumulate_grad_batches=accumulate_grad_batches or 1,
+        accumulate_grad_batches=accumulate_grad_batches,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         enable_model_summary=False,

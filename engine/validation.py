@@ -77,9 +77,14 @@ def validate(config: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: unknown keys, values of a wrong type, outside their range or choices; all findings at once.
     """
-    _raise(list(target_findings(config)))  # before anything that a config names is imported
+    check_targets(config)
     nodes = (finding for key, node in target_nodes(config) for finding in _check_node(key, node))
     _raise([*_check_top(config), *_stray_groups(config), *nodes])
+
+
+def check_targets(config: Mapping[str, Any]) -> None:
+    """Check what a config names, before anything of it is imported. Raises ConfigError."""
+    _raise(list(target_findings(config)))
 
 
 def validate_top(config: Mapping[str, Any]) -> None:

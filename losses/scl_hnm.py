@@ -24,7 +24,7 @@ class HardNegativeContrastiveLoss(nn.Module):
     Args:
         tau: temperature, > 0 (paper: 0.05).
         num_hard_negatives: the paper's k, >= 1 (paper: 5).
-        positives: of texts with several labels, see `losses.shared_labels.same_label`; None: `any_label`.
+        positives: of texts with several labels, see `losses.shared_labels.same_label`.
         anchors: the mean is over those `with_positives`, or over `all`, the others counting 0, as in published code.
 
     Raises:
@@ -36,7 +36,7 @@ class HardNegativeContrastiveLoss(nn.Module):
         tau: Annotated[float, "> 0"] = 0.05,
         num_hard_negatives: Annotated[int, ">= 1"] = 5,
         anchors: Anchors = "with_positives",
-        positives: Positives | None = None,
+        positives: Positives = "any_label",
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)

@@ -12,9 +12,9 @@ from losses.arguments import check_choice
 Positives = Literal["any_label", "first_label"]
 
 
-def check_positives(positives: Positives | None) -> Positives:
-    """The choice, a word without shape, as it is, `any_label` for None, or ``ValueError``. Source: this house."""
-    return check_choice("positives", positives or "any_label", get_args(Positives))
+def check_positives(positives: Positives) -> Positives:
+    """The choice, a word without shape, as it is, or ``ValueError``. Source: this house."""
+    return check_choice("positives", positives, get_args(Positives))
 
 
 def check_labelled_rows(rows: Tensor, labels: Tensor) -> None:

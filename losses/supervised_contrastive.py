@@ -20,7 +20,7 @@ SAFE_LOGIT = 40.0
 
 @full_precision
 def supervised_contrastive(
-    embeddings: Tensor, labels: Tensor, tau: float = 0.5, positives: Positives | None = None
+    embeddings: Tensor, labels: Tensor, tau: float = 0.3, positives: Positives = "any_label"
 ) -> Tensor:
     """Supervised contrastive loss L_out, averaged over the anchors that have a positive.
 
@@ -35,7 +35,7 @@ def supervised_contrastive(
         embeddings: (B, D), normally L2-normalised; used as they are.
         labels: (B,) integers of any value, or (B, C) of 0 and 1 where texts have several labels.
         tau: temperature, > 0.
-        positives: of several labels, see `losses.shared_labels.same_label`; None: `any_label`.
+        positives: of several labels, see `losses.shared_labels.same_label`.
 
     Returns:
         Scalar >= 0 up to rounding; 0 with zero gradient where no anchor has a positive.
@@ -79,7 +79,7 @@ class SupervisedContrastiveLoss(nn.Module):
     Source: Khosla et al. (NeurIPS 2020), eq. 2. Shapes: see `forward`.
     """
 
-    def __init__(self, tau: Annotated[float, "> 0"] = 0.3, positives: Positives | None = None) -> None:
+    def __init__(self, tau: Annotated[float, "> 0"] = 0.3, positives: Positives = "any_label") -> None:
         super().__init__()
         self.tau = check_tau(tau)
         self.positives = check_positives(positives)

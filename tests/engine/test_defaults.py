@@ -1,41 +1,66 @@
-"""The value that runs does not depend on whether a key stands in YAML."""
+"""The value that runs does not depend on whether a key stands in YAML: see "Defaults" in CONTRIBUTING.md."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import yaml
 from hydra.utils import get_object
 
-from engine.validation import signature
+from engine.choices import choices
+from engine.identity import ROOT
+from engine.validation import HYDRA_KEYS, signature
 from tests.engine.plans import CONF
 
-GROUPS = ("loss", "augment", "sampler", "protocol", "retrieval", "imbalance", "scheduler")
+# files there say what a data set is, where things lie, or what of other groups goes together
+NO_DEFAULTS = {"dataset", "experiment", "hydra", "method_dataset", "paths", "sweep"}
+GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in NO_DEFAULTS)
 
 
-def written(group: str) -> dict[str, dict[str, list[Any]]]:
-    """Target -> key -> the values that the YAML files of a group give it."""
-    values: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for file in sorted((CONF / group).glob("*.yaml")):
-        node = yaml.safe_load(file.read_text("utf-8"))
-        for key, value in (node.items() if "_target_" in node else ()):
-            if key[0] != "_" and value != "???":
-                values[node["_target_"]][key].append(value)
-    return values
+def nodes(group: str) -> Iterator[Mapping[str, Any]]:
+    """Everything in the files of a group that names something to call."""
+    for file in sorted((CONF / group).rglob("*.yaml")):
+        content = yaml.safe_load(file.read_text("utf-8")) or {}
+        own = content[group] if isinstance(content.get(group), dict) else content
+        target = own.get("_target_") or choices(group).get(file.stem)
+        yield from (node for node in ({**own, "_target_": target}, *own.values()) if is_node(node))
+
+
+def is_node(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("_target_") is not None
+
+
+def plain(value: Any) -> Any:
+    """A value as YAML would have it: `1e-3`, which is text to its parser, as the number that Hydra reads."""
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    try:
+        return value if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return value
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_what_the_yaml_of_a_class_says_is_its_default(group: str) -> None:
-    """Of a class with several files, one at least has the default: it is a value that somebody runs."""
+def test_a_default_is_what_a_file_runs(group: str) -> None:
+    """Of a class with one file, that file's value; of one with several, that of at least one of them."""
+    files: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for node in nodes(group):
+        files[node["_target_"]].append(node)
     differ = []
-    nodes = [yaml.safe_load(file.read_text("utf-8")) for file in (CONF / group).glob("*.yaml")]
-    files = Counter(node.get("_target_") for node in nodes)
-    for target, keys in written(group).items():
+    for target, of_class in files.items():
+        if not (ROOT / target.partition(".")[0]).is_dir():
+            continue  # from outside: its defaults are not ours
         parameters = signature(get_object(target))[0]
-        for key, values in keys.items():
+        for key in {key for node in of_class for key in node} & parameters.keys() - HYDRA_KEYS - {"name"}:
             default = parameters[key].default
-            default = list(default) if isinstance(default, tuple) else default
-            runs = default in values or len(values) < files[target]  # a file without the key runs the default
-            if default is not parameters[key].empty and not runs:
+            values = [plain(node.get(key, default)) for node in of_class if not isinstance(node.get(key), dict)]
+            if default is not parameters[key].empty and values and plain(default) not in values:
                 differ.append(f"{target}.{key}: {values} in YAML, {default!r} in the signature")
     assert differ == []
+
+
+def test_of_a_class_from_outside_the_file_says_what_runs() -> None:
+    """Without its line torch's default would run."""
+    (optimizer,) = nodes("optimizer")
+    assert {"lr", "weight_decay", "fused"} <= optimizer.keys()

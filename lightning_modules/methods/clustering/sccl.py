@@ -29,9 +29,14 @@ class SCCLModule(PseudoLabelModule):
     losses = (SCCLLoss,)
 
     def __init__(
-        self, *args, projection_size: Annotated[int, ">= 1"] = 128, num_views: Literal[2] = 2, **kwargs
+        self,
+        *args,
+        projection_size: Annotated[int, ">= 1"] = 128,
+        num_views: Literal[2] = 2,
+        head_lr: Annotated[float, "> 0"] = 1e-3,
+        **kwargs,
     ) -> None:
-        super().__init__(*args, **kwargs | {"num_views": num_views})
+        super().__init__(*args, **kwargs | {"num_views": num_views, "head_lr": head_lr})
         hidden = self.encoder.hidden_size
         self.projector = ProjectionHead(hidden, projection_size)
         self.centres = nn.Parameter(torch.zeros(self.num_clusters, hidden))

@@ -49,9 +49,10 @@ class SelfTrainModule(PseudoLabelModule):
         refresh_interval: Annotated[int, ">= 1"] = 1,
         layer_sizes: Sequence[Annotated[int, ">= 1"]] = (500, 500, 2000, 20),
         num_views: Literal[1] = 1,
+        head_lr: Annotated[float, "> 0"] = 1e-3,
         **kwargs,
     ) -> None:
-        super().__init__(*args, **kwargs | {"num_views": num_views})
+        super().__init__(*args, **kwargs | {"num_views": num_views, "head_lr": head_lr})
         if vectors == "sif" and self.encoder.frozen:
             raise ValueError("encoder.train: found frozen, allowed with method.vectors=sif: full (it is not trained)")
         self.encoder.requires_grad_(False)

@@ -40,10 +40,11 @@ class MultiLabelModule(ClassifierModule):
         *args,
         threshold: Threshold = 0.5,
         initial_probability: Annotated[float, "> 0", "< 1"] = 0.01,
+        head_lr: Annotated[float, "> 0"] = 1e-2,
         **kwargs,
     ) -> None:
         self.threshold = threshold
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs | {"head_lr": head_lr})
         if self.classifier.bias is not None:
             nn.init.constant_(self.classifier.bias, math.log(initial_probability / (1 - initial_probability)))
 

@@ -52,9 +52,10 @@ class ACLModule(ClassifierModule):
         classification_views: Literal["all", "contrastive"] = "all",
         centre_momentum: Annotated[float, ">= 0", "< 1"] = 0.9,
         projection_size: Annotated[int, ">= 1"] = 128,
+        num_views: Annotated[int, ">= 1"] = 4,
         **kwargs,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         if (most := max(views_many, views_medium, views_few)) > self.num_views:
             raise ValueError(f"method.num_views: found {self.num_views}, allowed: >= {most}, as method.views_* say")
         views = views_of_classes(self.class_counts, views_many, views_medium, views_few, many_above, few_below)

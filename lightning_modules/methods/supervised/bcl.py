@@ -43,12 +43,13 @@ class BCLModule(ClassifierModule):
         cosine_scale: Annotated[float, "> 0"] | None = 30.0,
         adjustment_strength: Annotated[float, ">= 0"] = 1.0,
         views: Literal["shared", "separate"] = "shared",
+        num_views: Annotated[int, ">= 1"] = 2,
         classifier_bias: bool = False,
         **kwargs,
     ) -> None:
         if classifier_bias and cosine_scale is not None:
             raise ValueError("method.classifier_bias: found true, allowed: false with method.cosine_scale")
-        super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
+        super().__init__(*args, **kwargs | {"num_views": num_views, "classifier_bias": classifier_bias})
         if views == "separate" and self.num_views < 2:
             raise ValueError(f"method.num_views: found {self.num_views}, allowed: >= 2 with method.views=separate")
         size = self.encoder.hidden_size

@@ -39,9 +39,10 @@ class HybridSCModule(ClassifierModule):
         classifier_weighting: Literal["inverse_frequency", "none"] = "inverse_frequency",
         schedule_by: Literal["step", "epoch"] = "step",
         projection_size: Annotated[int, ">= 1"] = 128,
+        num_views: Annotated[int, ">= 1"] = 2,
         **kwargs,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         self.project = ProjectionHead(self.encoder.hidden_size, projection_size)
         if isinstance(self.loss, PrototypicalContrastiveLoss):
             self.prototypes = nn.Parameter(torch.randn(self.num_classes, projection_size))

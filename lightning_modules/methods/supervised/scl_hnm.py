@@ -59,6 +59,12 @@ class SCLHNMMultiLabelModule(SCLHNMModule, MultiLabelModule):
 
     losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = ()
 
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        *args,
+        initial_probability: Annotated[float, "> 0", "< 1"] = 0.5,
+        head_lr: Annotated[float, "> 0"] = 1e-3,
+        **kwargs,
+    ) -> None:
+        super().__init__(*args, **kwargs | {"initial_probability": initial_probability, "head_lr": head_lr})
         self.classification_loss = BinaryCrossEntropy()

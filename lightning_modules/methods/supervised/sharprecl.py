@@ -29,11 +29,10 @@ class SharpReCLModule(ClassifierModule):
         schedule_by: the hard share grows by `step` (paper) or by `epoch` (published code).
         train_mode: `normal`, or `until_first_evaluation` (published code: the encoder's dropout is never on and the
             heads leave training mode after the first epoch, for `model.train()` is never called again).
-        samples: `simple_and_hard` (null), only `simple` (Table 4, w/o HM) or only `hard` ones (w/o SS) in the
-            rebalanced sets.
-        prototypes_from: `classifier` (null), whose weight both branches then share, or `own_weights`, learned by
+        samples: `simple_and_hard`, only `simple` (Table 4, w/o HM) or only `hard` ones (w/o SS) in the rebalanced sets.
+        prototypes_from: `classifier`, whose weight both branches then share, or `own_weights`, learned by
             the contrastive loss alone (Table 4, w/o MI).
-        classifier_input: `embeddings` (null), or `detached_embeddings`: the encoder learns by the contrastive loss
+        classifier_input: `embeddings`, or `detached_embeddings`: the encoder learns by the contrastive loss
             alone and the classifier is a linear probe on it (Table 4, w/o CLS).
 
     The remaining arguments are those of `ClassifierModule`.
@@ -55,19 +54,20 @@ class SharpReCLModule(ClassifierModule):
         unit_norm_logits: bool = False,
         schedule_by: Literal["step", "epoch"] = "step",
         train_mode: Literal["normal", "until_first_evaluation"] = "normal",
-        samples: Literal["simple_and_hard", "simple", "hard"] | None = None,
-        prototypes_from: Literal["classifier", "own_weights"] | None = None,
-        classifier_input: Literal["embeddings", "detached_embeddings"] | None = None,
+        samples: Literal["simple_and_hard", "simple", "hard"] = "simple_and_hard",
+        prototypes_from: Literal["classifier", "own_weights"] = "classifier",
+        classifier_input: Literal["embeddings", "detached_embeddings"] = "embeddings",
+        num_views: Annotated[int, ">= 1"] = 2,
         **kwargs,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         size = self.encoder.hidden_size
         self.project_features = ProjectionHead(size, projection_size, projection_norm)
         self.project_prototypes = ProjectionHead(size, projection_size, projection_norm)
         self.classification_loss = LogitCompensatedCrossEntropy(adjustment_strength, unit_norm_logits)
         self.mu, self.K, self.n_pos, self.n_neg, self.mixing_beta = mu, K, n_pos, n_neg, mixing_beta
         self.unit_norm_logits, self.schedule_by, self.train_mode = unit_norm_logits, schedule_by, train_mode
-        self.samples, self.classifier_input = samples or "simple_and_hard", classifier_input
+        self.samples, self.classifier_input = samples, classifier_input
         if prototypes_from == "own_weights":
             self.prototype_weights = nn.Parameter(self.classifier.weight.detach().clone())
 

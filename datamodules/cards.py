@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datamodules.labels import class_counts, label_array
+from datamodules.labels import class_counts, label_array, without_label
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,10 +37,10 @@ def card(corpus: "Corpus") -> dict[str, Any]:
         labels = label_array(table, len(corpus.label_names))
         counts = class_counts(labels, len(corpus.label_names))
         several = {}
+        labelled = ~without_label(table)
         if corpus.multilabel:
-            several = _label_sets(labels)
+            several = _label_sets(labels[labelled])
             labels = np.unique(np.packbits(labels, axis=1), axis=0, return_inverse=True)[1]
-        labelled = labels >= 0
         present = counts[counts > 0] if counts.any() else np.zeros(1)
         splits[split] = facts = {
             "rows": len(table),

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from storage.errors import InputError, short
+from storage.tables import text_lines
 
 KNOWN = Path(__file__).parent / "class_names"
 CODE = re.compile(r"[A-Za-z]{0,2}[-_.]?\d+([-_.]\d+)*")
@@ -49,7 +50,7 @@ def read_descriptions(file: Path, label_names: Sequence[str]) -> tuple[str, ...]
     """
     where = f"dataset.class_descriptions={file}"
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = "".join(text_lines(file))
         if file.suffix == ".csv":
             content: Any = _csv_pairs(text, where)
         else:

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import json
 import logging
 import shutil
@@ -13,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Dataset, Row, checked_file
 from datamodules.cards import card, text_digests
-from datamodules.labels import class_counts, has_several_labels, label_array, label_name
+from datamodules.labels import class_counts, has_several_labels, label_array, label_name, without_label
 from datamodules.sources import HOST, HashMemory, fetch, file_sha256
 from datamodules.splits import stratified_split
 from storage.errors import InputError, short
@@ -77,8 +78,8 @@ class Corpus:
 
     def table(self, split: str) -> pa.Table:
         """Rows of a split, memory-mapped: ``text`` string, ``label`` int32 (index into ``label_names``; -1: none) or,
-        where texts have several, an ascending list of int32, and ``aug`` string (nullable) where the source ships
-        augmented texts.
+        where texts have several, an ascending list of int32 (null where they are not known), and ``aug`` string
+        (nullable) where the source ships augmented texts.
 
         Raises:
             InputError: the data set has no such split.
@@ -139,6 +140,8 @@ def _digest(dataset: Dataset, folder: Path, all_rows: bool) -> str:
         "sources": [file.sha256 for file in dataset.sources],
         "own_files": [memory.sha256(path) for path in dataset.own_files()],
     } | ({"whole": True} if all_rows else {})
+    if dataset.unlabelled is not None and not all_rows:
+        content["unlabelled"] = memory.sha256(checked_file(dataset.unlabelled, "dataset.unlabelled"))
     memory.save()
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -154,8 +157,11 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
     parts: Parts = {}
     first: dict[str, dict[str, str]] = {}  # split -> label -> where it came first
     for split, rows in ({"train": dataset.all_rows(files)} if all_rows else dataset.rows(files)).items():
+        labels_optional = dataset.label_names is not None or dataset.empty_label == "unlabelled"
+        if split == "train" and not all_rows:
+            rows = itertools.chain(rows, dataset.unlabelled_rows())
         checks = {
-            "labels_optional": all_rows or (split == "train" and dataset.label_names is not None),
+            "labels_optional": all_rows or (split == "train" and labels_optional),
             "empty_texts": dataset.empty_texts,
         }
         first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
@@ -166,8 +172,8 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
         raise InputError(f"{where}: found a list of labels, allowed with task=cluster: one label a text, or none")
     _check_same_kind(dataset.name, parts)
     split_rule = "none, all rows together" if all_rows else _hold_out_test(dataset, parts, list(codes))
-    removed = _deduplicate(dataset.deduplicate, parts)
-    if all_rows and codes and NO_LABEL in parts["train"][0]["label"].to_numpy():
+    removed = _deduplicate(dataset, parts)
+    if all_rows and codes and without_label(parts["train"][0]).any():
         where = first["train"][UNLABELLED]
         raise InputError(f"{where}: found no label, allowed: a label in every row or in none")
     label_names = _label_names(dataset, parts, list(codes), first, least=0 if all_rows else 2)
@@ -205,14 +211,14 @@ def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], 
         for row in chunk:
             if not row["label"]:
                 first.setdefault(UNLABELLED, row["where"])
-            for name in row["label"]:
+            for name in row["label"] or ():
                 codes.setdefault(name, len(codes))
                 first.setdefault(name, row["where"])
-        numbers = [[codes[name] for name in row["label"]] for row in chunk]
+        numbers = [None if row["label"] is None else [codes[name] for name in row["label"]] for row in chunk]
         columns = {
             "text": _strings(chunk, "text"),
             "label": pa.array(numbers, pa.list_(pa.int32()))
-            if chunk[0]["multilabel"]
+            if chunk[-1]["multilabel"]
             else pa.array([number[0] if number else NO_LABEL for number in numbers], pa.int32()),
         }
         if has_aug := has_aug if writer else "aug" in chunk[0]:
@@ -237,16 +243,20 @@ def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts
             checked_text(row["text"], where)
         if not isinstance(row.get("aug"), str | None):
             raise InputError(f"{where}: found augmented text {short(row['aug'])}, allowed: a string or nothing")
-        row["multilabel"] = isinstance(row["label"], list | tuple)
-        multilabel = row["multilabel"] if multilabel is None else multilabel
-        if row["multilabel"] != multilabel:
-            kinds = "one label", "a list of labels"
-            problem = f"found {kinds[not multilabel]}, allowed: {kinds[multilabel]}"
-            raise InputError(f"{where}: {problem}, as in the rows before")
-        row["label"] = _names(row["label"], where, labels_optional)
+        optional = labels_optional or row.get("unlabelled", False)
+        is_list = isinstance(row["label"], list | tuple)
+        if not (optional and _is_blank(row["label"])):
+            multilabel = is_list if multilabel is None else multilabel
+            if is_list != multilabel:
+                kinds = "one label", "a list of labels"
+                problem = f"found {kinds[not multilabel]}, allowed: {kinds[multilabel]}"
+                raise InputError(f"{where}: {problem}, as in the rows before")
+        row["multilabel"] = bool(multilabel)
+        row["label"] = _names(row["label"], where, optional)
         chunk.append(row)
         characters += len(row["text"])
         if len(chunk) == CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
+            multilabel = row["multilabel"]  # rows without a label are of the kind that is written with them
             yield chunk
             chunk, characters = [], 0
     if chunk:
@@ -257,10 +267,10 @@ def _is_blank(label: Any) -> bool:
     return label is None or (isinstance(label, str) and not label.strip())
 
 
-def _names(label: Any, where: str, optional: bool) -> tuple[str, ...]:
-    """The labels of a row, each once: of a list all, else one, or where that is optional perhaps none."""
+def _names(label: Any, where: str, optional: bool) -> tuple[str, ...] | None:
+    """The labels of a row, each once: of a list all, else one; None where it has no label, if that is optional."""
     if optional and _is_blank(label):
-        return ()
+        return None
     labels = label if isinstance(label, list | tuple) else [label]
     return tuple(dict.fromkeys(label_name(name, where) for name in labels))
 
@@ -296,27 +306,30 @@ def _hold_out_test(dataset: Dataset, parts: Parts, names: list[str]) -> str:
     if dataset.test_fraction is None:
         raise InputError(f"{dataset.name}: no test rows")
     table, keep = parts["train"]
-    labels = label_array(table, len(names))
-    if (labels < 0).any():
+    unlabelled = without_label(table)
+    if unlabelled.any() and not dataset.takes_unlabelled:
         return "no test split: the source ships none, and train has rows without a label"
+    labelled, labels = np.flatnonzero(~unlabelled), label_array(table, len(names))
     rng = np.random.default_rng(dataset.split_seed)
-    _, test = stratified_split(labels, dataset.test_fraction, rng, dataset.singleton_classes, names)
-    keep[test] = False
+    _, test = stratified_split(labels[labelled], dataset.test_fraction, rng, dataset.singleton_classes, names)
+    keep[labelled[test]] = False
     parts["test"] = table, ~keep
     rule = f"{dataset.test_fraction:.0%} stratified test split of the train rows by seed {dataset.split_seed}"
     log.warning("%s ships no test split: %s", dataset.name, rule)
     return f"{rule} (the source ships none)"
 
 
-def _deduplicate(mode: str, parts: Parts) -> dict[str, int]:
-    """Drop train rows from their mask as ``mode`` says; returns how many."""
+def _deduplicate(dataset: Dataset, parts: Parts) -> dict[str, int]:
+    """Drop train rows from their mask as ``dataset.deduplicate`` says; returns how many. Of two the labelled stays."""
+    mode = dataset.deduplicate
     removed = {"duplicates": 0, "leaks": 0}
     if mode == "none":
         return removed
     digests = {split: text_digests(table)[0] for split, (table, _) in parts.items()}
-    train = parts["train"][1]
+    train, unlabelled = parts["train"][1], without_label(parts["train"][0])
     if mode in ("train", "all"):
         rows = np.flatnonzero(train)
+        rows = rows[np.argsort(unlabelled[rows], kind="stable")]
         _, firsts = np.unique(digests["train"][rows], return_index=True)
         train[np.delete(rows, firsts)] = False
         removed["duplicates"] = len(rows) - len(firsts)
@@ -325,6 +338,8 @@ def _deduplicate(mode: str, parts: Parts) -> dict[str, int]:
         leaks = train & np.isin(digests["train"], held_out)
         train[leaks] = False
         removed["leaks"] = int(leaks.sum())
+        if number := int((leaks & unlabelled).sum()):
+            log.warning("%s: %d texts without a label are also in test or validation; left out", dataset.name, number)
     return removed
 
 
@@ -386,8 +401,11 @@ def _write(
                 continue
             index_of = np.append(index, np.int32(NO_LABEL))  # the last for NO_LABEL itself
             if pa.types.is_list(selected["label"].type):
-                labels = [np.sort(index_of[codes]) for codes in selected["label"].to_pylist()]
-                label_column: Iterable[Any] = ([names[label] for label in row] for row in labels)
+                codes = selected["label"].to_pylist()
+                labels = [None if row is None else np.sort(index_of[row]) for row in codes]
+                label_column: Iterable[Any] = (
+                    None if row is None else [names[label] for label in row] for row in labels
+                )
             else:
                 labels = index_of[selected["label"].to_numpy()]
                 label_column = (None if label == NO_LABEL else names[label] for label in labels)

@@ -1,5 +1,6 @@
 """From a prepared corpus to the batches of a run."""
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,13 +9,14 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
 from datamodules.collation import FeatureBatches, TokenBatches
 from datamodules.label_budget import LabelBudget
-from datamodules.labels import class_counts, has_several_labels, label_array
+from datamodules.labels import class_counts, has_several_labels, label_array, without_label
 from datamodules.samplers import Batches, OrderedBatches
 from datamodules.splits import Protocol, random_split, stratified_split
 from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
@@ -22,6 +24,8 @@ from storage.errors import InputError
 
 # Batches are cut from memory-mapped arrays; worker processes would only cost here.
 warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+
+log = logging.getLogger(__name__)
 
 SAME_TEXT = ("none", "dropout")  # augmentations whose views are the text itself
 _SPLIT, _THIN, _VIEW, _ORDER, _LABELS = 2, 3, 4, 5, 6  # streams of random numbers of one seed; the sampler has stream 1
@@ -65,6 +69,7 @@ class TextDataModule(LightningDataModule):
         singleton_classes: classes of one train row under a stratified split: refuse, or leave them in train.
         num_workers: loader processes.
         budget: how many train rows keep their label, before anything else is drawn.
+        takes_unlabelled: train rows without a label are set aside as texts without one, and not refused.
 
     Attributes:
         num_classes, label_names: classes, in the order of their indices.
@@ -72,7 +77,8 @@ class TextDataModule(LightningDataModule):
         class_counts: ``(C,)`` int64, rows per class in the thinned train split (after ``setup``).
         indices: split -> sorted row numbers ``(N,)`` (after ``setup``). "train" and a "val" split from it point into
             the corpus table "train", a shipped "val" into the table "val". Under ``protocol=published`` "val" equals
-            "test". With a label budget, or under ``protocol=fixed``, "unlabelled" holds the train rows without a label.
+            "test". With a label budget, with ``takes_unlabelled`` or under ``protocol=fixed``, "unlabelled" holds the
+            train rows without a label.
         labels: split -> class indices ``(N,)`` int64, or ``(N, C)`` uint8 of 0 and 1 (after ``setup``).
         augment_report: name, share of texts changed over all augmented views, and number of views (after ``setup``).
 
@@ -96,6 +102,7 @@ class TextDataModule(LightningDataModule):
         singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
         num_workers: Annotated[int, ">= 0"] = 0,
         budget: LabelBudget | None = None,
+        takes_unlabelled: bool = False,
     ) -> None:
         super().__init__()
         if num_views < 1:
@@ -107,7 +114,7 @@ class TextDataModule(LightningDataModule):
         self.augment, self.imbalance, self.sampler = augment, imbalance, sampler
         self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
         self.num_views, self.seed, self.num_workers = num_views, seed, num_workers
-        self.budget = budget or LabelBudget()
+        self.budget, self.takes_unlabelled = budget or LabelBudget(), takes_unlabelled
         self.singleton_classes, self.cache = singleton_classes, Path(cache_dir) / "tokens"
         self.label_names = tuple(corpus.label_names)
         self.num_classes = len(self.label_names)
@@ -143,7 +150,7 @@ class TextDataModule(LightningDataModule):
         if self.num_classes < 2:
             raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
         answers = getattr(self.imbalance, "labels", None)  # what a person said of the listed rows
-        rows |= self._without_labels(rows["train"], labels["train"], answers)
+        rows |= self._without_labels(rows["train"], labels["train"], without_label(tables["train"]), answers)
         if self.protocol.name == "published":
             if "test" not in rows:
                 raise InputError("protocol: found published without a test split, allowed: clean, few_shot")
@@ -177,26 +184,36 @@ class TextDataModule(LightningDataModule):
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}
         if "unlabelled" in rows:
             self.labels["unlabelled"] = np.full(len(rows["unlabelled"]), -1)
+            self._warn_of_leaks(tables)
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
 
     def _without_labels(
-        self, rows: np.ndarray, labels: np.ndarray, answers: np.ndarray | None
+        self, rows: np.ndarray, labels: np.ndarray, unlabelled: np.ndarray, answers: np.ndarray | None
     ) -> dict[str, np.ndarray]:
         """The train rows that keep their label, and those that have none or lose it to the budget, as "unlabelled"."""
         keeps_all = not self.budget
-        if keeps_all and self.protocol.name != "fixed":
+        sets_aside = self.takes_unlabelled and answers is None
+        if keeps_all and self.protocol.name != "fixed" and not sets_aside:
             self._refuse_unlabelled(labels, answers)
             return {}
         rng = np.random.default_rng([self.seed, 0, _LABELS])
-        has_label = labels.any(axis=1) if labels.ndim == 2 else labels >= 0
-        labelled = np.flatnonzero(has_label) if keeps_all else self.budget.select(labels, rng, self.label_names)
+        labelled = np.flatnonzero(~unlabelled) if keeps_all else self.budget.select(labels, rng, self.label_names)
         if not len(labelled) and self.protocol.name != "fixed":
             raise InputError(f"protocol: found {self.protocol.name} without a labelled row, allowed: fixed")
         rest = np.setdiff1d(rows, labelled)
         if len(rest):
             self._table_of["unlabelled"] = "train"
         return {"train": labelled} | ({"unlabelled": rest} if len(rest) else {})
+
+    def _warn_of_leaks(self, tables: dict[str, pa.Table]) -> None:
+        """Say how many texts without a label are also held out: no held-out row should be learned from."""
+        texts = {split: tables[self._table_of[split]]["text"].take(rows) for split, rows in self.indices.items()}
+        held_out = [chunk for split in ("val", "test") if split in texts for chunk in texts[split].chunks]
+        is_leak = pc.is_in(texts["unlabelled"], value_set=pa.concat_arrays(held_out)) if held_out else pa.array([False])
+        if number := pc.sum(is_leak).as_py():
+            what = "texts without a label are also in test or validation"
+            log.warning("dataset: %d %s; dataset.deduplicate=all leaves them out", number, what)
 
     def _take_the_whole(self, rows: np.ndarray) -> None:
         self.indices = {"train": rows, "val": rows}

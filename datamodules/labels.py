@@ -38,18 +38,26 @@ def has_several_labels(table: pa.Table) -> bool:
     return pa.types.is_list(table.schema.field("label").type)
 
 
+def without_label(table: pa.Table) -> np.ndarray:
+    """Which rows of a table have no label ``(N,)``; where texts have several, a list of none is a label."""
+    column = table["label"]
+    return pc.is_null(column).to_numpy() if has_several_labels(table) else column.to_numpy() < 0
+
+
 def label_array(table: pa.Table, num_classes: int) -> np.ndarray:
     """Labels of the rows of a table.
 
     Returns:
-        ``(N,)`` class indices, -1 without a label; where texts have several labels ``(N, C)`` uint8, 1 at each label.
+        ``(N,)`` class indices, -1 without a label; where texts have several labels ``(N, C)`` uint8, 1 at each label
+        (`without_label` tells those of which none is known from those that have none).
         That the array has two dimensions says so from here on.
     """
     column = table["label"]
     if not has_several_labels(table):
         return column.to_numpy()
     labels = np.zeros((len(column), num_classes), np.uint8)
-    labels[np.repeat(np.arange(len(column)), pc.list_value_length(column)), pc.list_flatten(column)] = 1
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    labels[np.repeat(np.arange(len(column)), lengths), pc.list_flatten(column)] = 1
     return labels
 
 

@@ -58,8 +58,7 @@ class Plan:
         from datamodules.sources import file_sha256
 
         digests = {str(path): file_sha256(Path(path)) for path in self.dataset.own_files()}
-        if path := self.dataset.class_descriptions:
-            digests[str(path)] = file_sha256(Path(path).expanduser())
+        digests |= {str(path): file_sha256(path) for path in self.dataset.option_files()}
         if path := (self.plain.get("encoder") or {}).get("path"):
             digests[path] = self.encoder.weights_hash()
         return digests
@@ -128,6 +127,7 @@ class Plan:
             cache_dir=self._path("cache"),
             singleton_classes=self.dataset.singleton_classes,
             budget=self.dataset.budget,
+            takes_unlabelled=self.dataset.takes_unlabelled,
         )
         datamodule.prepare_data()
         datamodule.setup()

@@ -57,6 +57,10 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     elif _is_solved(plain):
         reason = f"method={method['name']} is solved, not trained, on a frozen encoder"
         idle |= {key: idle.get(key, reason) for key in _of_training(plain)}
+    if not (getattr(class_of(method), "reads_unlabelled", False) or plain.get("active")):
+        idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
+    if "class_names" not in signature(class_of(method))[0]:
+        idle["dataset.class_descriptions"] = f"method={method['name']} does not read the names of the classes"
     for key, condition in [*CONDITIONS.items(), *_declared("", plain, Top), *_of_nodes(plain)]:
         if not _holds(plain, condition):
             idle.setdefault(key, f"allowed with {condition}")

@@ -51,6 +51,7 @@ class TextModule(pl.LightningModule):
     protocols: ClassVar[tuple[str, ...]] = ("clean", "few_shot", "published")
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers", "frozen")  # values of encoder.train
     unused_groups: ClassVar[tuple[str, ...]] = ()
+    reads_unlabelled: ClassVar[bool] = False  # whether the split "unlabelled" is of use to it
     loss: Any  # one of `losses`: what it is called with is between the two
     pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 

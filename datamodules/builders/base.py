@@ -1,5 +1,6 @@
 """What every data set states about itself."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -7,11 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from datamodules.class_descriptions import known_descriptions, read_descriptions
 from datamodules.label_budget import LabelBudget
 from datamodules.sources import SourceFile
+from storage.errors import InputError
+from storage.tables import format_of, open_table
 
 Row = dict[str, Any]
 Name = Annotated[str, r"~ \w[\w.-]*"]  # of a folder
 Singletons = Literal["refuse", "keep_in_train"]
 Deduplicate = Literal["none", "train", "leaks", "all"]
+EmptyLabel = Literal["refuse", "unlabelled"]
 
 
 class Dataset:
@@ -27,6 +31,7 @@ class Dataset:
         labels_per_class: the same for each class; a class with fewer keeps all.
         class_descriptions: YAML, JSON or CSV file with a description of each label, in place of what the data set
             knows of its classes.
+        unlabelled: file with texts without labels, which come after the train rows; only its text column is read.
     """
 
     version: ClassVar[int] = 1  # raise it when the same files and options give other rows
@@ -39,6 +44,10 @@ class Dataset:
     split_seed: int = 0
     empty_texts: ClassVar[bool] = False  # whether the source has some, which then stay
     label_names: tuple[str, ...] | None = None  # given beforehand: train rows may then have no label
+    empty_label: EmptyLabel = "refuse"  # what a train row without one is
+    columns: dict[str, str] = {"text": "text"}
+    encoding: str | None = None
+    delimiter: str | None = None
 
     def __init__(
         self,
@@ -49,9 +58,11 @@ class Dataset:
         labels: Annotated[int, ">= 0"] | None = None,
         labels_per_class: Annotated[int, ">= 1"] | None = None,
         class_descriptions: str | None = None,
+        unlabelled: str | None = None,
     ) -> None:
         self.budget = LabelBudget(labels, labels_per_class)
         self.class_descriptions = class_descriptions
+        self.unlabelled = None if unlabelled is None else Path(unlabelled).expanduser()
         self.name = name
         self.max_length = max_length
         self.singleton_classes = singleton_classes
@@ -91,6 +102,30 @@ class Dataset:
         """The user's files that the rows come from; their content decides the rows too."""
         return ()
 
+    def option_files(self) -> tuple[Path, ...]:
+        """The user's files beside those of the rows: descriptions, texts without labels. Raises InputError: no file."""
+        paths = {"class_descriptions": self.class_descriptions, "unlabelled": self.unlabelled}
+        return tuple(checked_file(path, f"dataset.{key}") for key, path in paths.items() if path is not None)
+
+    @property
+    def takes_unlabelled(self) -> bool:
+        """Whether train rows may lack a label, which then is not an error but a text to learn from without one."""
+        return self.unlabelled is not None or self.empty_label == "unlabelled"
+
+    def unlabelled_rows(self) -> Iterator[Row]:
+        """Rows of the file `unlabelled`; nothing without one. Raises InputError: it has none, or no text column."""
+        if self.unlabelled is None:
+            return
+        column, hint = self.columns["text"], "the text column of dataset.unlabelled"
+        encoding = None if format_of(self.unlabelled) in ("xlsx", "parquet") else self.encoding
+        table = open_table(checked_file(self.unlabelled, "dataset.unlabelled"), None, self.delimiter, None, encoding)
+        table.need(column, hint)
+        where = None
+        for where, row in table.rows:
+            yield {"text": table.value(where, row, column, hint), "label": None, "where": where, "unlabelled": True}
+        if where is None:
+            raise InputError(f"{self.unlabelled}: no rows, allowed: at least one text")
+
     def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
         """A description of each class, phrases joined by commas with the name first; None where labels are codes.
 
@@ -113,3 +148,13 @@ class Dataset:
             "differences": self.differences,
             "deduplicate": self.deduplicate,
         }
+
+
+def checked_file(path: Path | str, key: str) -> Path:
+    """The path itself. Raises InputError where there is no file to read."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise InputError(f"{key}={path}: no such file, allowed: a file with rows")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{key}={path}: no permission to read it")
+    return path

@@ -1,11 +1,10 @@
 """A user's own tables, read as a stream; every complaint names file and line."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, Name, Row
+from datamodules.builders.base import Dataset, EmptyLabel, Name, Row, checked_file
 from datamodules.class_descriptions import is_code, spelt_out
 from datamodules.labels import split_labels
 from storage.errors import InputError
@@ -28,6 +27,7 @@ class UserFiles(Dataset):
             test rows need labels; without a test file there is no test split then.
         aug_column: name of the column that holds an augmented text, empty where there is none.
         split_seed: seed of the test split where there is no test file.
+        empty_label: what a train row with an empty label is: an error, or a text without a label.
         encoding: of all files; by default what a byte order mark says, else UTF-8, or cp1252 where that does not fit.
         name, max_length, options: see `Dataset`.
     """
@@ -46,6 +46,7 @@ class UserFiles(Dataset):
         aug_column: str | None = None,
         label_names: list[str] | None = None,
         split_seed: Annotated[int, ">= 0"] = 0,
+        empty_label: EmptyLabel = "refuse",
         encoding: str | None = None,
         name: Name = "user",
         max_length: Annotated[int, ">= 1"] = 128,
@@ -60,20 +61,17 @@ class UserFiles(Dataset):
         if label_names is not None:
             self.label_names = _checked_names(label_names)
         self.split_seed = split_seed
+        self.empty_label = empty_label
         self.encoding = checked_encoding(encoding, "dataset.encoding")
         self.origin = ", ".join(map(str, self.paths.values()))
 
     def own_files(self) -> tuple[Path, ...]:
-        for split, path in self.paths.items():
-            if not path.is_file():
-                raise InputError(f"dataset.{split}={path}: no such file, allowed: a file with rows")
-            if not os.access(path, os.R_OK):
-                raise InputError(f"dataset.{split}={path}: no permission to read it")
-        return tuple(self.paths.values())
+        return tuple(checked_file(path, f"dataset.{split}") for split, path in self.paths.items())
 
     def identity(self) -> dict[str, Any]:
         options: dict[str, Any] = {} if self.label_names is None else {"label_names": list(self.label_names)}
         options |= {"encoding": self.encoding} if self.encoding else {}
+        options |= {"empty_label": self.empty_label} if self.empty_label != "refuse" else {}
         return super().identity() | {"columns": self.columns, "splits": list(self.paths)} | options
 
     def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
@@ -87,7 +85,8 @@ class UserFiles(Dataset):
 
     def _columns(self, split: str) -> frozenset[str]:
         """Keys of the columns that the file of a split must have."""
-        optional = {"label"} if split == "train" and self.label_names else set()
+        is_optional = split == "train" and (self.label_names or self.empty_label == "unlabelled")
+        optional = {"label"} if is_optional else set()
         return frozenset(self.columns) - optional
 
     def all_rows(self, files: dict[str, Path]) -> Iterator[Row]:
@@ -152,6 +151,12 @@ class Csv(UserFiles):
 
     def table(self, path: Path) -> Table:
         return open_table(path, format_of(path) or "csv", self.delimiter, encoding=self.encoding)
+
+    def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
+        rows = super().rows(files)
+        if self.empty_label == "unlabelled":  # an empty field, which otherwise says that no label applies
+            rows["train"] = (row | {"label": row["label"] or None} for row in rows["train"])
+        return rows
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         for row in super().read(path, needed):

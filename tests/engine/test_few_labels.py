@@ -37,6 +37,37 @@ def test_names_alone(solve, tmp_path):
     assert predictions[0] != predictions[1]
 
 
+def write_rows(path, table, columns=("text", "label")):
+    path.write_text("\n".join([",".join(columns), *(",".join(row) for row in table)]) + "\n")
+
+
+def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, toy_csv, tmp_path, caplog):
+    """And the figures differ for it; a text that is also in test is counted, or left out."""
+    labelled = [(row["text"], row["label"]) for row in rows(toy_csv["train"])]
+    held_out = rows(toy_csv["test"])[0]["text"]
+    write_rows(tmp_path / "train.csv", [*labelled[:20], *((text, "") for text, _ in labelled[20:40])])
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in (
+        *(text for text, _ in labelled[40:]), held_out)))  # fmt: skip
+    line = ["method=prototypes", f"dataset.train={tmp_path}/train.csv", "dataset.empty_label=unlabelled"]
+    runs = {}
+    for kind, more in {
+        "rows": [],
+        "file": [f"dataset.unlabelled={tmp_path}/more.jsonl"],
+        "clean": [f"dataset.unlabelled={tmp_path}/more.jsonl", "dataset.deduplicate=leaks"],
+    }.items():
+        caplog.clear()
+        runs[kind] = solve(*line, *more)
+        said = " ".join(caplog.messages)
+        assert ("1 texts without a label are also in test" in said) == (kind != "rows")
+        assert ("left out" in said) == (kind == "clean")
+    indices = {kind: json.loads((run.folder / "kept_indices.json").read_text()) for kind, run in runs.items()}
+    assert all(split["train"] == list(range(20)) for split in indices.values())
+    sizes = {kind: len(split["unlabelled"]) for kind, split in indices.items()}
+    assert sizes == {"rows": 20, "file": 20 + 28 + 1, "clean": 20 + 28}
+    scores = [rows(run.folder / "predictions.csv") for run in runs.values()]
+    assert scores[0] != scores[1]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -46,10 +77,32 @@ def test_names_alone(solve, tmp_path):
         (["encoder.train=full"], "encoder.train: found full; allowed with method=prototypes: frozen"),
         (["loss=cross_entropy"], "loss: "),
         (["method=ce", "dataset.labels=0", "protocol=clean"], "protocol: found clean without a labelled row"),
+        (["method=ce", "dataset.unlabelled=X"], "dataset.unlabelled: has no effect; method=ce does not read texts"),
+        (["method=ce", "dataset.class_descriptions=X"], "dataset.class_descriptions: has no effect; method=ce"),
+        (["dataset.unlabelled=/none.csv"], "dataset.unlabelled=/none.csv: no such file"),
+        (["dataset.class_descriptions=/none.csv"], "dataset.class_descriptions=/none.csv: no such file"),
+        (["dataset.unlabelled=TMP/bad.csv"], "TMP/bad.csv:1: no column 'text' (the text column of dataset.unlabelled)"),
+        (["dataset.unlabelled=TMP/none.csv"], "TMP/none.csv: no rows, allowed: at least one text"),
+        (["dataset.unlabelled=TMP/blank.csv"], "TMP/blank.csv:2: found an empty text"),
+        (["dataset.train=TMP/part.csv"], "TMP/part.csv:4: found an empty label, allowed: a name or a number"),
     ],
 )
-def test_bad_input(solve, line, message):
-    assert solve("method=prototypes", *line).error.startswith(message)
+def test_bad_input(solve, tmp_path, line, message):
+    write_rows(tmp_path / "bad.csv", [("x",)], ["title"])
+    write_rows(tmp_path / "none.csv", [], ["text"])
+    write_rows(tmp_path / "blank.csv", [(" ",)], ["text"])
+    write_rows(tmp_path / "part.csv", [("iron", "metal"), ("pear", "fruit"), ("gold", "")])
+    line = [word.replace("TMP", str(tmp_path)) for word in line]
+    assert solve("method=prototypes", *line).error.startswith(message.replace("TMP", str(tmp_path)))
+
+
+def test_no_label_and_no_name_says_what_to_do(solve, tmp_path):
+    write_rows(tmp_path / "codes.csv", [("iron", "1"), ("pear", "2"), ("gold", "1"), ("plum", "2")])
+    files = [f"dataset.{split}={tmp_path}/codes.csv" for split in ("train", "test")]
+    result = solve("method=prototypes", *files, "dataset.labels=0")
+    allowed = "names (dataset.class_descriptions=FILE), some labels, or task=cluster for topics"
+    wanted = f"error: dataset.labels: found 0, and the labels are codes; allowed: {allowed}"
+    assert result.code == 2 and result.err.splitlines()[-1] == wanted
 
 
 def test_a_trained_method_sees_the_thinned_labels_alone(fit):

@@ -41,6 +41,7 @@ class PrototypesModule(ClassifierModule):
     unused_groups: ClassVar[tuple[str, ...]] = (
         *("loss", "head", "augment", "optimizer", "scheduler", "callbacks", "active", "start_from"),
     )
+    reads_unlabelled = True
     is_solved = True
 
     def __init__(
@@ -55,6 +56,11 @@ class PrototypesModule(ClassifierModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
+        if class_names is None and not self.class_counts.any():
+            raise ValueError(
+                "dataset.labels: found 0, and the labels are codes; allowed: names (dataset.class_descriptions=FILE), "
+                "some labels, or task=cluster for topics"
+            )
         self.class_names = class_names
         self.anchor_rows, self.label_rows = anchor_rows, label_rows
         self.shrinkage, self.max_steps = shrinkage, max_steps

@@ -1,0 +1,50 @@
+"""The class names that come with the data sets, held against their texts with the real encoder."""
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+
+from datamodules.class_descriptions import KNOWN
+from datamodules.labels import label_array
+from engine.command_line import CONF
+from engine.plan import Plan
+from lightning_modules.heads.discriminant import nearest_prototype
+from lightning_modules.methods.few_labels.class_names import ClassNames
+
+ROWS = 300
+MAX_LENGTH = 64
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(file.stem for file in KNOWN.glob("*.yaml")))
+@torch.inference_mode()
+def test_names_belong_to_their_labels(name, mirror, tmp_path):
+    """The nearest name is right far more often than chance, and a class's texts are nearer to its name than others."""
+    folders = [f"paths.data={tmp_path}", f"paths.cache={tmp_path}", f"paths.source_mirror={mirror}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        plan = Plan.make(compose("config", ["method=nearest_name", f"dataset={name}", *folders]))
+    corpus, encoder, tokenizer = plan.corpus(), plan.encoder.load().eval(), plan.encoder.tokenizer()
+    table, classes = corpus.table("train"), len(corpus.label_names)
+    labels = label_array(table, classes)
+    labels = labels if labels.ndim == 2 else np.eye(classes, dtype=np.uint8)[labels]
+    rng = np.random.default_rng(0)
+    drawn = [rng.permutation(np.flatnonzero(column))[: max(3, ROWS // classes)] for column in labels.T]
+    rows = np.unique(np.concatenate(drawn))
+    texts = sorted(zip(table["text"].take(rows).to_pylist(), labels[rows].tolist(), strict=True), key=_length)
+    own = np.array([label for _, label in texts], bool)
+    options = {"padding": True, "truncation": True, "max_length": MAX_LENGTH, "return_tensors": "pt"}
+    parts = [tokenizer([text for text, _ in texts[i : i + 32]], **options) for i in range(0, len(texts), 32)]
+    embeddings = torch.cat([encoder(part["input_ids"], part["attention_mask"]) for part in parts])
+    embeddings = torch.nn.functional.normalize(embeddings, dim=1)
+    anchors = ClassNames(plan.dataset.describe_classes(corpus.label_names), tokenizer)(encoder)
+    nearest = nearest_prototype(embeddings, torch.full((len(texts),), -1), anchors, classes)
+    scores = (embeddings @ nearest.weight.T + nearest.bias).numpy()
+    right, chance = own[np.arange(len(own)), scores.argmax(1)].mean(), own.mean()
+    assert (right - chance) / (1 - chance) > 0.2
+    is_nearer = [scores[own[:, c], c].mean() > scores[~own[:, c], c].mean() for c in range(classes)]
+    assert np.mean(is_nearer) > 0.95
+
+
+def _length(row):
+    return len(row[0])

@@ -1,8 +1,9 @@
 """Attack the command line and print figures.
 
-    python -m attack [inputs=400] [files=150] [kills=20] [seed=0] [folder=DIR]
+    python -m attack [inputs=300] [effects=15] [files=100] [kills=20] [seed=0] [folder=DIR]
 
-Settings come from the config's own schema, files from damage to good ones; kills fall at random moments of every task.
+Settings come from the config's own schema; effects are good values that must change a result; files are good ones
+damaged; kills fall at random moments of every task.
 Most inputs run up to the first step of training, every tenth to the end. A failure is printed with the line that
 repeats it, and its files stay. Exit code 1 where there is any.
 """
@@ -20,11 +21,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attack.command import GOOD, KINDS, PREPARE, RUN, Outcome, Shell
-from attack.kills import Kills
+from attack.kills import Kills, content
 from attack.place import Place
-from attack.settings import settings
+from attack.settings import effect, settings
 
-NUMBERS = {"inputs": 400, "files": 150, "kills": 20, "seed": 0}
+NUMBERS = {"inputs": 300, "effects": 15, "files": 100, "kills": 20, "seed": 0}
+CONFIGS = ("config.yaml", "kept_indices.json")
 WHOLE = 0.1  # share of the settings that run to the end
 SHOWN = 6  # last lines of a failure
 
@@ -42,15 +44,7 @@ class Attack:
         for case in range(number):
             rng = random.Random(f"{self.seed} settings {case}")
             setting = settings(rng)
-            task = next((word for word in setting.words if word.startswith("task=")), "task=fit")
-            if task == "task=cluster":
-                around = [word for word in self.place.data if "test=" not in word] + self.place.small_clustering
-            elif task == "task=describe":
-                around = self.place.data
-            else:
-                around = self.place.small
-                around = [*self.place.data, *(w for w in around if not _idle(w, setting.words))]
-            words = [*around, *self.place.store("attacked"), *setting.words]
+            words = [*self._around(setting.words), *self.place.store("attacked"), *setting.words]
             is_search = any(word.startswith("search=") for word in words)  # many runs
             script = RUN if rng.random() < WHOLE and not is_search else PREPARE
             outcome = self.shell.run(words, script)
@@ -58,6 +52,36 @@ class Attack:
             if kind == "accepted" and setting.must_fail:
                 kind = "silent"
             self._count(kind, f"settings {case}", words, setting.must_fail or "", outcome)
+
+    def _around(self, words: Sequence[str]) -> list[str]:
+        """The words that make a line work on the tiny files."""
+        if "task=describe" in words:
+            return self.place.data
+        if "task=cluster" in words:
+            return [*self.place.clustered, *self.place.small_clustering]
+        return [*self.place.data, *(word for word in self.place.small if not _idle(word, words))]
+
+    def effects(self, number: int) -> None:
+        """Give one key another value, and look whether the results of the whole run are others."""
+        figures: dict[tuple[str, ...], dict[str, str]] = {}
+        for case in range(number):
+            base, word = effect(random.Random(f"{self.seed} effects {case}"))
+            if base not in figures:
+                figures[base] = self._figures([*self._around(base), *self.place.store("bases"), *base])[1]
+            words = [*self._around(base), *self.place.store(f"effects-{case}"), *base, word]
+            outcome, changed = self._figures(words)
+            kind = outcome.kind
+            if kind == "accepted" and changed == figures[base]:
+                kind = "silent"
+            self._count(kind, f"effects {case}", words, word, outcome)
+
+    def _figures(self, words: Sequence[str]) -> tuple[Outcome, dict[str, str]]:
+        """How a line ended, and the digests of its results, its config left out."""
+        outcome = self.shell.run(words)
+        if outcome.code != 0:
+            return outcome, {}
+        results = content(Path(outcome.text.splitlines()[-1]))
+        return outcome, {name: digest for name, digest in results.items() if name not in CONFIGS}
 
     def files(self, number: int) -> None:
         """Type lines with bad files."""
@@ -115,11 +139,12 @@ def main(arguments: Sequence[str]) -> int:
     attack = Attack(Path(folder).resolve(), numbers["seed"])
     try:
         attack.settings(numbers["inputs"])
+        attack.effects(numbers["effects"])
         attack.files(numbers["files"])
         attack.kills(numbers["kills"])
     finally:
         attack.shell.close()
-    counts, tried = attack.counts, numbers["inputs"] + numbers["files"]
+    counts, tried = attack.counts, sum(numbers[name] for name in ("inputs", "effects", "files"))
     print(f"\nseed {numbers['seed']}, {time.monotonic() - started:.0f} s, in {folder}")
     print(f"inputs tried: {tried}; " + "; ".join(f"{kind}: {counts[kind]}" for kind in KINDS))
     ends = f"survived: {counts['survived']}; lost: {counts['lost']}"

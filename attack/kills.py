@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attack.command import Shell
 from attack.place import Place
@@ -39,8 +40,7 @@ def _fit(*more: str) -> Callable[[Place, Path], list[str]]:
 
 def _cluster(*more: str) -> Callable[[Place, Path], list[str]]:
     def words(place: Place, folder: Path) -> list[str]:
-        data = [word for word in place.data if "test=" not in word]
-        return [*data, *place.store(folder / "runs", folder), *place.small_clustering, "task=cluster", *more]
+        return [*place.clustered, *place.store(folder / "runs", folder), *place.small_clustering, "task=cluster", *more]
 
     return words
 
@@ -137,11 +137,15 @@ def _digest(file: Path) -> str:
         state = torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
         return hashlib.sha256(b"".join(state[name].numpy().tobytes() for name in sorted(state))).hexdigest()
     data = file.read_bytes()
-    if file.name == "metrics.json":
-        metrics = json.loads(data)
-        data = json.dumps(
-            {key: value for key, value in metrics.items() if not may_differ(key)}, sort_keys=True
-        ).encode()
-    return hashlib.sha256(
-        data.replace(str(file.parents[2]).encode(), b"").replace(file.parents[1].name.encode(), b"")
-    ).hexdigest()
+    if file.suffix == ".json":
+        data = json.dumps(_timeless(json.loads(data)), sort_keys=True).encode()
+    for name in (str(file.parents[2]), file.parents[1].name):  # where it lies, as a README says it
+        data = data.replace(name.encode(), b"")
+    return hashlib.sha256(data).hexdigest()
+
+
+def _timeless(node: Any) -> Any:
+    """JSON without what no two equal runs share."""
+    if isinstance(node, dict):
+        return {key: _timeless(value) for key, value in node.items() if not may_differ(key)}
+    return [_timeless(value) for value in node] if isinstance(node, list) else node

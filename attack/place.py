@@ -60,6 +60,11 @@ class Place:
         return ["dataset=csv", f"dataset.train={self.files['train']}", f"dataset.test={self.files['test']}"]
 
     @property
+    def clustered(self) -> list[str]:
+        """The data of a clustering, which has no splits."""
+        return [word for word in self.data if not word.startswith("dataset.test=")]
+
+    @property
     def small(self) -> list[str]:
         """Overrides for the tiny encoder."""
         return small_options(self.encoder)
@@ -71,8 +76,7 @@ class Place:
     def ready(self, shell: Shell) -> None:
         """Do the runs that predict, export, evaluate and the datastore need. Raises RuntimeError where one fails."""
         self.run = self._done(shell, [*self.data, *self.store(), *self.small, *FIT])
-        files = [word for word in self.data if "test=" not in word]
-        self.clustering = self._done(shell, [*files, *self.store(), *self.small_clustering, *CLUSTER])
+        self.clustering = self._done(shell, [*self.clustered, *self.store(), *self.small_clustering, *CLUSTER])
 
     def _done(self, shell: Shell, words: list[str]) -> Path:
         outcome = shell.run(words)

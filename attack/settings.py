@@ -174,6 +174,55 @@ def _value(rng: random.Random) -> Setting:
     return Setting((*base, f"{plus}{key}={word}"), why and f"{why} for {parameter.annotation}", key)
 
 
+# what no figure of these tiny runs can depend on, by the beginning of the key: names, places, hardware, what only
+# watches, and what waits for more rows or epochs than there are
+WITHOUT_FIGURES = (
+    "task", "force", "run", "start_from", "paths.", "logger", "callbacks.", "trainer.num_threads", "trainer.precision",
+    "trainer.accelerator", "trainer.deterministic", "trainer.log_every_n_steps", "trainer.enable", "encoder.name",
+    "encoder.sha256", "encoder.repo", "encoder.package", "encoder.path", "method.name", "dataset.name", "protocol.name",
+    "trainer.strategy", "sampler.chunk_batches", "optimizer.foreach", "optimizer.fused", "optimizer.capturable", "optimizer.maximize",
+)  # fmt: skip
+
+
+def effect(rng: random.Random) -> tuple[tuple[str, ...], str]:
+    """A line that should work, and a word that gives one of its keys another value, which should change its figures."""
+    while True:
+        base = rng.choice([line for line in BASES if not any(word.startswith(("search=", "task=d")) for word in line)])
+        plain = composed(base)
+        options = [
+            (key, hint) for key, hint, is_there in keys(plain) if is_there and not key.startswith(WITHOUT_FIGURES)
+        ]
+        if not options:
+            continue
+        key, parameter = rng.choice(options)
+        if words := [word for word, value in _others(_at(plain, key), parameter.annotation)]:
+            return base, f"{key}={rng.choice(words)}"
+
+
+def _at(plain: Any, key: str) -> Any:
+    for name in key.split("."):
+        plain = plain[name]
+    return plain
+
+
+def _others(value: Any, hint: Any) -> list[tuple[str, Any]]:
+    """Other values of the same kind as the default, that the hint allows."""
+    if isinstance(value, bool):
+        others: list[Any] = [not value]
+    elif isinstance(value, str):
+        others = [c for leaf in _leaves(hint) if get_origin(leaf) is Literal for c in get_args(leaf) if c != value]
+    elif isinstance(value, (int, float)):
+        others = [value * 2, value / 2, value + 1]
+        others = [int(other) if isinstance(value, int) and float not in _leaves(hint) else other for other in others]
+    else:
+        others = []
+    return [
+        (str(other).lower() if isinstance(other, bool) else str(other), other)
+        for other in others
+        if other != value and wrong(other, hint) is None
+    ]
+
+
 def _near_bounds(hint: Any) -> list[tuple[str, Any]]:
     """Values beside and on the bounds of a hint, thrice, for they find most."""
     values = [float(limit) + step for _, limit in _bounds(hint) for step in (-1, 0, 1)]

@@ -26,7 +26,7 @@ from storage.tables import csv_writer
 LOCK_NAME = ".lock"
 CHECKSUMS = "SHA256SUMS"
 WEIGHTS = ("checkpoints/*.ckpt", "model.npz")
-MAY_DIFFER = ("seconds/", "peak_memory_mib", "peak_gpu_memory_mib", "samples_per_second")  # of two equal runs
+MAY_DIFFER = ("seconds", "peak_memory_mib", "peak_gpu_memory_mib", "samples_per_second")  # of two equal runs
 REPEAT = "the file is damaged: copy the folder again, or repeat the run with force=true"
 
 

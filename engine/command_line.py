@@ -53,6 +53,8 @@ def exit_code(main: Callable[[], None]) -> int:
         ignore_interrupts()
         return _fail("interrupted; type the same command again to go on", INTERRUPTED)
     except Exception as error:
+        if _is_of_composing(error):
+            return _fail(f"{_first_unreadable()}: cannot be read; allowed: key=value, group=choice")
         traceback.print_exc()
         return _fail(f"a fault of Kontrast's own, please report it: {type(error).__name__}: {error}", FAULT)
     return 0
@@ -64,7 +66,7 @@ def announce(config: Mapping[str, Any]) -> None:
         return
     names = [str(config.get("task")), *([f"run {config['run']}"] if config.get("run") else _group_names(config))]
     output = config.get("output")
-    to_stderr = output is not None and is_stdout(output)  # stdout then holds the predictions alone
+    to_stderr = isinstance(output, str) and is_stdout(output)  # stdout then holds the predictions alone
     print(f"{' · '.join(names)}: loading PyTorch", flush=True, file=sys.stderr if to_stderr else sys.stdout)
 
 
@@ -132,6 +134,28 @@ def report_job(status: str, run: Path | None = None, error: str | None = None) -
     if target := os.environ.get("KONTRAST_JOB_RESULT"):
         result = {"status": status, "run": str(run) if run else None, "error": error}
         write_text(target, json.dumps(result))
+
+
+def _is_of_composing(error: Exception) -> bool:
+    """Whether Hydra stumbled over the command line itself, before it called anything of ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "hydra" in Path(frames[-1].filename).parts and all(frame.name != "run_job" for frame in frames)
+
+
+def _first_unreadable() -> str:
+    """The first word of the command line with which it cannot be composed."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    words = [word for word in sys.argv[1:] if word[0] != "-"]
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        for number, word in enumerate(words, 1):
+            try:
+                compose("config", overrides=words[:number])
+            except Exception:
+                return word
+    return " ".join(words)
 
 
 def explain(error: Exception) -> str:

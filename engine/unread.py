@@ -43,6 +43,8 @@ def refuse_unread(plain: Mapping[str, Any], overrides: Sequence[str]) -> None:
     idle = unread(plain)
     typed = [override.lstrip("+").partition("=")[0].partition("@")[0].replace("/", ".") for override in overrides]
     reasons = {key: why for key in typed for option, why in idle.items() if f"{key}.".startswith(f"{option}.")}
+    empty = [override.partition("=")[0] for override in overrides if re.fullmatch(r"[^+~]\S*=\{\s*\}", override)]
+    reasons |= dict.fromkeys(empty, "{} adds no key to it; allowed: values by name, or null for none of it")
     if reasons:
         raise ConfigError("\n".join(f"{key}: has no effect; {why}" for key, why in reasons.items()))
 

@@ -43,6 +43,8 @@ ONE_LINE = [
     (["trainer.gradient_cache_chunk=8", "encoder.train=frozen"], ["trainer.gradient_cache_chunk", "frozen"]),
     (["trainer.precision=16-mixed"], ["trainer.precision", "16-mixed", "bf16"]),
     (["task=foo"], ["task", "foo", "describe"]),
+    (["dataset=[1]"], ["dataset=[1]", "group=choice"]),
+    (["output={a: 1}"], ["output", "text"]),
     (["task=predict"], ["run", "predict"]),
     (["task=evaluate", "run=nothing-like-it"], ["nothing-like-it"]),
     (["optimizer.lr=1e30", "trainer.gradient_clip_val=null"], ["loss", "optimizer.lr"]),

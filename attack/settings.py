@@ -129,7 +129,7 @@ def _group(rng: random.Random) -> Setting:
             (f"{group}x=nonsense", "no such group"),
             (f"~{group}", None),
             (f"{group}=null", None),
-            (f"{group}={some}", None),
+            (f"{group}={some}", "no effect" if some == "{}" else None),
             (f"+{group}.nonsense={some}", "no such key"),
             (f"{group}.nonsense={some}", "no such key"),
             (f"+nonsense={some}", "no such key"),
@@ -180,7 +180,8 @@ WITHOUT_FIGURES = (
     "task", "force", "run", "start_from", "paths.", "logger", "callbacks.", "trainer.num_threads", "trainer.precision",
     "trainer.accelerator", "trainer.deterministic", "trainer.log_every_n_steps", "trainer.enable", "encoder.name",
     "encoder.sha256", "encoder.repo", "encoder.package", "encoder.path", "method.name", "dataset.name", "protocol.name",
-    "trainer.strategy", "sampler.chunk_batches", "optimizer.foreach", "optimizer.fused", "optimizer.capturable", "optimizer.maximize",
+    "trainer.strategy", "sampler.chunk_batches", "optimizer.foreach", "optimizer.fused", "optimizer.capturable",
+    "optimizer.maximize", "augment.top_k",
 )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def mlflow_logger(
     Raises:
         ValueError: MLflow is not installed, or does not answer.
     """
-    if rank_zero_only.rank:
+    if getattr(rank_zero_only, "rank", 0):
         return DummyLogger()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # else it tries for minutes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import netrc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import urlparse
 
 from lightning.pytorch.loggers import WandbLogger
@@ -57,12 +57,12 @@ def wandb_logger(
     Raises:
         ValueError: W&B itself does not start. A server that does not answer is said, and the run logs offline.
     """
-    if rank_zero_only.rank:
+    if getattr(rank_zero_only, "rank", 0):
         return WandbLogger(offline=True, save_dir=run.path)
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")
-    resolved_mode = _mode() if mode == "auto" else mode
+    resolved_mode = cast(Literal["online", "offline"], _mode() if mode == "auto" else mode)
     settings = wandb.Settings(
         silent=True,
         console="off",
@@ -75,7 +75,7 @@ def wandb_logger(
         x_disable_meta=True,
         x_save_requirements=False,
     )
-    options = {
+    options: dict[str, Any] = {
         "project": project,
         "group": group,
         "id": run.id,
@@ -139,14 +139,17 @@ def _media(run: RunFolder, figures: Mapping[str, Any]) -> dict[str, Any]:
     if (run.path / "confusion.csv").exists():
         names, counts = _confusion(run)
         media["confusion"] = wandb.Table(
-            columns=["reference", *names], data=[[name, *row] for name, row in zip(names, counts, strict=True)]
+            columns=["reference", *names],
+            data=[cast(Iterable[Any], [name, *row]) for name, row in zip(names, counts, strict=True)],
         )
         per_class = wandb.Table(columns=list(PER_CLASS), data=_per_class(names, counts, figures.get("class_counts")))
         media["per_class"] = per_class
         media["per_class_f1"] = wandb.plot.bar(per_class, "class", "f1", title="F1 by class, test")
     if (run.path / "labels.csv").exists():
         rows = run.read_csv("labels.csv")
-        lines = [[row["label"], *(float(value) for key, value in row.items() if key != "label")] for row in rows]
+        lines: list[Iterable[Any]] = [
+            [row["label"], *(float(value) for key, value in row.items() if key != "label")] for row in rows
+        ]
         per_label = wandb.Table(columns=list(rows[0]), data=lines)
         media["per_label"] = per_label
         media["per_label_f1"] = wandb.plot.bar(per_label, "label", "f1", title="F1 by label, test")
@@ -163,8 +166,8 @@ def _confusion(run: RunFolder) -> tuple[list[str], list[list[int]]]:
 
 def _per_class(
     names: Sequence[str], counts: Sequence[Sequence[int]], train_rows: Sequence[int] | None
-) -> list[list[Any]]:
-    rows = []
+) -> list[Iterable[Any]]:
+    rows: list[Iterable[Any]] = []
     for place, name in enumerate(names):
         hits, references, predicted = counts[place][place], sum(counts[place]), sum(row[place] for row in counts)
         precision, recall = (hits / total if total else 0.0 for total in (predicted, references))

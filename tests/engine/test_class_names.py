@@ -38,7 +38,7 @@ def test_names_belong_to_their_labels(name, mirror, tmp_path):
     embeddings = torch.cat([encoder(part["input_ids"], part["attention_mask"]) for part in parts])
     embeddings = torch.nn.functional.normalize(embeddings, dim=1)
     anchors = ClassNames(plan.dataset.describe_classes(corpus.label_names), tokenizer)(encoder)
-    nearest = nearest_prototype(embeddings, torch.full((len(texts),), -1), anchors, classes)
+    nearest = nearest_prototype(embeddings, torch.full((len(texts),), -1), anchors, classes, origin=embeddings.mean(0))
     scores = (embeddings @ nearest.weight.T + nearest.bias).numpy()
     right, chance = own[np.arange(len(own)), scores.argmax(1)].mean(), own.mean()
     assert (right - chance) / (1 - chance) > 0.2

@@ -32,6 +32,8 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     if run.status != "finished":
         raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
     kept = relocated(run.read_config())
+    if not isinstance(kept.get("trainer"), dict):
+        raise ValueError(f"run={run.id}: config.yaml: no group trainer; the file is damaged")
     check_targets(kept)  # before anything that it names is imported
     own = OmegaConf.create(completed(kept))
     with open_dict(own):

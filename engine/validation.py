@@ -113,7 +113,8 @@ def _stray_groups(config: Mapping[str, Any]) -> Iterator[str]:
     for key, value in groups.items():
         if isinstance(value, Mapping) and "_target_" not in value:
             yield f"{key}: found {', '.join(map(str, value))} and no _target_; allowed: a whole group, {key}=NAME"
-    for name, value in (config.get("callbacks") or {}).items():
+    callbacks = config.get("callbacks")
+    for name, value in callbacks.items() if isinstance(callbacks, Mapping) else ():  # a plain value is an unknown key
         if value is not None and not (isinstance(value, Mapping) and "_target_" in value):
             yield f"callbacks.{name}: found {_shown(value)}; allowed: null, or a node with a _target_"
 

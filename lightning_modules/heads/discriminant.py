@@ -90,7 +90,9 @@ def best_discriminant(
     anchors: Tensor | None,
     num_classes: int,
     anchor_rows: float = ANCHOR_ROWS,
-    **options: float,
+    shrinkage: float = SHRINKAGE,
+    label_rows: float = LABEL_ROWS,
+    max_steps: int = MAX_STEPS,
 ) -> Discriminant:
     """EM from three starts, the one with the highest likelihood; no label decides between them.
 
@@ -100,7 +102,7 @@ def best_discriminant(
 
     Args:
         embeddings, labels, anchors, num_classes, anchor_rows: see `nearest_prototype`.
-        options: of `discriminant_em`.
+        shrinkage, label_rows, max_steps: see `discriminant_em`.
     """
     plain = nearest_prototype(embeddings, labels, anchors, num_classes, anchor_rows)
     nearest = plain.scores(embeddings).argmax(1)
@@ -108,7 +110,8 @@ def best_discriminant(
     starts = [plain]
     for origin in (embeddings.mean(0), class_means.mean(0)):
         starts.append(nearest_prototype(embeddings, labels, anchors, num_classes, anchor_rows, origin))
-    solutions = [discriminant_em(embeddings, labels, start, **options) for start in starts]
+    options = (shrinkage, label_rows, max_steps)
+    solutions = [discriminant_em(embeddings, labels, start, *options) for start in starts]
     return max(solutions, key=lambda solution: solution.log_likelihood)
 
 

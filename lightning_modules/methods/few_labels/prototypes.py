@@ -78,8 +78,7 @@ class PrototypesModule(ClassifierModule):
         anchors = self.class_names(self.encoder) if self.class_names is not None else None
         rows = (embeddings, labels, anchors, self.num_classes, self.anchor_rows)
         if self.max_steps and bool((labels < 0).any()):
-            options = {"shrinkage": self.shrinkage, "label_rows": self.label_rows, "max_steps": self.max_steps}
-            solution = best_discriminant(*rows, **options)
+            solution = best_discriminant(*rows, self.shrinkage, self.label_rows, self.max_steps)
         else:
             solution = nearest_prototype(*rows)
         self.classifier.weight.copy_(solution.weight)

@@ -189,14 +189,14 @@ MUTANTS = {
     ),
     "one_neighbour_short": Mutant(
         "retrieval/search.py",
-        "wanted = k if itself is None else k + 1",
-        "wanted = k",
+        "count = k if itself is None else k + 1",
+        "count = k",
         "retrieval/test_search.py",
     ),
     "positions_of_a_block": Mutant(
         "retrieval/search.py",
-        "first + near], 1)",
-        "near], 1)",
+        "first + nearest], 1)",
+        "nearest], 1)",
         "retrieval/test_search.py",
     ),
     # active learning

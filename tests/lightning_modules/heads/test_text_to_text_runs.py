@@ -48,8 +48,8 @@ def test_strategies_read_probabilities_over_label_words(answer):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["method=sharprecl"], "head=text_to_text: found method=sharprecl; allowed: ce, scl_hnm"),
-        (["method=ce", "loss=focal"], "loss: found FocalLoss, allowed with head=text_to_text: cross_entropy"),
+        (["method=sharprecl"], "head=text_to_text: found method=sharprecl; allowed: balanced_softmax, ce, "),
+        (["method=ce", "loss=focal"], "loss: found focal; allowed with head=text_to_text: cross_entropy"),
         (["method=ce", "encoder.train=frozen"], "encoder.train: found frozen"),
         (["method=ce", "head.unparsable=guess"], "head.unparsable: found 'guess'; allowed: error, first_class"),
         (["method=ce", "trainer.gradient_cache_chunk=4"], "trainer.gradient_cache_chunk: allowed with"),

@@ -68,4 +68,4 @@ def test_what_no_stage_can_do_is_one_line(learn):
     stages = ["method.stage1_epochs=2", "method.stage2_epochs=1", "trainer.max_epochs=3"]
     expected = "trainer.max_epochs: found 3, allowed: > 3, the epochs of the first two stages (2 and 1)"
     assert learn("method=aecl", *stages).error.startswith(expected)
-    assert "loss: found SCCLLoss, allowed with method=aecl" in learn("method=aecl", "loss=sccl").error
+    assert "loss: found sccl; allowed with method=aecl" in learn("method=aecl", "loss=sccl").error

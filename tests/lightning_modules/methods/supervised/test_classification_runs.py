@@ -93,6 +93,6 @@ def test_bad_options_are_one_line(fit):
     assert "method.reweight_from: found 2" in fit("method=ldam_drw", "method.reweight_from=2").error
     assert "method.classifier_bias" in fit("method=ldam_drw", "+method.classifier_bias=true").error
     post_hoc = fit("method=post_hoc_logit_adjustment", "loss=balanced_softmax")
-    assert "loss: found BalancedSoftmaxLoss" in post_hoc.error
+    assert "loss: found balanced_softmax" in post_hoc.error
     m_per_class = fit("method=ce", "sampler=m_per_class", "sampler.rows_per_class=2")
     assert "sampler.rows_per_class: found 2" in m_per_class.error

@@ -44,7 +44,7 @@ def refused(line: str) -> list[str]:
         ("method=logistic callbacks.early_stopping.patience=2", ["callbacks.early_stopping.patience"]),
         ("method=bce encoder.train=frozen method.initial_probability=0.5", ["method.initial_probability"]),
         ("method=knn_mltc encoder.train=frozen method.initial_probability=0.5 method.head_lr=1e-3", []),
-        ("method=prototypes trainer.max_epochs=3 +method.max_steps=2", ["trainer.max_epochs"]),
+        ("method=prototypes trainer.max_epochs=3 method.max_steps=2", ["trainer.max_epochs"]),
         ("method=nearest_name +method.head_lr=1 sampler=class_balanced", ["method.head_lr", "sampler"]),
         ("method=scl_ce encoder.train=frozen augment=source trainer.max_epochs=3 sampler=m_per_class", ["augment"]),
         ("method=class_balanced loss.gamma=1", ["loss.gamma"]),

@@ -1,8 +1,7 @@
-"""The report as one self-contained HTML page: no file beside it, no network, sortable, printable."""
+"""The report as one HTML page, sortable and printable: its pictures are the files beside it, it needs no network."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +106,7 @@ def html_page(
     """The whole report.
 
     Args:
-        pictures: title -> SVG file, embedded.
+        pictures: title -> SVG file, in the folder ``figures`` beside the page.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -131,7 +130,7 @@ def html_page(
         "check_header": CHECK_HEADER,
         "tests_header": TESTS_HEADER,
         "pictures": [
-            {"title": title, "data": base64.b64encode(file.read_bytes()).decode()} for title, file in pictures.items()
+            {"title": title, "place": f"{file.parent.name}/{file.name}"} for title, file in pictures.items()
         ],
         "blocks": blocks,
         "figure_text": figure_text,

@@ -302,9 +302,9 @@ class TextDataModule(LightningDataModule):
         """Texts of a split, in the order of its positions."""
         return self.corpus.table(self._table_of[split]).column("text").take(self.indices[split]).to_pylist()
 
-    def tokens_digest(self, split: str) -> str:
-        """Digest of the token ids of all views of a split, in order: a key for features made from them."""
-        return key_of(ids=[view.digest for view in self._views[split]], rows=self._rows[split])
+    def views(self, split: str) -> list[tuple[Tokens, np.ndarray]]:
+        """For each view of a split the tokens of a whole table, and the rows ``(N,)`` of it that are the split's."""
+        return list(zip(self._views[split], self._rows[split], strict=True))
 
     def train_dataloader(self) -> DataLoader:
         data = self._tokens("train")
@@ -317,6 +317,10 @@ class TextDataModule(LightningDataModule):
 
     def test_dataloader(self) -> DataLoader:
         return self._eval_loader("test")
+
+    def table_loader(self, tokens: Tokens) -> DataLoader:
+        """Every text of a table once, longest first, without labels; the same on every process."""
+        return _table_loader(tokens, self.tokenizer, self.sampler, self.num_workers)
 
     def feature_loader(self, split: str) -> DataLoader:
         """Every row of a split once, with all its views, longest first, as tokens; the same on every process."""
@@ -368,9 +372,12 @@ def predict_loader(texts: list[str], tokenizer, max_length: int, sampler) -> Dat
     Texts are tokenised in memory; give a long stream in pieces.
     """
     _check_tokenizer(tokenizer, max_length)
-    tokens, rows = tokenize(texts, tokenizer, max_length), np.arange(len(texts))
-    data = TokenBatches([tokens], [rows], np.full(len(texts), -1), tokenizer.pad_token_id)
-    return _loader(data, sampler.eval(tokens.lengths))
+    return _table_loader(tokenize(texts, tokenizer, max_length), tokenizer, sampler)
+
+
+def _table_loader(tokens: Tokens, tokenizer, sampler, num_workers: int = 0) -> DataLoader:
+    data = TokenBatches([tokens], [np.arange(len(tokens))], np.full(len(tokens), -1), tokenizer.pad_token_id)
+    return _loader(data, sampler.eval(tokens.lengths), num_workers)
 
 
 def _loader(data: Dataset, order: Batches, num_workers: int = 0) -> DataLoader:

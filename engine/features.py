@@ -1,4 +1,4 @@
-"""Features of a frozen encoder: computed once, cached on disk, read by every run of a sweep."""
+"""Features of a frozen encoder: computed once a table, cached on disk, read by every run whatever rows it draws."""
 
 from __future__ import annotations
 
@@ -9,35 +9,41 @@ import torch
 from filelock import FileLock
 
 from datamodules.datamodule import TextDataModule
+from datamodules.tokens import Tokens
 from lightning_modules.encoders.transformer import TextEncoder
 from storage.files import replacing
 
 
 def cached_features(encoder: TextEncoder, datamodule: TextDataModule, key: str, folder: Path) -> dict[str, np.ndarray]:
-    """Features of every split: "train" (V, N, D), "val" and "test" (1, N, D), float32, memory-mapped.
+    """Features of every split: "train" (V, N, D), the others (1, N, D), float32.
 
-    `key` names weights and pooling; the digest of the tokens names texts, rows and views.
+    Every text of a table is encoded, also those that this run leaves out: draws of rows or labels share the file.
+    `key` names weights and pooling; the digest of the tokens names the texts.
     """
-    return {split: _cached(encoder, datamodule, split, key, folder / "features") for split in datamodule.indices}
+    views = {split: datamodule.views(split) for split in datamodule.indices}
+    tables = {tokens.digest: tokens for split in views for tokens, rows in views[split] if len(rows)}
+    features = {
+        digest: _cached(encoder, datamodule, tokens, folder / "features" / f"{digest[:20]}-{key}.npy")
+        for digest, tokens in tables.items()
+    }
+    empty = np.empty((0, encoder.hidden_size), np.float32)
+    return {split: np.stack([features.get(t.digest, empty)[rows] for t, rows in views[split]]) for split in views}
 
 
-def _cached(encoder: TextEncoder, datamodule: TextDataModule, split: str, key: str, folder: Path) -> np.ndarray:
-    shape = (datamodule.num_views if split == "train" else 1, len(datamodule.indices[split]), encoder.hidden_size)
-    if 0 in shape:
-        return np.empty(shape, np.float32)
-    file = folder / f"{datamodule.tokens_digest(split)}-{key}.npy"
-    folder.mkdir(parents=True, exist_ok=True)
+def _cached(encoder: TextEncoder, datamodule: TextDataModule, tokens: Tokens, file: Path) -> np.ndarray:
+    shape = (len(tokens), encoder.hidden_size)
+    file.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{file}.lock"):
         features = _read(file, shape)
         if features is None:
             with replacing(file) as stream:
-                np.save(stream, _encode(encoder, datamodule, split, shape))
+                np.save(stream, _encode(encoder, datamodule, tokens, shape))
             features = _read(file, shape)
     return features
 
 
 def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
-    """The cached features, or None where there are none or the file is no longer whole."""
+    """The cached features, memory-mapped, or None where there are none or the file is no longer whole."""
     try:
         features = np.load(file, mmap_mode="r")
     except (OSError, ValueError, EOFError):
@@ -46,9 +52,8 @@ def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 @torch.inference_mode()
-def _encode(encoder: TextEncoder, datamodule: TextDataModule, split: str, shape: tuple[int, ...]) -> np.ndarray:
+def _encode(encoder: TextEncoder, datamodule: TextDataModule, tokens: Tokens, shape: tuple[int, int]) -> np.ndarray:
     features = np.empty(shape, dtype=np.float32)
-    for batch in datamodule.feature_loader(split):
-        encoded = encoder(batch["input_ids"], batch["attention_mask"])
-        features[:, batch["indices"].numpy()] = encoded.reshape(shape[0], -1, shape[2]).numpy()
+    for batch in datamodule.table_loader(tokens):
+        features[batch["indices"].numpy()] = encoder(batch["input_ids"], batch["attention_mask"]).numpy()
     return features

@@ -1,5 +1,6 @@
 """A frozen encoder, or its frozen lower layers: what it makes of a text is computed once and kept."""
 
+import json
 from unittest import mock
 
 import numpy as np
@@ -25,7 +26,7 @@ def test_features_are_cached_and_a_damaged_cache_is_made_again(fit, counted, tmp
     assert 0 < passes <= 4
     assert not [name for name in best_weights(first.folder) if name.startswith("encoder.")]
     files = sorted((tmp_path / "cache" / "features").glob("*.npy"))
-    assert len(files) == 3 and sorted(np.load(file).shape[0] for file in files) == [1, 1, 2]
+    assert sorted(np.load(file).shape for file in files) == [(24, 32), (61, 32), (68, 32)]  # test, the view, train
 
     assert outcome(fit(*line, "force=true").folder) == expected
     assert counted.call_count == passes
@@ -35,6 +36,16 @@ def test_features_are_cached_and_a_damaged_cache_is_made_again(fit, counted, tmp
         file.write_bytes(damage(file.read_bytes()))
     assert outcome(fit(*line, "force=true").folder) == expected
     assert counted.call_count == 2 * passes
+
+
+def test_every_draw_of_labels_reads_the_same_features(solve, counted, tmp_path):
+    folders = [solve("method=prototypes", f"seed={seed}", f"dataset.labels={n}").folder for seed, n in ((0, 8), (1, 4))]
+    assert len(list((tmp_path / "cache" / "features").glob("*.npy"))) == 2  # train and test
+    features = np.concatenate([np.load(file) for file in (tmp_path / "cache" / "features").glob("*.npy")])
+    assert len(features) == 92 and np.isfinite(features).all()
+    kept = [set(json.loads((folder / "kept_indices.json").read_text())["train"]) for folder in folders]
+    assert kept[0] != kept[1]
+    assert counted.call_count == 2 + 2 * 1  # both tables; of each run the names
 
 
 @pytest.mark.slow

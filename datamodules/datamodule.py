@@ -18,7 +18,7 @@ from datamodules.collation import FeatureBatches, TokenBatches
 from datamodules.label_budget import LabelBudget
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
 from datamodules.samplers import Batches, OrderedBatches
-from datamodules.splits import Protocol, random_split, stratified_split
+from datamodules.splits import Protocol, fold_numbers, random_split, stratified_split
 from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
 from storage.errors import InputError
 
@@ -76,9 +76,9 @@ class TextDataModule(LightningDataModule):
         multilabel: whether a text has any number of labels, none included, in place of one.
         class_counts: ``(C,)`` int64, rows per class in the thinned train split (after ``setup``).
         indices: split -> sorted row numbers ``(N,)`` (after ``setup``). "train" and a "val" split from it point into
-            the corpus table "train", a shipped "val" into the table "val". Under ``protocol=published`` "val" equals
-            "test". With a label budget, with ``takes_unlabelled`` or under ``protocol=fixed``, "unlabelled" holds the
-            train rows without a label.
+            the corpus table "train", a shipped "val" into the table "val", and so does "test" under ``protocol=kfold``.
+            Under ``protocol=published`` "val" equals "test". With a label budget, with ``takes_unlabelled`` or under
+            ``protocol=fixed``, "unlabelled" holds the train rows without a label.
         labels: split -> class indices ``(N,)`` int64, or ``(N, C)`` uint8 of 0 and 1 (after ``setup``).
         augment_report: name, share of texts changed over all augmented views, and number of views (after ``setup``).
 
@@ -157,7 +157,9 @@ class TextDataModule(LightningDataModule):
             rows["val"], self._table_of["val"] = rows["test"], "test"
         elif self.protocol.name == "fixed":
             rows.pop("val", None)  # its labels count too, and nothing asks for them
-        elif "val" not in rows and self.protocol.name == "clean":
+        elif self.protocol.name == "kfold" and self.protocol.fold is not None:
+            self._hold_out_fold(rows, labels["train"], tables["train"]["text"].to_pylist())
+        if "val" not in rows and self.protocol.name in ("clean", "kfold"):
             train, val = stratified_split(
                 labels["train"][rows["train"]],
                 self.protocol.val_fraction,
@@ -187,6 +189,17 @@ class TextDataModule(LightningDataModule):
             self._warn_of_leaks(tables)
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
+
+    def _hold_out_fold(self, rows: dict[str, np.ndarray], labels: np.ndarray, texts: list[str]) -> None:
+        """Make the fold that the protocol names the test split."""
+        is_labelled = np.zeros(len(labels), bool)
+        is_labelled[rows["train"]] = True
+        numbers = np.full(len(labels), -1)
+        chosen = [text for text, counts in zip(texts, is_labelled, strict=True) if counts]
+        numbers[is_labelled] = fold_numbers(labels[is_labelled], chosen, self.protocol.folds, self.protocol.repeat)
+        rows["test"] = np.flatnonzero(numbers == self.protocol.fold)
+        rows["train"] = np.setdiff1d(rows["train"], rows["test"])
+        self._table_of["test"] = "train"
 
     def _without_labels(
         self, rows: np.ndarray, labels: np.ndarray, unlabelled: np.ndarray, answers: np.ndarray | None

@@ -8,6 +8,8 @@ import numpy as np
 
 from storage.errors import InputError
 
+_FOLDS = 8  # stream of random numbers; the data module has the lower ones
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -18,6 +20,9 @@ class Protocol:
     choose, as in some published code; every figure of such a run carries the name. ``few_shot``: the rows that
     ``imbalance`` keeps are all that is labelled, and a random share ``val_fraction`` of them chooses.
     ``fixed``: every label trains, nothing chooses and the last epoch counts; rows without a label stay as such.
+    ``kfold``: all rows of all splits in ``folds`` stratified folds, drawn anew for each ``repeat`` and by nothing else;
+    fold number ``fold`` is the test split, and a stratified share ``val_fraction`` of the other rows chooses.
+    ``fold=null``: no fold is held out, and there is no test split.
     ``transductive``: clustering; what trains is what is evaluated, no label is seen and nothing chooses: the last epoch
     counts.
 
@@ -25,16 +30,21 @@ class Protocol:
     rows is equal often, and the later epoch has learned more.
     """
 
-    name: Literal["clean", "published", "few_shot", "fixed", "transductive"]
+    name: Literal["clean", "published", "few_shot", "fixed", "kfold", "transductive"]
     val_fraction: Annotated[float, ">= 0", "< 1"]
     monitor: str | None
     mode: Literal["min", "max"] = "max"
     ties: Literal["earliest", "latest"] = "earliest"
+    folds: Annotated[int, ">= 2", "with name=kfold"] = 5
+    fold: Annotated[int, ">= 0", "with name=kfold"] | None = 0
+    repeat: Annotated[int, ">= 0", "with name=kfold"] = 0
 
     def __post_init__(self) -> None:
         if self.name not in (names := get_args(get_type_hints(type(self))["name"])):
             raise InputError(f"protocol.name: found {self.name!r}, allowed: {', '.join(names)}")
-        if self.name in ("clean", "few_shot") and not 0 < self.val_fraction < 1:
+        if self.fold is not None and not 0 <= self.fold < self.folds:
+            raise InputError(f"protocol.fold: found {self.fold}, allowed: 0 to {self.folds - 1}, or null")
+        if self.name in ("clean", "few_shot", "kfold") and not 0 < self.val_fraction < 1:
             raise InputError(f"protocol.val_fraction: found {self.val_fraction}, allowed: 0 < val_fraction < 1")
 
 
@@ -130,6 +140,33 @@ def random_split(size: int, val_fraction: float, rng: np.random.Generator) -> tu
     order = rng.permutation(size)
     number = min(max(round(val_fraction * size), 1), size - 2)
     return np.sort(order[number:]), np.sort(order[:number])
+
+
+def fold_numbers(labels: np.ndarray, texts: Sequence[str], folds: int, repeat: int = 0) -> np.ndarray:
+    """The fold of each row, ``(N,)``, 0 to ``folds`` - 1: stratified, and equal texts together.
+
+    A text that stands in several folds would be learned by heart in one and asked for in another. Folds depend on
+    labels, texts, ``folds`` and ``repeat`` alone, so that all methods are compared on the same ones.
+
+    Args:
+        labels: ``(N,)`` class indices.
+        texts: N texts.
+        folds: >= 2, at most N.
+        repeat: number of the drawing, >= 0.
+
+    Raises:
+        InputError: fewer different texts than folds.
+    """
+    number: dict[str, int] = {}
+    group = np.array([number.setdefault(text, len(number)) for text in texts])
+    first = np.unique(group, return_index=True)[1]  # a group counts as the class of its first row
+    if len(first) < folds:
+        raise InputError(f"protocol.folds: found {folds} for {len(first)} different texts, allowed: 2 to {len(first)}")
+    ranks = rank_in_class(labels[first], np.random.default_rng([repeat, folds, _FOLDS]))
+    order = np.lexsort([ranks, labels[first]])  # class after class, so that folds differ by one row at the most
+    fold_of_group = np.empty(len(first), np.int64)
+    fold_of_group[order] = np.arange(len(first)) % folds
+    return fold_of_group[group]
 
 
 def rank_in_class(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:

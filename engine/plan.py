@@ -74,7 +74,8 @@ class Plan:
         return is_module(self.plain["method"])
 
     def corpus(self, whole: bool = False) -> Corpus:
-        """The data set, in its splits or as one whole."""
+        """The data set, in its splits or as one whole, as a protocol of folds wants it too."""
+        whole = whole or self.plain["protocol"]["name"] == "kfold"
         return prepare(self.dataset, self._path("data"), self._mirror(), all_rows=whole)
 
     def _path(self, name: str) -> Path:

@@ -48,7 +48,7 @@ class TextModule(pl.LightningModule):
     # What a method takes of the other groups of a config; `engine.composition` checks it before anything is built.
     serves: ClassVar[str] = "classification"  # or "clustering": which tasks take the method
     losses: ClassVar[tuple[type[nn.Module], ...]] = (nn.Module,)
-    protocols: ClassVar[tuple[str, ...]] = ("clean", "few_shot", "published")
+    protocols: ClassVar[tuple[str, ...]] = ("clean", "few_shot", "kfold", "published")
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers", "frozen")  # values of encoder.train
     unused_groups: ClassVar[tuple[str, ...]] = ()
     reads_unlabelled: ClassVar[bool] = False  # whether the split "unlabelled" is of use to it

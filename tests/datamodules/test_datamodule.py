@@ -180,6 +180,17 @@ def test_published_protocol_selects_on_test(make, tokenizer):
     assert ids == expected_ids(tokenizer, texts[batch["indices"][0]])
 
 
+def test_the_folds_hold_out_every_row_once(make):
+    protocol = {"name": "kfold", "val_fraction": 0.2, "monitor": "val/loss", "folds": 3}
+    runs = [make(protocol=protocol | {"fold": fold}).indices for fold in range(3)]
+    for rows in runs:
+        assert sorted(np.concatenate(list(rows.values()))) == sorted(np.concatenate(list(runs[0].values())))
+        assert not set(rows["test"]) & {*rows["train"], *rows["val"]} and len(rows["val"])
+    held_out = np.concatenate([rows["test"] for rows in runs])
+    assert len(held_out) == len(set(held_out)) == sum(map(len, runs[0].values()))
+    assert make(protocol=protocol | {"fold": None}).indices.keys() >= {"train", "val"}
+
+
 def test_transductive_protocol_serves_all_rows_without_labels(make):
     data = make(
         FakeCorpus(sizes=(60, 30)),

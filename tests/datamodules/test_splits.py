@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datamodules.splits import Protocol, rank_in_class, stratified_split
+from datamodules.splits import Protocol, fold_numbers, rank_in_class, stratified_split
 from storage.errors import InputError
 
 OHSUMED = [585, 430, 377, 240, 215, 179, 176, 168, 155, 122, 114, 101, 92, 83, 59, 54, 49, 40, 35, 29, 25, 21, 9]
@@ -54,3 +54,21 @@ def test_protocol_refuses_what_it_cannot_mean():
     for fraction in (0.0, 1.0, -0.1):
         with pytest.raises(InputError, match="protocol.val_fraction"):
             Protocol("clean", fraction, "val/macro_f1")
+    with pytest.raises(InputError, match="protocol.fold: found 5, allowed: 0 to 4, or null"):
+        Protocol("kfold", 0.1, "val/loss", "min", fold=5)
+
+
+def test_folds_share_out_each_class_and_keep_equal_texts_together():
+    labels = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [52, 23, 1]))
+    texts = [f"text {row}" for row in range(len(labels))]
+    folds = fold_numbers(labels, texts, 5)
+    for c, size in enumerate([52, 23, 1]):
+        assert np.ptp(np.bincount(folds[labels == c], minlength=5)) <= 1 and (labels == c).sum() == size
+    assert np.ptp(np.bincount(folds)) <= 1
+    assert np.array_equal(folds, fold_numbers(labels, texts, 5))
+    assert not np.array_equal(folds, fold_numbers(labels, texts, 5, repeat=1))
+    texts[3] = texts[40] = texts[41]
+    folds = fold_numbers(labels, texts, 5)
+    assert folds[3] == folds[40] == folds[41]
+    with pytest.raises(InputError, match="found 5 for 1 different texts"):
+        fold_numbers(labels, ["same"] * len(labels), 5)

@@ -24,7 +24,7 @@ from tabulate import tabulate
 from torch import nn
 from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 
-from engine.plan import Plan, partial_of
+from engine.plan import Plan, instantiate_partial
 from lightning_modules.schedules import linear_warmup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,7 +103,8 @@ def make_plan(epochs: int, batch_size: int, folder: Path):
 def ours(plan, datamodule, turns: Turns) -> float:
     module = plan.bare_module(datamodule.class_counts, datamodule.label_names)
     folder = Path(tempfile.mkdtemp())
-    trainer = partial_of(plan.config.trainer)(run_folder=folder, callbacks=[OurTurns(turns)], logger=False, plugins=[])
+    build_trainer = instantiate_partial(plan.config.trainer)
+    trainer = build_trainer(run_folder=folder, callbacks=[OurTurns(turns)], logger=False, plugins=[])
     trainer.limit_val_batches = 0  # the peer does not validate either
     trainer.fit(module, datamodule)
     turns.all_trained.wait()

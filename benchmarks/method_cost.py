@@ -19,7 +19,7 @@ from tabulate import tabulate
 
 from benchmarks._measure import ROOT, spread
 from engine.choices import choices
-from engine.plan import Plan, partial_of
+from engine.plan import Plan, instantiate_partial
 from lightning_modules.base import ClassifierModule
 
 WARM_UP = 2
@@ -56,7 +56,7 @@ def turn(method: str, steps: int, folder: Path) -> tuple[list[float], int]:
     datamodule, times = plan.datamodule(plan.corpus()), StepTimes()
     module = plan.module(datamodule)
     with tempfile.TemporaryDirectory() as runs:
-        build = partial_of(plan.config.trainer)
+        build = instantiate_partial(plan.config.trainer)
         trainer = build(run_folder=Path(runs), callbacks=[times], logger=False, plugins=[])
         trainer.limit_val_batches = 0
         trainer.fit(module, datamodule)

@@ -6,18 +6,15 @@ from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
-import torch
-from lightning.pytorch import Callback
-from torch import Tensor
 
-from callbacks.predictions import gathered
+from callbacks.evaluation_rows import Columns, EvaluationRows
 from reporting.curves import embedding_figure
 from storage.run_store import RunFolder
 
 SHOWN_ROWS, SHOWN_CLASSES = 2000, 10
 
 
-class EmbeddingPicture(Callback):
+class EmbeddingPicture(EvaluationRows):
     """Writes ``embeddings.png`` (and .svg, .pdf) at the end of a test: the first two principal components.
 
     Works on the dicts that ``test_step`` returns: ``embeddings`` (B, D), ``labels`` (B,) and ``indices`` (B,). Of many
@@ -29,32 +26,29 @@ class EmbeddingPicture(Callback):
         label_names: names (C,).
     """
 
+    keys = ("labels", "embeddings")
+
     def __init__(self, run: RunFolder, label_names: Any) -> None:
+        super().__init__()
         self.run, self.label_names = run, list(label_names)
-        self.batches: list[Tensor] = []
 
-    def on_test_epoch_start(self, *_: Any) -> None:
-        self.batches = []
-
-    def on_test_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any) -> None:
-        outputs = {key: outputs[key].detach().cpu().double() for key in ("indices", "labels", "embeddings")}
+    def batch_columns(self, outputs: Columns) -> Columns:
         labels = outputs["labels"]
-        if labels.ndim == 2:
-            single = labels.sum(1) == 1
-            outputs, labels = {key: rows[single] for key, rows in outputs.items()}, labels[single].argmax(1)
-        self.batches.append(torch.column_stack([outputs["indices"], labels, outputs["embeddings"]]))
+        if labels.ndim == 1:
+            return outputs
+        single = labels.sum(1) == 1
+        return {key: column[single] for key, column in outputs.items()} | {"labels": labels[single].argmax(1)}
 
-    def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        collected = gathered(torch.cat(self.batches), trainer.world_size) if self.batches else torch.empty(0, 2)
-        self.batches = []
-        if not trainer.is_global_zero or len(collected) < 2:
+    def split_collected(self, trainer: pl.Trainer, split: str) -> None:
+        rows = self.splits.get(split, {"labels": []})
+        if split != "test" or not trainer.is_global_zero or len(rows["labels"]) < 2:
             return
-        rows = collected[collected[:, 0].argsort()].numpy()
-        labels = rows[:, 1].astype(int)
+        labels = rows["labels"]
         shown = np.argsort(-np.bincount(labels), kind="stable")[:SHOWN_CLASSES].tolist()
         subset = np.flatnonzero(np.isin(labels, shown))[:SHOWN_ROWS]
         names = {label: self.label_names[label] for label in shown}
-        panels = {"test embeddings, two principal components": (principal_components(rows[subset, 2:]), labels[subset])}
+        coordinates = principal_components(rows["embeddings"][subset].astype(float))
+        panels = {"test embeddings, two principal components": (coordinates, labels[subset])}
         embedding_figure(panels, names, self.run.path / "embeddings")
 
 

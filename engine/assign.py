@@ -16,7 +16,7 @@ from clustering.vectors import WordVectors
 from datamodules.datamodule import predict_loader
 from datamodules.samplers import Batches, OrderedBatches
 from engine.finished import load_weights
-from engine.plan import Plan, partial_of
+from engine.plan import Plan, instantiate_partial
 from engine.trainer import resolve_precision
 from storage.run_store import RunFolder, first_line
 
@@ -31,37 +31,37 @@ class Assigner:
     """
 
     def __init__(self, run: RunFolder, plan: Plan) -> None:
-        self.find = _learned(run, plan) if plan.trains else _nearest_centre(run, plan)
+        self.assign = _module_assigner(run, plan) if plan.trains else _centre_assigner(run, plan)
         self.columns = ("cluster", "probability" if plan.trains else "distance")
 
     def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
-        clusters, values = self.find([row[text_column] for row in rows])
+        clusters, values = self.assign([row[text_column] for row in rows])
         for row, cluster, value in zip(rows, clusters.tolist(), values.tolist(), strict=True):
             yield row | {"cluster": cluster, self.columns[1]: round(value, 6) if isfinite(value) else None}
 
 
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+Assignments = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
-def _nearest_centre(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
-    method = partial_of(plan.config.method)()
+def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assignments]:
+    method = instantiate_partial(plan.config.method)()
     try:
         model = dict(np.load(run.check_weights("model.npz")))  # arrays alone: nothing is unpickled
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({first_line(error)})") from error
-    vectors_of: Callable[[list[str]], Vectors]
+    vectorise: Callable[[list[str]], Vectors]
     if method.vectors == "encoder":
-        vectors_of = _Embeddings(plan)
+        vectorise = _Embeddings(plan)
     else:
-        vectors_of = WordVectors(method.vectors, model["words"], model["rarity"])
+        vectorise = WordVectors(method.vectors, model["words"], model["rarity"])
 
-    def find(texts: list[str]) -> Found:
-        vectors = method.scaled(vectors_of(texts))
+    def assign(texts: list[str]) -> Assignments:
+        vectors = method.scaled(vectorise(texts))
         clusters, squares = nearest(vectors, model["centres"])
         squares[without_direction(vectors)] = np.inf
         return clusters, np.sqrt(squares)
 
-    return find
+    return assign
 
 
 class _Embeddings:
@@ -89,7 +89,7 @@ class _SeededOrder:
         return OrderedBatches(order, self.batch_size)
 
 
-def _learned(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
+def _module_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assignments]:
     module = plan.clustering_module(run.metric("cluster/num_clusters", int))
     load_weights(module, run, FINAL, more_allowed=True)
     module.eval()
@@ -98,7 +98,7 @@ def _learned(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
     bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
 
     @torch.inference_mode()
-    def find(texts: list[str]) -> Found:
+    def assign(texts: list[str]) -> Assignments:
         logits, rows = [], []
         for batch in predict_loader(texts, tokenizer, max_length, order):
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
@@ -107,4 +107,4 @@ def _learned(run: RunFolder, plan: Plan) -> Callable[[list[str]], Found]:
         values, clusters = torch.cat(logits)[torch.cat(rows).argsort()].softmax(1).max(1)
         return clusters.numpy(), values.numpy()
 
-    return find
+    return assign

@@ -25,12 +25,12 @@ def _target(group: str, name: str) -> str | None:
     return own or next(filter(None, (_target(group, parent) for parent in parents)), None)
 
 
-def names_of_classes(group: str, classes: tuple[type, ...]) -> str:
+def choices_of_classes(group: str, classes: tuple[type, ...]) -> str:
     """Choices of a group that are of one of these classes; the classes' own names where there are none."""
     names = [name for name, target in choices(group).items() if issubclass(get_object(target), classes)]
     return ", ".join(names or [kind.__name__ for kind in classes])
 
 
-def name_of(group: str, target: str) -> str:
+def choice_name(group: str, target: str) -> str:
     """The first choice of a group with this target, or else the target itself."""
     return next((name for name, other in choices(group).items() if other == target), target)

@@ -13,7 +13,7 @@ from hydra.utils import get_object, instantiate
 
 from callbacks.checkpoint import BestCheckpoint
 from datamodules.samplers import ByClass
-from engine.choices import choices, name_of, names_of_classes
+from engine.choices import choice_name, choices, choices_of_classes
 from engine.trainer import trainer_findings
 from engine.validation import ConfigError
 from lightning_modules.base import MONITORED, TextModule
@@ -38,24 +38,24 @@ def check_composition(plain: Plain) -> None:
             raise ConfigError("\n".join(lines))
 
 
-def class_of(node: Plain) -> Any:
+def target_class(node: Plain) -> Any:
     """What a node names."""
     return get_object(node["_target_"])
 
 
 def serves(node: Plain) -> str:
     """Which tasks take a method: "classification" or "clustering"."""
-    return getattr(class_of(node), "serves", "classification")
+    return getattr(target_class(node), "serves", "classification")
 
 
 def is_module(method: Plain) -> bool:
     """Whether a method is a module that is trained."""
-    return issubclass(class_of(method), TextModule)
+    return issubclass(target_class(method), TextModule)
 
 
 def unused_groups(method: Plain) -> tuple[str, ...]:
     """Groups that a method with these options does not read."""
-    unused = getattr(class_of(method), "unused_groups", ())
+    unused = getattr(target_class(method), "unused_groups", ())
     return unused(method) if callable(unused) else unused
 
 
@@ -88,18 +88,19 @@ def _findings(plain: Plain) -> Iterator[str]:
 
 def _method_findings(plain: Plain) -> Iterator[str]:
     """What the method's class says of the other groups."""
-    node, method = plain["method"], class_of(plain["method"])
+    node, method = plain["method"], target_class(plain["method"])
     name, unused = f"method={node['name']}", unused_groups(plain["method"])
-    if method.losses and not issubclass(class_of(plain["loss"]) if plain.get("loss") else type(None), method.losses):
-        found = name_of("loss", plain["loss"]["_target_"]) if plain.get("loss") else "null"
-        yield f"loss: found {found}; allowed with {name}: {names_of_classes('loss', method.losses)}"
+    loss = target_class(plain["loss"]) if plain.get("loss") else type(None)
+    if method.losses and not issubclass(loss, method.losses):
+        found = choice_name("loss", plain["loss"]["_target_"]) if plain.get("loss") else "null"
+        yield f"loss: found {found}; allowed with {name}: {choices_of_classes('loss', method.losses)}"
     if plain["protocol"]["name"] not in method.protocols:
         yield f"protocol: found {plain['protocol']['name']}; allowed with {name}: {', '.join(method.protocols)}"
     if plain.get("encoder") and "encoder" not in unused and plain["encoder"]["train"] not in method.encoder_training:
         allowed = ", ".join(method.encoder_training)
         yield f"encoder.train: found {plain['encoder']['train']}; allowed with {name}: {allowed}"
     sampler = plain.get("sampler")
-    if serves(node) == "clustering" and sampler and issubclass(class_of(sampler), ByClass):
+    if serves(node) == "clustering" and sampler and issubclass(target_class(sampler), ByClass):
         yield "sampler: draws by labels, which clustering does not see; allowed: length_grouped, shuffle"
     for group in unused:
         value = plain.get(group)
@@ -113,10 +114,10 @@ def _callback_findings(plain: Plain) -> Iterator[str]:
     callbacks = {name: node for name, node in (plain.get("callbacks") or {}).items() if node}
     kind = serves(plain["method"])
     for name, node in callbacks.items():
-        if (served := getattr(class_of(node), "serves", kind)) != kind:
+        if (served := getattr(target_class(node), "serves", kind)) != kind:
             yield f"callbacks.{name}: serves {served} alone; allowed with task={plain['task']}: callbacks.{name}=null"
-    keeps = [node for node in callbacks.values() if isinstance(class_of(node), type)]
-    if kind == "classification" and not any(issubclass(class_of(node), BestCheckpoint) for node in keeps):
+    keeps = [node for node in callbacks.values() if isinstance(target_class(node), type)]
+    if kind == "classification" and not any(issubclass(target_class(node), BestCheckpoint) for node in keeps):
         yield "callbacks.best: found null; a run is tested with the weights it keeps; allowed: as in callbacks=none"
 
 
@@ -138,7 +139,7 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     encoder = plain.get("encoder")
     if not encoder:
         return
-    augment = name_of("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
+    augment = choice_name("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
     augment = augment if plain["method"].get("num_views", 1) > 1 else None
     if augment is not None and not plain.get("augment"):
         yield f"augment: found null; allowed with method.num_views > 1: {', '.join(choices('augment'))}"
@@ -147,7 +148,7 @@ def _view_findings(plain: Plain) -> Iterator[str]:
             f"augment={augment}: the views of a frozen encoder would be identical; "
             f"allowed with encoder.train=frozen: source, wordnet, eda, embedding"
         )
-    if not issubclass(class_of(encoder), WordEncoder):
+    if not issubclass(target_class(encoder), WordEncoder):
         return
     name = f"encoder={encoder['name']}"
     if augment == "embedding" and not encoder.get("path"):
@@ -165,14 +166,14 @@ def _view_findings(plain: Plain) -> Iterator[str]:
 def _head_findings(plain: Plain) -> Iterator[str]:
     """What a head that generates does not go with."""
     head, encoder, method = f"head={plain['head']['name']}", plain["encoder"], plain["method"]
-    losses = getattr(class_of(method), "losses_of_words", ())
+    losses = getattr(target_class(method), "losses_of_words", ())
     if not losses:
         kinds = {name: get_object(target) for name, target in choices("method").items()}
         allowed = ", ".join(name for name, kind in kinds.items() if getattr(kind, "losses_of_words", ()))
         yield f"{head}: found method={method['name']}; allowed: {allowed}"
-    elif not issubclass(class_of(plain["loss"]), losses):
-        found = name_of("loss", plain["loss"]["_target_"])
-        yield f"loss: found {found}; allowed with {head}: {names_of_classes('loss', losses)}"
+    elif not issubclass(target_class(plain["loss"]), losses):
+        found = choice_name("loss", plain["loss"]["_target_"])
+        yield f"loss: found {found}; allowed with {head}: {choices_of_classes('loss', losses)}"
     for key in ("lora", "quantization"):
         if encoder.get(key) is not None:
             yield f"encoder.{key}: has no effect with {head}; allowed: null"

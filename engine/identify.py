@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from engine.identity import run_id
 
 
 @dataclass(frozen=True)
-class Named:
+class ComposedRun:
     """The run that overrides name: its resolved config, or why the overrides do not compose."""
 
     config: Mapping[str, Any]
@@ -24,8 +24,8 @@ class Named:
 
 
 @cache
-def named(overrides: tuple[str, ...]) -> Named:
-    """The run of these overrides; what depends on content outside the config (own files, own weights) is not named."""
+def compose_run(overrides: tuple[str, ...]) -> ComposedRun:
+    """The run of these overrides; content outside the config (own files, own weights) does not enter its id."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
@@ -36,12 +36,6 @@ def named(overrides: tuple[str, ...]) -> Named:
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose("config", overrides=without_null_groups(list(overrides)))
-        return Named(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
+        return ComposedRun(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
     except (HydraException, OmegaConfBaseException) as error:
-        return Named({}, explain(error).split("; ")[0])
-
-
-def all_ids(overrides: Sequence[str], seeds: Sequence[int]) -> dict[int, str]:
-    """Seed -> run id; empty where the overrides do not compose."""
-    run = named(tuple(overrides))
-    return {} if run.problem else {seed: run.id(seed) for seed in seeds}
+        return ComposedRun({}, explain(error).split("; ")[0])

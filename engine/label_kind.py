@@ -8,7 +8,7 @@ from typing import Any
 from hydra.utils import get_object
 
 from datamodules.corpus import Corpus
-from engine.choices import choices, name_of
+from engine.choices import choice_name, choices
 from engine.validation import ConfigError
 
 KINDS = {False: "one label a text", True: "any number of labels a text"}
@@ -37,7 +37,7 @@ def _findings(plain: Mapping[str, Any], multilabel: bool) -> Iterator[str]:
     for group in ("method", "sampler"):
         node = plain[group]
         if _misfit(node["_target_"], multilabel):
-            name = node.get("name") or name_of(group, node["_target_"])
+            name = node.get("name") or choice_name(group, node["_target_"])
             allowed = ", ".join(name for name, target in choices(group).items() if not _misfit(target, multilabel))
             yield f"{group}: found {name}, which takes {KINDS[not multilabel]}; {data}; allowed: {allowed}"
     for name, node in (plain.get("callbacks") or {}).items():

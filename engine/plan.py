@@ -164,11 +164,11 @@ class Plan:
 
     def clustering_module(self, num_clusters: int) -> ClusteringModule:
         """The method that learns so many clusters over the encoder, without data."""
-        return self._configured(partial_of(self.config.method), num_clusters=num_clusters)
+        return self._configured(instantiate_partial(self.config.method), num_clusters=num_clusters)
 
     def bare_module(self, class_counts: Tensor, label_names: Sequence[str]) -> ClassifierModule:
         """The method over the encoder, without data."""
-        method = partial_of(self.config.method)
+        method = instantiate_partial(self.config.method)
         takes = signature(method.func)[0]
         if "label_pieces" in takes:
             method = partial(method, label_pieces=self.label_pieces(label_names))
@@ -210,6 +210,6 @@ class Plan:
         return [ids or [tokenizer.unk_token_id] for ids in pieces]
 
 
-def partial_of(node: DictConfig) -> Callable[..., Any]:
+def instantiate_partial(node: DictConfig) -> Callable[..., Any]:
     """What a node names, still to be called with the objects of a run: passed to Hydra they would become configs."""
     return instantiate(node, _partial_=True, _convert_="all")

@@ -1,4 +1,4 @@
-"""What an evaluation gives, by kind of labels: figures, files in the run's folder, tables at the end."""
+"""Results of an evaluation, by kind of labels: metrics, files in the run's folder, tables at the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from callbacks.predictions import LabelSetPredictions, Predictions, dumped, labels_above
+from callbacks.predictions import MultiLabelPredictions, Predictions, json_list, labels_above
 from datamodules.datamodule import TextDataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.methods.multilabel.base import MultiLabelModule
@@ -22,8 +22,8 @@ from storage.run_store import RunFolder
 Scores = NDArray[np.floating]
 
 
-class OneLabel:
-    """Of texts with one label each.
+class SingleLabelResults:
+    """Results on texts with one label each.
 
     Attributes:
         collector: the callback that sees the outputs.
@@ -36,7 +36,7 @@ class OneLabel:
 
     def figures(self, split: str) -> dict[str, Any]:
         """Metrics of a split that was evaluated."""
-        self.last = self.collector.of(split)
+        self.last = self.collector.labels_and_predictions(split)
         figures = classification_metrics(*self.last, len(self.names), self.class_counts)
         figures |= bootstrap_intervals(*self.last, len(self.names), np.random.default_rng(0))
         figures |= majority_metrics(self.last[0], self.class_counts)
@@ -44,11 +44,11 @@ class OneLabel:
             figures["unparsable"] = float(np.mean(np.array(self.last[1]) == NO_CLASS))
         return figures
 
-    def threshold_for(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike | None:
+    def choose_threshold(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike | None:
         """The threshold for scores (N, C); None, for the best score is taken."""
         return None
 
-    def judged(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> dict[str, float]:
+    def metrics(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> dict[str, float]:
         """Metrics of scores (N, C) from elsewhere than the model alone."""
         return classification_metrics(labels, scores.argmax(axis=1), len(self.names), self.class_counts)
 
@@ -66,30 +66,30 @@ class OneLabel:
         return {}
 
 
-class LabelSets:
-    """Of texts with any number of labels. The split that is measured first is the one that chooses the threshold."""
+class MultiLabelResults:
+    """Results on texts with any number of labels. The split that is measured first chooses the threshold."""
 
     def __init__(self, run: RunFolder, datamodule: TextDataModule, module: MultiLabelModule) -> None:
         self.run, self.names, self.rule = run, datamodule.label_names, module.threshold
         self.class_counts = datamodule.class_counts.tolist()
-        self.collector = LabelSetPredictions(run, label_names=self.names)
+        self.collector = MultiLabelPredictions(run, label_names=self.names)
         self.threshold: ArrayLike | None = None
 
     def figures(self, split: str) -> dict[str, Any]:
         """Metrics of a split that was evaluated; `accuracy` is that of whole label sets."""
-        labels, scores = self.collector.of(split)
+        labels, scores = self.collector.labels_and_probabilities(split)
         if self.threshold is None:
-            self.threshold = self.threshold_for(labels, scores)
+            self.threshold = self.choose_threshold(labels, scores)
             self.collector.threshold = self.threshold
             self.collector.write()
         self.last = labels, scores
-        return self.judged(labels, scores, self.threshold)
+        return self.metrics(labels, scores, self.threshold)
 
-    def threshold_for(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike:
+    def choose_threshold(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike:
         """The threshold for scores (N, C) by the method's rule."""
         return best_threshold(labels, scores, self.rule) if isinstance(self.rule, str) else self.rule
 
-    def judged(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike) -> dict[str, float]:
+    def metrics(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike) -> dict[str, float]:
         """Metrics of scores (N, C)."""
         metrics = multilabel_metrics(labels, scores, threshold)
         return {"accuracy": metrics["subset_accuracy"], **metrics}
@@ -98,7 +98,7 @@ class LabelSets:
         """Labels, predictions and probabilities of each row, as `predictions.csv` has them."""
         for label, row in zip(labels, scores.astype(np.float64), strict=True):
             true = [self.names[c] for c in np.flatnonzero(label)]
-            yield tuple(map(dumped, (true, *labels_above(threshold, row, self.names))))
+            yield tuple(map(json_list, (true, *labels_above(threshold, row, self.names))))
 
     def finish(self) -> dict[str, Any]:
         """Write `labels.csv`, a line a label of the last split; returns the threshold."""
@@ -111,11 +111,14 @@ class LabelSets:
         return {"threshold": np.asarray(self.threshold).tolist()}
 
 
-def outcome_of(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> OneLabel | LabelSets:
-    """The outcome for the labels of a data set; `module` fits them, as `engine.label_kind` has checked."""
+Results = SingleLabelResults | MultiLabelResults
+
+
+def results_for(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> Results:
+    """For the kind of labels of a data set; `module` takes them, as `engine.label_kind` has checked."""
     if isinstance(module, MultiLabelModule):
-        return LabelSets(run, datamodule, module)
-    return OneLabel(run, datamodule, module.generates)
+        return MultiLabelResults(run, datamodule, module)
+    return SingleLabelResults(run, datamodule, module.generates)
 
 
 def show_figures(metrics: Mapping[str, Any], split: str) -> None:

@@ -13,13 +13,13 @@ import torch
 from hydra.utils import instantiate
 from numpy.typing import ArrayLike, NDArray
 
+from callbacks.evaluation_rows import ModelOutputs
 from callbacks.predictions import HEADER
-from callbacks.rows import Rows
 from datamodules.datamodule import TextDataModule
 from datamodules.sources import file_sha256
 from datamodules.tokens import tokenizer_fingerprint
 from engine.plan import Plan
-from engine.results import LabelSets, OneLabel
+from engine.results import Results
 from lightning_modules.base import ClassifierModule
 from retrieval import Datastore, Index, NearestNeighbours, Vote, recall, shared_label_share
 from storage.run_store import RunFolder
@@ -30,7 +30,7 @@ NEIGHBOURS = 10  # of which recall is
 Scores = NDArray[np.floating]
 
 
-def retrieval_of(plan: Plan) -> NearestNeighbours | None:
+def build_retrieval(plan: Plan) -> NearestNeighbours | None:
     """What the config's group `retrieval` asks for. Raises ValueError: an option out of its range."""
     return instantiate(plan.config.retrieval, _convert_="all") if plan.config.get("retrieval") else None
 
@@ -64,8 +64,8 @@ def retrieval_figures(
     run: RunFolder,
     module: ClassifierModule,
     datamodule: TextDataModule,
-    outcome: OneLabel | LabelSets,
-    rows: Rows,
+    results: Results,
+    outputs: ModelOutputs,
     keep_store: bool,
 ) -> dict[str, Any]:
     """Figures of every measured split with and without the neighbours, from the rows of one forward pass.
@@ -74,90 +74,95 @@ def retrieval_figures(
     method chooses its threshold, it is chosen anew for every vote.
 
     Args:
-        rows: of the splits "train", "test" and, but under the published protocol, "val".
+        outputs: of the splits "train", "test" and, but under the published protocol, "val".
         keep_store: use the datastore that lies in the run's folder, with what was added to it, where there is one.
 
     Returns:
         ``retrieval/*`` (the vote, its threshold, index, rows, size, recall), ``SPLIT/retrieval_*`` (with the
         neighbours), ``SPLIT/neighbours_*`` (the neighbours alone) and ``seconds/retrieval_*``.
     """
-    retrieval = retrieval_of(plan)
-    splits = [split for split in ("val", "test") if split in rows.splits]
+    retrieval = build_retrieval(plan)
+    retrieval = build_retrieval(plan)
+    splits = [split for split in ("val", "test") if split in outputs.splits]
     started = time.perf_counter()
-    store = _store(plan, run, datamodule, rows, keep_store)
+    store = _store(plan, run, datamodule, outputs, keep_store)
     index = retrieval.open_index(store, plan.config.seed)
     built = time.perf_counter()
-    most = max(retrieval.ks)
-    seen = {split: Seen(*rows.of(split), datamodule.labels[split], module, store, index, most) for split in splits}
-    searched = (time.perf_counter() - built) / sum(len(one.labels) for one in seen.values())
+    searched = {
+        split: SearchedRows(outputs, split, datamodule.labels[split], module, index, min(max(retrieval.ks), len(store)))
+        for split in splits
+    }
+    seconds_per_text = (time.perf_counter() - built) / sum(len(rows.labels) for rows in searched.values())
 
-    first = seen[splits[0]]
+    first = searched[splits[0]]
     metric = retrieval.metric or _monitored(datamodule.protocol.monitor)
 
     def score(scores: Scores) -> float:
-        return outcome.judged(first.labels, scores, outcome.threshold_for(first.labels, scores))[metric]
+        threshold = results.choose_threshold(first.labels, scores)
+        return results.metrics(first.labels, scores, threshold)[metric]
 
-    chosen = retrieval.choose(first.distances, store.labels(first.positions), first.of_model, score)
-    figures: dict[str, Any] = {f"retrieval/{name}": value for name, value in vars(chosen).items()}
-    figures |= _facts(run, datamodule, rows, store, index, first.embeddings)
+    vote = retrieval.choose(first.distances, store.labels(first.positions), first.model_probabilities, score)
+    figures: dict[str, Any] = {f"retrieval/{name}": value for name, value in vars(vote).items()}
+    figures |= _facts(run, datamodule, outputs, store, index, outputs.embeddings(splits[0]))
     table: list[tuple[Any, ...]] = []
     thresholds: dict[str, ArrayLike | None] = {}
-    for split, one in seen.items():
-        alone = chosen.scores(store, one.distances, one.positions)
-        for name, scores in (("neighbours", alone), ("retrieval", chosen.mixed(alone, one.of_model))):
+    for split, rows in searched.items():
+        neighbours = vote.scores(store, rows.distances, rows.positions)
+        mixed = vote.mixed(neighbours, rows.model_probabilities)
+        for name, scores in (("neighbours", neighbours), ("retrieval", mixed)):
             if split == splits[0]:
-                thresholds[name] = outcome.threshold_for(one.labels, scores)
-            judged = outcome.judged(one.labels, scores, thresholds[name])
-            figures |= {f"{split}/{name}_{key}": value for key, value in judged.items()}
-        lines = outcome.lines(one.labels, scores, thresholds["retrieval"])
+                thresholds[name] = results.choose_threshold(rows.labels, scores)
+            metrics = results.metrics(rows.labels, scores, thresholds[name])
+            figures |= {f"{split}/{name}_{key}": value for key, value in metrics.items()}
+        lines = results.lines(rows.labels, mixed, thresholds["retrieval"])
         table += [(split, number, *line) for number, line in enumerate(lines)]
-        shared = store.labels(one.positions[:, : chosen.num_neighbours])
+        shared = store.labels(rows.positions[:, : vote.num_neighbours])
         figures[f"{split}/neighbours_shared_labels"] = shared_label_share(shared, _label_rows(datamodule, split))
     run.write_csv("predictions_retrieval.csv", table, HEADER)
     if thresholds["retrieval"] is not None:
         figures["retrieval/threshold"] = np.asarray(thresholds["retrieval"]).tolist()
-    return figures | {"seconds/retrieval_build": built - started, "seconds/retrieval_search_per_text": searched}
+    return figures | {"seconds/retrieval_build": built - started, "seconds/retrieval_search_per_text": seconds_per_text}
 
 
-class Seen:
-    """Rows of a split: embeddings (N, D), labels, the model's probabilities (N, C), and the neighbours (N, k)."""
+class SearchedRows:
+    """Rows of a split: labels, the model's probabilities (N, C), and distances and positions of neighbours (N, k)."""
 
     def __init__(
-        self, embeddings: Scores, logits: Scores, labels: NDArray, module: ClassifierModule, store: Datastore,
-        index: Index, k: int
-    ) -> None:  # fmt: skip
-        self.embeddings, self.labels = embeddings, labels
-        self.of_model = module.probabilities(torch.from_numpy(logits).double()).numpy()
-        self.distances, self.positions = index.search(embeddings, min(k, len(store)))
+        self, outputs: ModelOutputs, split: str, labels: NDArray, module: ClassifierModule, index: Index, k: int
+    ) -> None:
+        self.labels = labels
+        logits = torch.from_numpy(outputs.logits(split)).double()
+        self.model_probabilities = module.probabilities(logits).numpy()
+        self.distances, self.positions = index.search(outputs.embeddings(split), k)
 
 
-def _store(plan: Plan, run: RunFolder, datamodule: TextDataModule, rows: Rows, keep: bool) -> Datastore:
+def _store(plan: Plan, run: RunFolder, datamodule: TextDataModule, outputs: ModelOutputs, keep: bool) -> Datastore:
     folder, encoder = run.path / FOLDER, model_hash(run, plan)
     if keep and (folder / "header.json").is_file():
         return Datastore.open(folder, encoder)
     config = {"run": run.id, "encoder": dict(plan.plain["encoder"]), "max_length": plan.dataset.max_length}
     labels = [np.flatnonzero(row).tolist() for row in _label_rows(datamodule, "train")]
     texts = datamodule.texts("train")
-    return Datastore.create(folder, encoder, config, datamodule.label_names, rows.of("train")[0], labels, texts)
+    return Datastore.create(folder, encoder, config, datamodule.label_names, outputs.embeddings("train"), labels, texts)
 
 
 def _facts(
-    run: RunFolder, datamodule: TextDataModule, rows: Rows, store: Datastore, index: Index, queries: NDArray
+    run: RunFolder, datamodule: TextDataModule, outputs: ModelOutputs, store: Datastore, index: Index, queries: NDArray
 ) -> dict[str, Any]:
     """Size of the datastore, recall of its index, and how alike neighbours of train rows are, themselves left out."""
-    chosen = np.linspace(0, len(queries) - 1, min(QUERIES, len(queries))).astype(int)
-    found = recall(index, store.vectors(), queries[chosen], NEIGHBOURS) if index.kind != "flat" else 1.0
+    sample = np.linspace(0, len(queries) - 1, min(QUERIES, len(queries))).astype(int)
+    recalled = recall(index, store.vectors(), queries[sample], NEIGHBOURS) if index.kind != "flat" else 1.0
     size = sum(file.stat().st_size for file in Path(run.path / FOLDER).rglob("*") if file.is_file())
-    train = rows.of("train")[0]
-    own = np.linspace(0, len(train) - 1, min(QUERIES, len(train))).astype(int)
-    positions = index.search(train[own], min(NEIGHBOURS, len(store) - 1), itself=own)[1]
-    truth = _label_rows(datamodule, "train")[own]
+    train = outputs.embeddings("train")
+    train_sample = np.linspace(0, len(train) - 1, min(QUERIES, len(train))).astype(int)
+    positions = index.search(train[train_sample], min(NEIGHBOURS, len(store) - 1), itself=train_sample)[1]
+    truth = _label_rows(datamodule, "train")[train_sample]
     return {
         "retrieval/index": index.kind,
         "retrieval/probes": index.probes,
         "retrieval/rows": len(store),
         "retrieval/mib": size / 2**20,
-        f"retrieval/recall_at_{NEIGHBOURS}": found,
+        f"retrieval/recall_at_{NEIGHBOURS}": recalled,
         "train/neighbours_shared_labels": shared_label_share(store.labels(positions), truth),
     }
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from datamodules.samplers import ByClass
 from engine.command_line import SHARED_WORDS
-from engine.composition import class_of, is_module, unused_groups
+from engine.composition import is_module, target_class, unused_groups
 from engine.validation import ConfigError, Top, signature, target_nodes
 
 # group or key -> when the engine reads it
@@ -58,12 +58,12 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         idle |= {f"trainer.{key}": f"method={method['name']} trains nothing" for key in trains}
     elif _is_solved(plain):
         reason = f"method={method['name']} is solved, not trained, on a frozen encoder"
-        idle |= {key: idle.get(key, reason) for key in _of_training(plain)}
-    if not (getattr(class_of(method), "reads_unlabelled", False) or plain.get("active")):
+        idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
+    if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
-    if "class_names" not in signature(class_of(method))[0]:
+    if "class_names" not in signature(target_class(method))[0]:
         idle["dataset.class_descriptions"] = f"method={method['name']} does not read the names of the classes"
-    for key, condition in [*CONDITIONS.items(), *_declared("", plain, Top), *_of_nodes(plain)]:
+    for key, condition in [*CONDITIONS.items(), *_declared("", plain, Top), *_unread_by_nodes(plain)]:
         if not _holds(plain, condition):
             idle.setdefault(key, f"allowed with {condition}")
     return idle
@@ -71,26 +71,26 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
 
 def _is_solved(plain: Mapping[str, Any]) -> bool:
     """What `ClassifierModule.is_solved` will say."""
-    method = class_of(plain["method"])
+    method = target_class(plain["method"])
     linear = getattr(method, "linear_loss", None) is not None and plain["encoder"]["train"] == "frozen"
     return getattr(method, "is_solved", False) is True or (linear and not plain.get("head"))
 
 
-def _of_training(plain: Mapping[str, Any]) -> Iterator[str]:
+def _unread_by_training(plain: Mapping[str, Any]) -> Iterator[str]:
     """Groups and dotted keys that only a run that goes from step to step reads."""
     yield from ("optimizer", "scheduler", "start_from", "method.dropout", "method.head_lr")
     for group, read in READ_WITHOUT_TRAINING.items():
         yield from (f"{group}.{key}" for key in plain.get(group) or {} if key not in read)
-    if plain.get("sampler") and issubclass(class_of(plain["sampler"]), ByClass):
+    if plain.get("sampler") and issubclass(target_class(plain["sampler"]), ByClass):
         yield "sampler"
     for name, node in (plain.get("callbacks") or {}).items():
-        if node is not None and not hasattr(class_of(node), "split_figures"):
+        if node is not None and not hasattr(target_class(node), "split_figures"):
             yield f"callbacks.{name}"
 
 
-def _of_nodes(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _unread_by_nodes(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, node in target_nodes(plain):
-        yield from _declared(key, node, class_of(node))
+        yield from _declared(key, node, target_class(node))
 
 
 def _declared(key: str, node: Mapping[str, Any], target: Any) -> Iterator[tuple[str, str]]:

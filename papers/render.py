@@ -8,7 +8,7 @@ from math import ceil
 
 from papers.grid import Line, Metric
 from papers.table_report import CellReport, Comparison, ShownColumns, TableReport
-from reporting.escape import Written, for_latex, for_markdown
+from reporting.escape import Markup, for_latex, for_markdown
 from reporting.tables import MISSING, Table
 from storage.run_store import csv_text
 
@@ -83,7 +83,7 @@ def markdown(report: TableReport) -> str:
 
 
 def _markdown_head(pair: tuple[Line, Metric]) -> str:
-    return Written("<br>".join(for_markdown(line.title) for line in pair))
+    return Markup("<br>".join(for_markdown(line.title) for line in pair))
 
 
 def _markdown_cell(cell: CellReport) -> str:

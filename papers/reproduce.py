@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.command_line import SHARED_WORDS
-from engine.identify import Named, named
+from engine.identify import ComposedRun, compose_run
 from launching.sweep import NOT_STARTED, run_jobs
 from papers.dataset_facts import train_rows
 from papers.estimates import Estimate, Stopwatch
@@ -131,18 +131,18 @@ def finished_runs(options: Options) -> dict[str, Run]:
 
 
 def missing_jobs(
-    grids: Sequence[Grid], options: Options, done: Mapping[str, Run]
+    grids: Sequence[Grid], options: Options, known: Mapping[str, Run]
 ) -> tuple[list[Job], list[Cell], int]:
     """Runs still to do, in the order in which to do them, the cells that cannot be run here, and how many are done.
 
     Main tables before side tables, the first seed of everything before the second, cheap runs before dear ones.
     """
-    stopwatch = Stopwatch(done.values(), train_rows(options.out / "cards", RATIOS))
+    stopwatch = Stopwatch(known.values(), train_rows(options.out / "cards", RATIOS))
     jobs: dict[str, Job] = {}
     skipped, finished = [], set()
     for grid in grids:
         for cell in cells(grid, options.budget):
-            run = _run_of(cell, options.budget)
+            run = _composed_run(cell, options.budget)
             if run.problem:
                 skipped.append(replace(cell, skipped=run.problem))
                 continue
@@ -151,7 +151,7 @@ def missing_jobs(
                 job = Job(run.id(seed), cell, seed, estimate)
                 if not _is_selected(cell, options):
                     continue
-                if job.id in done:
+                if job.id in known:
                     finished.add(job.id)
                 else:
                     jobs[job.id] = min(jobs.get(job.id, job), job, key=lambda entry: entry.cell.priority)
@@ -163,11 +163,11 @@ def _is_selected(cell: Cell, options: Options) -> bool:
     return in_lines and cell.priority <= options.priority
 
 
-def _run_of(cell: Cell, budget: Budget) -> Named:
+def _composed_run(cell: Cell, budget: Budget) -> ComposedRun:
     """The run of a cell without its seed, or why there can be none here. A budget for another machine asks no hub."""
-    run = named(cell.overrides) if cell.skipped is None else Named({}, cell.skipped)
+    run = compose_run(cell.overrides) if cell.skipped is None else ComposedRun({}, cell.skipped)
     if not run.problem and budget.needs is None and (why := unreachable(run.config)):
-        return Named({}, why)
+        return ComposedRun({}, why)
     return run
 
 
@@ -182,7 +182,7 @@ def table_cells(grids: Sequence[Grid], budget: Budget) -> dict[str, Any]:
 
 def _cell_entries(grid: Grid, budget: Budget) -> Iterator[dict[str, Any]]:
     for cell in cells(grid, budget):
-        run = _run_of(cell, budget)
+        run = _composed_run(cell, budget)
         yield {
             "row": cell.row,
             "column": cell.column,
@@ -192,7 +192,7 @@ def _cell_entries(grid: Grid, budget: Budget) -> Iterator[dict[str, Any]]:
         }
 
 
-def show_plan(jobs: Sequence[Job], skipped: Sequence[Cell], options: Options, done: int) -> None:
+def show_plan(jobs: Sequence[Job], skipped: Sequence[Cell], options: Options, num_finished: int) -> None:
     """What would run, in order, with the time that it is likely to take."""
     rows = [
         (job.cell.table, job.cell.row, job.cell.column, str(job.seed), job.id, _time(job.estimate), job.estimate.source)
@@ -200,7 +200,7 @@ def show_plan(jobs: Sequence[Job], skipped: Sequence[Cell], options: Options, do
     ]
     header = ("table", "row", "column", "seed", "run", "about", "estimated from")
     Table(f"BUDGET={options.budget.key}: {options.budget.title}", header, tuple(rows)).show()
-    print(f"\n{len(jobs)} runs missing, {done} runs at hand{_total_time(jobs)}")
+    print(f"\n{len(jobs)} runs missing, {num_finished} runs at hand{_total_time(jobs)}")
     for cell in skipped:
         print(f"not run here: {cell.table} {cell.row} {cell.column}: {cell.skipped}")
 
@@ -270,8 +270,8 @@ def main(words: Sequence[str]) -> int:
     options = parse_options(words)
     grids = [load_grid(name) for name in options.tables]
     print(f"BUDGET={options.budget.key}: looking for finished runs of {len(grids)} tables", flush=True)
-    done = finished_runs(options)
-    jobs, skipped, finished = missing_jobs(grids, options, done)
+    known = finished_runs(options)
+    jobs, skipped, finished = missing_jobs(grids, options, known)
     if options.dry_run:
         show_plan(jobs, skipped, options, finished)
         return 0
@@ -279,13 +279,13 @@ def main(words: Sequence[str]) -> int:
     if jobs and not options.report_only:
         refuse_without_gpu(options.budget)
         outcomes = execute(jobs, options)
-        done = finished_runs(options)
+        known = finished_runs(options)
     folder = options.out / options.budget.key
     tables = read_grid(folder).get("tables", {}) | table_cells(grids, options.budget)  # tables not asked for stay
     tables = {name: tables[name] for name in table_names() if name in tables}
     content = {"budget": options.budget.key, "tables": tables}
     write_text(folder / GRID, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    page = write_report(folder, options.budget, tables, done)
+    page = write_report(folder, options.budget, tables, known)
     show_failures(jobs if outcomes else [], outcomes)
     print(page)
     return 1 if any(outcome.status != "finished" for outcome in outcomes) else 0

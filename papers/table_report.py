@@ -89,18 +89,18 @@ class TableReport:
     @property
     def shown(self) -> ShownColumns:
         """Each column with the metrics that anything was measured or printed of; `missing` names the others."""
-        columns = ((column, tuple(self._metrics_of(column))) for column in self.columns)
+        columns = ((column, tuple(self._shown_metrics(column))) for column in self.columns)
         return tuple((column, metrics) for column, metrics in columns if metrics)
 
-    def _metrics_of(self, column: Line) -> Iterator[Metric]:
-        return (m for m in self.grid.metrics if any(_says(self.cell(row, column, m)) for row in self.rows))
+    def _shown_metrics(self, column: Line) -> Iterator[Metric]:
+        return (m for m in self.grid.metrics if any(_is_filled(self.cell(row, column, m)) for row in self.rows))
 
     @property
     def is_empty(self) -> bool:
         return not any(cell.values for cell in self.cells.values())
 
 
-def _says(cell: CellReport) -> bool:
+def _is_filled(cell: CellReport) -> bool:
     return bool(cell.values or cell.printed)
 
 

@@ -29,7 +29,7 @@ _LATEX = str.maketrans(
 )
 
 
-class Written(str):
+class Markup(str):
     """Text that is written in the language of its medium already, and is shown as it is."""
 
 
@@ -45,7 +45,7 @@ def for_terminal(text: str) -> str:
 
 def for_markdown(text: str) -> str:
     """In a cell of a table: no end of the cell, no HTML tag, no link. Emphasis stays."""
-    if isinstance(text, Written):
+    if isinstance(text, Markup):
         return text
     text = for_terminal(text).replace("|", "\\|").replace("](", "]\\(")
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)

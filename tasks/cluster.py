@@ -25,13 +25,13 @@ from datamodules.datamodule import TextDataModule
 from engine.assign import FINAL
 from engine.environment import environment
 from engine.identity import run_id
-from engine.plan import Plan, partial_of
+from engine.plan import Plan, instantiate_partial
 from lightning_modules.methods.clustering.base import ClusteringModule
 from reporting.escape import shortened
 from reporting.tables import Table, clustering_table
 from storage.files import replacing
 from storage.run_store import RunFolder
-from tasks.fit import logged, names_of, record_once, seconds_before, watched_trainer
+from tasks.fit import record_once, run_and_log, run_names, seconds_before, watched_trainer
 
 ORDERS = 5  # orders of evaluation, where the order counts
 SHOWN = 20  # clusters in the printed table
@@ -39,8 +39,8 @@ _STARTS, _NUMBER = 6, 7  # streams of random numbers of one seed; the data modul
 
 
 @dataclass(frozen=True)
-class Clusters:
-    """What a method found: cluster (N,) and closeness (N,) of each text, by name; more figures; the model's number."""
+class Clustering:
+    """A method's result: cluster, distance and confidence (N,) of each text, more figures, and the model's K."""
 
     clusters: NDArray[np.int64]
     distances: NDArray[np.float32]
@@ -58,7 +58,7 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
     plan = Plan.make(config, overrides)
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
-        record_once(run, config, names_of(plan), lambda: logged(plan, run, _cluster))
+        record_once(run, config, run_names(plan), lambda: run_and_log(plan, run, _cluster))
     _report(run)
     return run.path
 
@@ -74,14 +74,14 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     labels = table["label"].to_numpy() if corpus.label_names else None
     if labels is None:
         print("the data set has no labels: the report is without scores", file=sys.stderr)
-    find = _trained if plan.trains else _untrained
-    found = find(plan, run, corpus, texts)
+    cluster_texts = _learn_clusters if plan.trains else _kmeans
+    result = cluster_texts(plan, run, corpus, texts)
     names = corpus.label_names
-    _write(run, texts, [] if labels is None else [names[label] for label in labels], found)
-    scores = {} if labels is None else clustering_scores(labels, found.clusters)
-    sizes = np.bincount(found.clusters, minlength=found.num_clusters)
+    _write(run, texts, [] if labels is None else [names[label] for label in labels], result)
+    scores = {} if labels is None else clustering_scores(labels, result.clusters)
+    sizes = np.bincount(result.clusters, minlength=result.num_clusters)
     figures = {
-        "num_clusters": found.num_clusters,
+        "num_clusters": result.num_clusters,
         "occupied": int((sizes > 0).sum()),
         "largest": int(sizes.max()),
         "smallest": int(sizes[sizes > 0].min()),
@@ -90,29 +90,29 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     }
     return {
         **{f"cluster/{name}": value for name, value in (scores | figures).items()},
-        **found.figures,
+        **result.figures,
         "seconds/total": earlier + time.perf_counter() - started,
     }
 
 
 def _num_clusters(plan: Plan, num_labels: int, num_texts: int, vectors: Any) -> int:
     """K: as said, as many as there are labels, or estimated from `vectors()`."""
-    wanted = plan.plain["method"]["num_clusters"]
-    if wanted == "auto":
+    num_clusters = plan.plain["method"]["num_clusters"]
+    if num_clusters == "auto":
         rng = np.random.default_rng([plan.config.seed, 0, _NUMBER])
         return estimate_num_clusters(vectors(), rng)
-    if wanted is None and num_labels < 2:
-        found = "no labels" if not num_labels else "one label only"
-        raise ValueError(f"method.num_clusters: found null, and the data set has {found}; allowed: a number, auto")
-    if wanted and wanted > num_texts:
-        raise ValueError(f"method.num_clusters: found {wanted}, allowed: 2 to {num_texts}, the texts there are")
-    return wanted or num_labels
+    if num_clusters is None and num_labels < 2:
+        reason = "no labels" if not num_labels else "one label only"
+        raise ValueError(f"method.num_clusters: found null, and the data set has {reason}; allowed: a number, auto")
+    if num_clusters and num_clusters > num_texts:
+        raise ValueError(f"method.num_clusters: found {num_clusters}, allowed: 2 to {num_texts}, the texts there are")
+    return num_clusters or num_labels
 
 
-def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clusters:
-    method: KMeansClustering = partial_of(plan.config.method)()
+def _kmeans(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:
+    method: KMeansClustering = instantiate_partial(plan.config.method)()
     if plan.config.get("logger"):
-        partial_of(plan.config.logger)(run=run, config=plan.plain)  # it gets the outcome
+        instantiate_partial(plan.config.logger)(run=run, config=plan.plain)  # it gets the outcome
     arrays: dict[str, Any] = {}
     if method.vectors == "encoder":
         vectors: Vectors = np.array(plan.features(plan.datamodule(corpus))["train"][0])
@@ -122,18 +122,18 @@ def _untrained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clu
     vectors = method.scaled(vectors)
     number = _num_clusters(plan, len(corpus.label_names), len(texts), lambda: vectors)
     ready = time.perf_counter()
-    found = method(vectors, number, np.random.default_rng([plan.config.seed, 0, _STARTS]))
+    result = method(vectors, number, np.random.default_rng([plan.config.seed, 0, _STARTS]))
     seconds = time.perf_counter() - ready
     with replacing(run.path / "model.npz") as file:
-        np.savez(file, centres=found.centres, **arrays)
-    distances = distances_to_own(vectors, found.centres, found.assignments)
+        np.savez(file, centres=result.centres, **arrays)
+    distances = distances_to_own(vectors, result.centres, result.assignments)
     distances[without_direction(vectors)] = np.inf
     run.write_json("environment.json", environment(plan, corpus))
-    figures = {"cluster/inertia": found.inertia, "seconds/fit": seconds}
-    return Clusters(found.assignments, distances, ("distance", np.sqrt(distances)), number, figures)
+    figures = {"cluster/inertia": result.inertia, "seconds/fit": seconds}
+    return Clustering(result.assignments, distances, ("distance", np.sqrt(distances)), number, figures)
 
 
-def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clusters:
+def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:
     started = time.perf_counter()
     datamodule = plan.datamodule(corpus)
     number = _num_clusters(plan, len(corpus.label_names), len(texts), lambda: _pretrained(plan, corpus))
@@ -148,15 +148,15 @@ def _trained(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clust
         trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
     trained = time.perf_counter()
     trainer.save_checkpoint(run.path / FINAL, weights_only=True)
-    found = _evaluated(plan, run, module, datamodule)
-    seen = [callback for callback in trainer.callbacks if hasattr(callback, "oracle")]
+    result = _evaluate(plan, run, module, datamodule)
+    curves = [callback for callback in trainer.callbacks if hasattr(callback, "oracle")]
     figures = {
-        **{name: value for callback in seen for name, value in callback.oracle().items()},
+        **{name: value for callback in curves for name, value in callback.oracle().items()},
         "augment": datamodule.augment_report,
         "epochs": trainer.current_epoch,
         "seconds/fit": trained - started,
     }
-    return Clusters(found.clusters, found.distances, found.confidence, number, figures | found.figures)
+    return Clustering(result.clusters, result.distances, result.confidence, number, figures | result.figures)
 
 
 def _pretrained(plan: Plan, corpus: Any) -> NDArray[np.float32]:
@@ -165,7 +165,7 @@ def _pretrained(plan: Plan, corpus: Any) -> NDArray[np.float32]:
     return unit_rows(np.array(plan.features(datamodule)["train"][0]))
 
 
-def _evaluated(plan: Plan, run: RunFolder, module: ClusteringModule, datamodule: TextDataModule) -> Clusters:
+def _evaluate(plan: Plan, run: RunFolder, module: ClusteringModule, datamodule: TextDataModule) -> Clustering:
     """Clusters of the weights of the last epoch in the first order of evaluation; what other orders would change."""
     labels = datamodule.corpus.table("train")["label"].to_numpy()
     has_labels = bool(len(datamodule.corpus.label_names))
@@ -175,13 +175,13 @@ def _evaluated(plan: Plan, run: RunFolder, module: ClusteringModule, datamodule:
         others = [_outputs(plan, run, module, datamodule, number, None)["clusters"] for number in range(1, ORDERS)]
         figures["orders/changed"] = float(np.mean([(other != clusters).mean() for other in others]))
         if has_labels:
-            scores = [clustering_scores(labels, found) for found in (clusters, *others)]
+            scores = [clustering_scores(labels, assigned) for assigned in (clusters, *others)]
             for name in ("acc", "nmi"):
                 values = [score[name] for score in scores]
                 figures |= {f"orders/{name}_min": min(values), f"orders/{name}_max": max(values)}
     centres = means(first["embeddings"], clusters, module.num_clusters)
     distances = distances_to_own(first["embeddings"], centres, clusters)
-    return Clusters(clusters, distances, ("probability", first["probabilities"]), module.num_clusters, figures)
+    return Clustering(clusters, distances, ("probability", first["probabilities"]), module.num_clusters, figures)
 
 
 def _outputs(
@@ -192,7 +192,7 @@ def _outputs(
     order: int,
     labels: NDArray | None,
 ) -> dict[str, Any]:
-    trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=[], logger=False, plugins=[])
+    trainer = instantiate_partial(plan.config.trainer)(run_folder=run.path, callbacks=[], logger=False, plugins=[])
     batches: Any = trainer.predict(module, datamodule.ordered_loader(order), return_predictions=True)
     rows = torch.cat([batch["indices"] for batch in batches])
     back = rows.argsort()
@@ -213,24 +213,24 @@ def _outputs(
     }
 
 
-def _write(run: RunFolder, texts: list[str], labels: list[str], found: Clusters) -> None:
-    name, values = found.confidence
-    given = labels or [""] * len(texts)
+def _write(run: RunFolder, texts: list[str], labels: list[str], result: Clustering) -> None:
+    name, values = result.confidence
+    label_column = labels or [""] * len(texts)
     shown = (f"{value:.6f}" if np.isfinite(value) else "" for value in values)
-    rows = zip(range(len(texts)), given, found.clusters.tolist(), shown, texts, strict=True)
+    rows = zip(range(len(texts)), label_column, result.clusters.tolist(), shown, texts, strict=True)
     run.write_csv("predictions.csv", rows, ("index", "label", "cluster", name, "text"))
-    described = topics(texts, found.distances, found.clusters)
-    run.write_csv("clusters.csv", _described(described, texts, labels, found.clusters), HEADER)
+    cluster_rows = _cluster_rows(topics(texts, result.distances, result.clusters), texts, labels, result.clusters)
+    run.write_csv("clusters.csv", cluster_rows, HEADER)
 
 
 HEADER = ("cluster", "texts", "label", "share", "words", "central", "central_2", "central_3")
 
 
-def _described(described: list[Topic], texts: list[str], labels: list[str], clusters: NDArray) -> list[tuple[Any, ...]]:
+def _cluster_rows(all_topics: list[Topic], texts: list[str], labels: list[str], clusters: NDArray) -> list[tuple]:
     """A line a cluster; `label` is the most frequent one, `share` how many texts have it."""
     lines = []
     names, codes = np.unique(labels, return_inverse=True) if labels else (None, None)
-    for topic in described:
+    for topic in all_topics:
         label, share = "", ""
         if names is not None:
             counts = np.bincount(codes[clusters == topic.cluster])

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from engine.finished import load_weights, open_run
 from engine.results import show_figures
-from tasks.fit import measure, names_of
+from tasks.fit import measure, run_names
 
 
 def evaluate(config: DictConfig, overrides: list[str]) -> Path:
@@ -20,7 +20,7 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
     load_weights(module, run)
-    figures = names_of(plan) | measure(plan, run, module, datamodule, keep_store=True)
+    figures = run_names(plan) | measure(plan, run, module, datamodule, keep_store=True)
     run.write_json("evaluation.json", figures)
     show_figures(figures, "test" if "test/accuracy" in figures else "val")
     return run.path

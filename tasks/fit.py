@@ -15,15 +15,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from callbacks.checkpoint import AtomicCheckpointIO
 from callbacks.embeddings import EmbeddingPicture
+from callbacks.evaluation_rows import ModelOutputs
 from callbacks.open_logs import close_logs, log_outcome
-from callbacks.rows import Rows
 from datamodules.datamodule import TextDataModule
 from engine.environment import environment
 from engine.finished import WORDS, load_weights
 from engine.identity import completed, run_id
-from engine.plan import Plan, partial_of
+from engine.plan import Plan, instantiate_partial
 from engine.processes import run_processes
-from engine.results import outcome_of, report
+from engine.results import report, results_for
 from engine.retrieval import retrieval_figures
 from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
@@ -52,10 +52,10 @@ def trained_run(plan: Plan) -> RunFolder:
     world = World.of(plan.plain["trainer"])
     if not world.holds_run:
         if config.force or run.status != "finished":
-            _trained(plan, run, world)
+            _run_training(plan, run, world)
         return run
     with run.lock():
-        record_once(run, config, names_of(plan), lambda: _trained(plan, run, world))
+        record_once(run, config, run_names(plan), lambda: _run_training(plan, run, world))
     return run
 
 
@@ -87,26 +87,26 @@ def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work:
         raise KeyboardInterrupt from None
 
 
-def _trained(plan: Plan, run: RunFolder, world: World) -> None:
+def _run_training(plan: Plan, run: RunFolder, world: World) -> None:
     """Do the run in this process or in several."""
     if world.size == 1:
-        logged(plan, run, _train)
+        run_and_log(plan, run, _train)
     else:
         run_processes(_train_in_process, (dict(plan.plain), str(run.path)), world, run.id)
 
 
 def _train_in_process(plain: dict[str, Any], folder: str) -> None:
     run = RunFolder(folder, writes=is_first_process())
-    logged(Plan.make(OmegaConf.create(plain)), run, _train)
+    run_and_log(Plan.make(OmegaConf.create(plain)), run, _train)
 
 
-def logged(plan: Plan, run: RunFolder, train: Callable[[Plan, RunFolder], dict[str, Any]]) -> None:
+def run_and_log(plan: Plan, run: RunFolder, train: Callable[[Plan, RunFolder], dict[str, Any]]) -> None:
     """Finish the run with the figures of `train(plan, run)`; the outcome goes to `logger` after that."""
     try:
-        with _logged_to(run.path / "run.log") if run.writes else nullcontext():
+        with _RunLog(run.path / "run.log") if run.writes else nullcontext():
             figures = train(plan, run)
             run.finish(figures)
-            log_outcome(run, names_of(plan) | figures)
+            log_outcome(run, run_names(plan) | figures)
     finally:
         close_logs()  # or the next job of a sweep would log into this run
 
@@ -116,7 +116,7 @@ def seconds_before(run: RunFolder) -> float:
     return run.read_metrics().get("seconds/total", 0.0)
 
 
-def names_of(plan: Plan) -> dict[str, Any]:
+def run_names(plan: Plan) -> dict[str, Any]:
     """What identifies a run in tables."""
     plain = plan.plain
     names = {group: (plain.get(group) or {}).get("name") for group in ("method", "dataset", "encoder", "protocol")}
@@ -140,13 +140,16 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     prepared = time.perf_counter()
 
     module.selection_split = "test" if datamodule.protocol.name == "published" else "val"
-    learned = _solved(run, module, datamodule) if module.is_solved else _learned(plan, run, module, datamodule, trainer)
+    if module.is_solved:
+        training_figures = _solve(run, module, datamodule)
+    else:
+        training_figures = _train_by_epochs(plan, run, module, datamodule, trainer)
     trained = time.perf_counter()
 
     metrics = measure(plan, run, module, datamodule)
     return (
         metrics
-        | learned
+        | training_figures
         | {
             "augment": datamodule.augment_report,
             "seconds/prepare": prepared - started,
@@ -156,7 +159,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     )
 
 
-def _learned(
+def _train_by_epochs(
     plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: TextDataModule, trainer: pl.Trainer
 ) -> dict[str, Any]:
     """Train epoch by epoch, from the last whole one where there is one; the selected epoch's weights are loaded."""
@@ -168,32 +171,32 @@ def _learned(
     return {"epochs": trainer.current_epoch}
 
 
-def _solved(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
+def _solve(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
     """Solve the classifier on the features of a frozen encoder; every process of a run does the same."""
-    seen = [split for split in ("train", "val", "unlabelled") if split in datamodule.indices]  # never test
-    chosen = module.solve({split: datamodule.feature_rows(split) for split in seen})
+    splits = [split for split in ("train", "val", "unlabelled") if split in datamodule.indices]  # never test
+    figures = module.solve({split: datamodule.feature_rows(split) for split in splits})
     checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
     module.on_save_checkpoint(checkpoint)
     if run.writes:
         AtomicCheckpointIO().save_checkpoint(checkpoint, run.checkpoints / "best.ckpt")
-    return {"epochs": 0} | chosen
+    return {"epochs": 0} | figures
 
 
 def _start_from(plan: Plan, module: ClassifierModule) -> None:
     """Weights of a finished run into `module`, which keeps its own name. Raises ValueError: no run that fits."""
-    run, own = find_run(plan.config.paths.runs, plan.plain["start_from"], "start_from"), module.run_id
+    run, own_id = find_run(plan.config.paths.runs, plan.plain["start_from"], "start_from"), module.run_id
     if run.status != "finished":
         raise ValueError(f"start_from={run.id}: its status is {run.status}; allowed: a finished run")
-    found, names = run.read_metrics(), names_of(plan)
+    metrics, names = run.read_metrics(), run_names(plan)
     for key in ("method", "encoder", "head"):
-        if (there := found.get(key)) != (here := names.get(key)):
-            raise ValueError(f"start_from={run.id}: found {key}={there}; allowed: {key}={here}")
-    if len(found["label_names"]) != module.num_classes:
+        if (found := metrics.get(key)) != (expected := names.get(key)):
+            raise ValueError(f"start_from={run.id}: found {key}={found}; allowed: {key}={expected}")
+    if len(metrics["label_names"]) != module.num_classes:
         raise ValueError(
-            f"start_from={run.id}: found {len(found['label_names'])} classes; allowed: {module.num_classes}"
+            f"start_from={run.id}: found {len(metrics['label_names'])} classes; allowed: {module.num_classes}"
         )
     load_weights(module, run)
-    module.run_id = own
+    module.run_id = own_id
 
 
 def measure(
@@ -207,14 +210,15 @@ def measure(
     splits = [split for split in ("val", "test") if split in datamodule.indices]
     if datamodule.protocol.name == "published":
         splits.remove("val")
-    outcome = outcome_of(run, module, datamodule)
+    results = results_for(run, module, datamodule)
     measuring = [callback for callback in _callbacks(plan, run, datamodule) if hasattr(callback, "split_figures")]
-    callbacks: list[pl.Callback] = [outcome.collector, *measuring]
+    callbacks: list[pl.Callback] = [results.collector, *measuring]
     if (plan.plain.get("logger") or {}).get("embedding_picture"):
         callbacks.append(EmbeddingPicture(run, datamodule.label_names))
-    rows = Rows() if plan.plain.get("retrieval") else None
-    callbacks += [rows] if rows else []
-    trainer = partial_of(plan.config.trainer)(run_folder=run.path, callbacks=callbacks, logger=False, plugins=[])
+    outputs = ModelOutputs() if plan.plain.get("retrieval") else None
+    callbacks += [outputs] if outputs else []
+    build_trainer = instantiate_partial(plan.config.trainer)
+    trainer = build_trainer(run_folder=run.path, callbacks=callbacks, logger=False, plugins=[])
     figures: dict[str, Any] = {
         "class_counts": datamodule.class_counts.tolist(),
         "label_names": list(datamodule.label_names),
@@ -222,38 +226,38 @@ def measure(
     for split in splits:
         loader = datamodule.test_dataloader() if split == "test" else datamodule.val_dataloader()
         getattr(trainer, "test" if split == "test" else "validate")(module, loader, verbose=False)
-        scores = outcome.figures(split)
-        for more in measuring:
-            scores |= more.split_figures(split)
+        scores = results.figures(split)
+        for callback in measuring:
+            scores |= callback.split_figures(split)
         figures |= {f"{split}/{name}": value for name, value in scores.items()}
-    if rows:
+    if outputs:
         started = time.perf_counter()
         trainer.predict(module, datamodule.text_loader("train"), return_predictions=False)
         model = (time.perf_counter() - started) / len(datamodule.indices["train"])
         if run.writes:
-            figures |= retrieval_figures(plan, run, module, datamodule, outcome, rows, keep_store)
+            figures |= retrieval_figures(plan, run, module, datamodule, results, outputs, keep_store)
             search = figures["seconds/retrieval_search_per_text"]
             figures |= {"seconds/model_per_text": model, "seconds/retrieval_per_text": model + search}
-    return figures | outcome.finish()
+    return figures | results.finish()
 
 
 def _callbacks(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> list[Any]:
     """Those with `split_figures` measure a split once the weights are chosen, the others watch training."""
     nodes = [node for node in (plan.config.get("callbacks") or {}).values() if node is not None]
-    return [partial_of(node)(run=run, protocol=datamodule.protocol) for node in nodes]
+    return [instantiate_partial(node)(run=run, protocol=datamodule.protocol) for node in nodes]
 
 
 def watched_trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Trainer:
     """The trainer of a run, with its callbacks, its logger and checkpoints that are whole or absent."""
     config = plan.config
     callbacks = [callback for callback in _callbacks(plan, run, datamodule) if not hasattr(callback, "split_figures")]
-    logger = partial_of(config.logger)(run=run, config=plan.plain) if config.get("logger") else False
-    return partial_of(config.trainer)(
+    logger = instantiate_partial(config.logger)(run=run, config=plan.plain) if config.get("logger") else False
+    return instantiate_partial(config.trainer)(
         run_folder=run.path, callbacks=callbacks, logger=logger, plugins=[AtomicCheckpointIO()]
     )
 
 
-class _logged_to:
+class _RunLog:
     """Log lines and warnings of a run into its run.log as well."""
 
     def __init__(self, file: Path) -> None:

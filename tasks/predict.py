@@ -18,7 +18,7 @@ from datamodules.datamodule import predict_loader
 from engine.assign import Assigner
 from engine.finished import load_module, open_run
 from engine.plan import Plan
-from engine.retrieval import chosen_vote, open_datastore, retrieval_of
+from engine.retrieval import build_retrieval, chosen_vote, open_datastore
 from engine.trainer import resolve_precision
 from lightning_modules.base import ClassifierModule
 from storage.run_store import RunFolder
@@ -51,22 +51,22 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         torch.set_num_threads(plan.config.trainer.num_threads)
     if plan.serves == "clustering" and config.explain:
         raise ValueError("explain: found true, allowed with a clustering: false; no neighbour votes there")
-    predictor = Assigner(run, plan) if plan.serves == "clustering" else _of_classifier(run, plan, config.explain)
+    predictor = Assigner(run, plan) if plan.serves == "clustering" else _classifier_predictor(run, plan, config.explain)
     table = read_rows(config, plan, "input")
-    rows = (row for _, row in _without(predictor.columns, table.rows))
+    rows = (row for _, row in _refuse_columns(predictor.columns, table.rows))
     predicted = (row for piece in pieces(rows) for row in predictor(piece, config.text_column))
     write_table(config.output, predicted, table.columns and (*table.columns, *predictor.columns))
     return run.path
 
 
-def _without(columns: Sequence[str], rows: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+def _refuse_columns(columns: Sequence[str], rows: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
     for where, row in rows:
-        if taken := [name for name in columns if name in row]:
-            raise ValueError(f"{where}: column {taken[0]!r} would be overwritten; allowed: another name for it")
+        if present := [name for name in columns if name in row]:
+            raise ValueError(f"{where}: column {present[0]!r} would be overwritten; allowed: another name for it")
         yield where, row
 
 
-def _of_classifier(run: RunFolder, plan: Plan, explain: bool) -> _Predictor:
+def _classifier_predictor(run: RunFolder, plan: Plan, explain: bool) -> _Predictor:
     module, label_names = load_module(run, plan)
     neighbours = _Neighbours(run, plan, explain) if plan.config.get("retrieval") or explain else None
     threshold = run.read_metrics().get("threshold" if neighbours is None else "retrieval/threshold")
@@ -78,14 +78,14 @@ class _Neighbours:
 
     def __init__(self, run: RunFolder, plan: Plan, explain: bool) -> None:
         self.store = open_datastore(run, plan)
-        self.index = retrieval_of(plan).open_index(self.store, plan.config.seed)
+        self.index = build_retrieval(plan).open_index(self.store, plan.config.seed)
         self.vote = chosen_vote(run.read_metrics())
         self.texts = self.store.texts() if explain else None
 
-    def __call__(self, embeddings: Floats, of_model: Floats) -> tuple[Floats, list[Row]]:
+    def __call__(self, embeddings: Floats, model_probabilities: Floats) -> tuple[Floats, list[Row]]:
         """Final scores (N, C), and what else to write of each row."""
         distances, positions = self.index.search(embeddings, min(self.vote.num_neighbours, len(self.store)))
-        scores = self.vote.mixed(self.vote.scores(self.store, distances, positions), of_model)
+        scores = self.vote.mixed(self.vote.scores(self.store, distances, positions), model_probabilities)
         weights = self.vote.weights(distances)
         if self.texts is None:
             return scores, [{} for _ in scores]
@@ -146,16 +146,16 @@ class _Predictor:
     def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
         logits, embeddings = self.encoded([row[text_column] for row in rows])
         scores = self.encoded.module.probabilities(torch.from_numpy(logits)).numpy()
-        more: list[Row] = [{} for _ in rows]
+        explanations: list[Row] = [{} for _ in rows]
         if self.neighbours is not None:
-            scores, more = self.neighbours(embeddings, scores)
-        for row, row_scores, added in zip(rows, scores, more, strict=True):
-            yield row | self._found(row_scores) | added
+            scores, explanations = self.neighbours(embeddings, scores)
+        for row, row_scores, explanation in zip(rows, scores, explanations, strict=True):
+            yield row | self._prediction(row_scores) | explanation
 
-    def _found(self, scores: Floats) -> Row:
+    def _prediction(self, scores: Floats) -> Row:
         if self.threshold is not None:
-            names, found = labels_above(self.threshold, scores.astype(np.float64), self.label_names)
-            return {"prediction": names, "probability": found}
+            names, probabilities = labels_above(self.threshold, scores.astype(np.float64), self.label_names)
+            return {"prediction": names, "probability": probabilities}
         best = int(scores.argmax())
         return {"prediction": self.label_names[best], "probability": round(float(scores[best]), 6)}
 

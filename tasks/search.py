@@ -86,7 +86,7 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     study = open_study(folder, options)
     inputs = plan.inputs()
     while (missing := options.trials - len(ended_trials(study))) > 0:
-        batch = [_Running(study.ask(), options, config, inputs) for _ in range(min(missing, options.n_jobs))]
+        batch = [RunningTrial(study.ask(), options, config, inputs) for _ in range(min(missing, options.n_jobs))]
         if not _run_batch(study, batch, base, folder, options):
             raise KeyboardInterrupt
     return report(study, options, base, folder)
@@ -111,10 +111,10 @@ def open_study(folder: Path, options: Search) -> optuna.Study:
 
     folder.mkdir(parents=True, exist_ok=True)
     optuna.logging.set_verbosity(logging.WARNING)
-    done = folder / "study.log"
+    journal = folder / "study.log"
     study = optuna.create_study(
         study_name="search",
-        storage=JournalStorage(JournalFileBackend(str(done))),
+        storage=JournalStorage(JournalFileBackend(str(journal))),
         direction="maximize",
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(options.startup_trials, options.warmup_epochs),
@@ -128,8 +128,8 @@ def open_study(folder: Path, options: Search) -> optuna.Study:
     return study
 
 
-class _Running:
-    """A trial under way: its settings, its run folder, and the epochs that were told so far."""
+class RunningTrial:
+    """A trial under way: its settings, its run folder, and how many epochs the study knows."""
 
     def __init__(self, trial: Trial, options: Search, config: DictConfig, inputs: Mapping[str, str]) -> None:
         self.trial, self.metric = trial, options.metric
@@ -139,7 +139,7 @@ class _Running:
             OmegaConf.update(drawn, key, value)
         plain = OmegaConf.to_container(drawn, resolve=True)
         self.run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
-        self.told = 0
+        self.num_reported = 0
         self.changed = 0.0
         self.pruned = False
 
@@ -159,46 +159,46 @@ class _Running:
         if self.pruned or not file.exists() or file.stat().st_mtime == self.changed:
             return False
         self.changed = file.stat().st_mtime
-        for epoch, value in list(enumerate(self.values()))[self.told :]:
+        for epoch, value in list(enumerate(self.values()))[self.num_reported :]:
             self.trial.report(value, epoch)
-            self.told = epoch + 1
+            self.num_reported = epoch + 1
         self.pruned = self.run.status == "running" and self.trial.should_prune()
         return self.pruned
 
 
 def _run_batch(
-    study: optuna.Study, batch: Sequence[_Running], base: Sequence[str], folder: Path, options: Search
+    study: optuna.Study, batch: Sequence[RunningTrial], base: Sequence[str], folder: Path, options: Search
 ) -> bool:
     """Run trials side by side and tell the study how they ended; False where the user stopped them."""
     first = batch[0].trial.number
     outcomes = run_jobs(
         base,
-        [one.overrides for one in batch],
+        [running.overrides for running in batch],
         folder,
         options.n_jobs,
         first=first,
         should_stop=lambda number: batch[number - first].should_stop(),
         shown=options.metric,
     )
-    for one, (outcome, _) in zip(batch, outcomes, strict=True):
-        if not _tell(study, one, outcome):
+    for running, (outcome, _) in zip(batch, outcomes, strict=True):
+        if not _report_result(study, running, outcome):
             return False
     return True
 
 
-def _tell(study: optuna.Study, one: _Running, outcome: SweepJob) -> bool:
-    values = one.values()
-    one.trial.set_user_attr("run", one.run.id)
-    one.trial.set_user_attr("error", "" if one.pruned else outcome.error)
+def _report_result(study: optuna.Study, running: RunningTrial, outcome: SweepJob) -> bool:
+    values = running.values()
+    running.trial.set_user_attr("run", running.run.id)
+    running.trial.set_user_attr("error", "" if running.pruned else outcome.error)
     if outcome.status == "finished" and values:
-        one.should_stop()
-        study.tell(one.trial, max(values))
-    elif one.pruned:
-        study.tell(one.trial, state=TrialState.PRUNED)
+        running.should_stop()
+        study.tell(running.trial, max(values))
+    elif running.pruned:
+        study.tell(running.trial, state=TrialState.PRUNED)
     elif outcome.status in ("interrupted", "not started"):
         return False  # stays under way: the next start puts it in line again
     else:
-        study.tell(one.trial, state=TrialState.FAIL)
+        study.tell(running.trial, state=TrialState.FAIL)
     return True
 
 
@@ -218,7 +218,7 @@ def report(study: optuna.Study, options: Search, base: Sequence[str], folder: Pa
     trials_figure(points, options.metric, folder / "trials")
     table.show()
     if best is not None:
-        line = " ".join(["python run.py", *base, *(f"{key}={_shown(value)}" for key, value in best.params.items())])
+        line = " ".join(["python run.py", *base, *(f"{key}={_rounded(value)}" for key, value in best.params.items())])
         write_text(folder / "best.txt", line + "\n")
         print(f"\nbest {options.metric} {percent(best.value)}: {line}")
     return folder
@@ -228,9 +228,9 @@ def _table(trials: Sequence[FrozenTrial], options: Search) -> Table:
     rows = tuple(
         (
             str(trial.number),
-            *(str(_shown(trial.params.get(key, MISSING))) for key in options.space),
+            *(str(_rounded(trial.params.get(key, MISSING))) for key in options.space),
             trial.state.name.lower(),
-            percent(trial.value if trial.value is not None else _best_told(trial)),
+            percent(trial.value if trial.value is not None else _best_intermediate(trial)),
             str(len(trial.intermediate_values)),
             trial.user_attrs.get("error") or trial.user_attrs.get("run", ""),
         )
@@ -240,9 +240,9 @@ def _table(trials: Sequence[FrozenTrial], options: Search) -> Table:
     return Table(f"{len(trials)} trials, best first; figures in %", header, rows)
 
 
-def _best_told(trial: FrozenTrial) -> float | None:
+def _best_intermediate(trial: FrozenTrial) -> float | None:
     return max(trial.intermediate_values.values(), default=None)
 
 
-def _shown(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

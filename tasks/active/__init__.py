@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +25,7 @@ from datamodules.datamodule import predict_loader
 from engine.finished import load_module
 from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
-from engine.plan import Plan, partial_of
+from engine.plan import Plan, instantiate_partial
 from lightning_modules.base import ClassifierModule, derived_seed
 from reporting.curves import lines_figure
 from reporting.metrics import non_uniformity
@@ -33,7 +33,7 @@ from reporting.tables import Table
 from storage.run_store import RunFolder
 from tasks.active.oracle import NO_LABEL, FileOracle
 from tasks.active.prompt import PromptOracle
-from tasks.fit import names_of, record_once, trained_run
+from tasks.fit import record_once, run_names, trained_run
 
 METRICS = ("accuracy", "macro_f1")
 
@@ -50,13 +50,13 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
     plan = Plan.make(config, overrides)
     if (protocol := plan.plain["protocol"]["name"]) not in ("few_shot", "published"):
         raise ValueError(f"protocol: found {protocol}, allowed with active: few_shot, published")
-    if (budget := plan.plain["active"]["budget"]) < _least(plan):
-        raise ValueError(f"active.budget: found {budget}; allowed: at least {_least(plan)}, to train on")
+    if (budget := plan.plain["active"]["budget"]) < _min_labels(plan):
+        raise ValueError(f"active.budget: found {budget}; allowed: at least {_min_labels(plan)}, to train on")
     if protocol == "published" and plan.plain["active"]["validation_size"] is not None:
         raise ValueError("active.validation_size: protocol=published validates on test; allowed there: null")
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
-        record_once(run, config, names_of(plan), lambda: _do(plan, run))
+        record_once(run, config, run_names(plan), lambda: _run_rounds(plan, run))
     _report(run)
     return run.path
 
@@ -96,33 +96,35 @@ class Pool:
     def pretrained_embeddings(self) -> np.ndarray:
         """Of the encoder before any training, (N, D)."""
         encoder = self.plan.encoder.load().eval().to(self.device)
-        return self._through(lambda batch: {"e": encoder(batch["input_ids"], batch["attention_mask"])})["e"]
+        return self._predict(lambda batch: {"e": encoder(batch["input_ids"], batch["attention_mask"])})["e"]
 
-    def seen_by(self, module: ClassifierModule, needed: frozenset[str], passes: int, seed: int) -> dict[str, Any]:
+    def model_outputs(self, module: ClassifierModule, needed: frozenset[str], passes: int, seed: int) -> dict[str, Any]:
         """Probabilities, embeddings and, where needed, probabilities with dropout on, of the whole pool."""
         module.to(self.device)
 
-        def outputs(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
-            found = module(batch)
-            return {"embeddings": found["embeddings"], "probabilities": found["logits"].double().softmax(1)}
+        def forward(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
+            outputs = module(batch)
+            return {"embeddings": outputs["embeddings"], "probabilities": outputs["logits"].double().softmax(1)}
 
-        seen: dict[str, Any] = self._through(outputs)
+        outputs: dict[str, Any] = self._predict(forward)
         if "mc_probabilities" in needed:
             torch.manual_seed(seed)
             module.train()
-            seen["mc_probabilities"] = np.stack([self._through(outputs)["probabilities"] for _ in range(passes)])
+            outputs["mc_probabilities"] = np.stack([self._predict(forward)["probabilities"] for _ in range(passes)])
             module.eval()
-        return seen
+        return outputs
 
     @torch.inference_mode()
-    def _through(self, outputs: Any) -> dict[str, np.ndarray]:
-        plan, parts = self.plan, {}
+    def _predict(self, forward: Callable[[dict[str, Any]], dict[str, torch.Tensor]]) -> dict[str, np.ndarray]:
+        """What `forward` returns for batches of the pool, (N, width), in row order."""
+        plan = self.plan
+        parts: dict[str, np.ndarray] = {}
         loader = predict_loader(self.texts, plan.encoder.tokenizer(), plan.dataset.max_length, plan.sampler())
         for batch in loader:
             places = batch["indices"].numpy()
             moved = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
-            for name, found in outputs(moved).items():
-                rows = found.cpu().numpy()
+            for name, output in forward(moved).items():
+                rows = output.cpu().numpy()
                 if name not in parts:
                     parts[name] = np.empty((len(self.texts), rows.shape[1]), dtype=rows.dtype)
                 parts[name][places] = rows
@@ -146,7 +148,7 @@ def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
     return np.sort(np.concatenate([datamodule.indices[part] for part in parts]))
 
 
-def _do(plan: Plan, run: RunFolder) -> None:
+def _run_rounds(plan: Plan, run: RunFolder) -> None:
     pool = Pool(plan)
     rounds = _rounds(plan, pool, run)
     _write_curve(run, rounds, pool)  # a stop may have come between a state and its curve
@@ -160,70 +162,70 @@ def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: Mapping[str, 
     if not plan.config.logger:
         return
     try:
-        logger = partial_of(plan.config.logger)(run=run, config=plan.plain)
-        for made in _trained(rounds):
-            logger.log_metrics(made.figures, step=made.figures["labels"])
-        log_outcome(run, names_of(plan) | figures)
+        logger = instantiate_partial(plan.config.logger)(run=run, config=plan.plain)
+        for round_ in _trained_rounds(rounds):
+            logger.log_metrics(round_.figures, step=round_.figures["labels"])
+        log_outcome(run, run_names(plan) | figures)
     finally:
         close_logs()
 
 
 def _rounds(plan: Plan, pool: Pool, run: RunFolder) -> list[Round]:
     experiment: ActiveLearning = instantiate(plan.config.active)
-    rounds = [Round(**made) for made in run.read_json("state.json")] if (run.path / "state.json").exists() else []
+    rounds = [Round(**state) for state in run.read_json("state.json")] if (run.path / "state.json").exists() else []
     while True:
         started = time.perf_counter()
         if not rounds or rounds[-1].is_done:
-            chosen = _query(plan, experiment, pool, rounds, run)
-            if chosen is None:
+            new_round = _query(plan, experiment, pool, rounds, run)
+            if new_round is None:
                 break
-            rounds.append(chosen)
+            rounds.append(new_round)
             _save(run, rounds)
         last = rounds[-1]
         if last.labels is None:
             last.labels = _answers(experiment, pool, rounds, run)
             _save(run, rounds)
-        if len(_labelled(rounds)[0]) >= _least(plan):
+        if len(_labelled(rounds)[0]) >= _min_labels(plan):
             _train(plan, experiment, pool, rounds)
         last.is_done, last.seconds = True, time.perf_counter() - started
         _save(run, rounds)
         _write_curve(run, rounds, pool)
         if experiment.keep_weights == "last":
-            _drop_weights(run, _trained(rounds)[:-1])
+            _drop_weights(run, _trained_rounds(rounds)[:-1])
         print(_line(rounds), file=sys.stderr)
-    if not _trained(rounds):
+    if not _trained_rounds(rounds):
         number = len(_labelled(rounds)[0])
         raise ValueError(
-            f"active: found {number} labelled texts and none left to ask for; allowed: at least {_least(plan)}"
+            f"active: found {number} labelled texts and none left to ask for; allowed: at least {_min_labels(plan)}"
         )
     return rounds
 
 
-def _least(plan: Plan) -> int:
+def _min_labels(plan: Plan) -> int:
     """Labels that a training takes: two in a batch, and one that validates unless test does."""
     return 2 if plan.plain["protocol"]["name"] == "published" else 3
 
 
-def _trained(rounds: list[Round]) -> list[Round]:
-    return [made for made in rounds if made.run is not None]
+def _trained_rounds(rounds: list[Round]) -> list[Round]:
+    return [round_ for round_ in rounds if round_.run is not None]
 
 
 def _drop_weights(run: RunFolder, rounds: list[Round]) -> None:
-    for made in rounds:
-        (_run_of(run, made).checkpoints / "best.ckpt").unlink(missing_ok=True)
+    for round_ in rounds:
+        (_round_run(run, round_).checkpoints / "best.ckpt").unlink(missing_ok=True)
 
 
-def _run_of(run: RunFolder, made: Round) -> RunFolder:
+def _round_run(run: RunFolder, round_: Round) -> RunFolder:
     """The run of a round that was trained."""
-    return RunFolder(run.path.parent / str(made.run))
+    return RunFolder(run.path.parent / str(round_.run))
 
 
 def _save(run: RunFolder, rounds: list[Round]) -> None:
-    run.write_json("state.json", [vars(made) for made in rounds])
+    run.write_json("state.json", [vars(round_) for round_ in rounds])
 
 
 def _labelled(rounds: list[Round]) -> tuple[np.ndarray, np.ndarray]:
-    pairs = [pair for made in rounds for pair in zip(made.positions, made.labels or [], strict=False)]
+    pairs = [pair for round_ in rounds for pair in zip(round_.positions, round_.labels or [], strict=False)]
     pairs = [(position, label) for position, label in pairs if label >= 0]
     positions, labels = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return positions, labels
@@ -232,15 +234,15 @@ def _labelled(rounds: list[Round]) -> tuple[np.ndarray, np.ndarray]:
 def _query(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round], run: RunFolder) -> Round | None:
     """The next texts to label; None where the budget is spent or no text is left."""
     labelled, labels = _labelled(rounds)
-    asked = np.array([position for made in rounds for position in made.positions], dtype=np.int64)
-    unlabelled = np.setdiff1d(pool.distinct, asked)
+    queried = np.array([position for round_ in rounds for position in round_.positions], dtype=np.int64)
+    unlabelled = np.setdiff1d(pool.distinct, queried)
     size = min(experiment.size_of(len(rounds)), experiment.budget - len(labelled))
     if size < 1 or not len(unlabelled):
         return None
-    number, trained = len(rounds), _trained(rounds)
+    number, trained = len(rounds), _trained_rounds(rounds)
     strategy = at_random if number < experiment.seed_rounds else experiment.strategy
     needed = needed_by(strategy)
-    given: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "unlabelled": unlabelled,
         "labelled": labelled,
         "labels": labels,
@@ -251,54 +253,54 @@ def _query(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
         "mc_probabilities": None,
     }
     if not trained and "embeddings" in needed:
-        given["embeddings"] = pool.pretrained_embeddings
+        inputs["embeddings"] = pool.pretrained_embeddings
     elif trained and needed & {"embeddings", "probabilities", "mc_probabilities"}:
-        module = _module_of(_run_of(run, trained[-1]), plan)
+        module = _round_module(_round_run(run, trained[-1]), plan)
         seed = derived_seed(plan.plain["seed"], "passes", number)
-        given |= pool.seen_by(module, needed, experiment.mc_passes, seed)
-    selection = strategy(**{name: value for name, value in given.items() if name in needed})
+        inputs |= pool.model_outputs(module, needed, experiment.mc_passes, seed)
+    selection = strategy(**{name: value for name, value in inputs.items() if name in needed})
     return Round(selection.indices.tolist(), selection.scores.tolist(), list(selection.reasons))
 
 
-def _module_of(run: RunFolder, plan: Plan) -> ClassifierModule:
+def _round_module(run: RunFolder, plan: Plan) -> ClassifierModule:
     """The trained module of a round; trained again where another curve, which shares the run, dropped its weights."""
-    own = OmegaConf.create(run.read_config())
-    own.paths = plan.config.paths
+    round_config = OmegaConf.create(run.read_config())
+    round_config.paths = plan.config.paths
     if not (run.checkpoints / "best.ckpt").is_file():
-        own.force = True
+        round_config.force = True
         with redirect_stdout(sys.stderr):
-            trained_run(Plan.make(own))
-    return load_module(run, Plan.make(own))[0]
+            trained_run(Plan.make(round_config))
+    return load_module(run, Plan.make(round_config))[0]
 
 
 def _answers(experiment: ActiveLearning, pool: Pool, rounds: list[Round], run: RunFolder) -> list[int]:
-    made = rounds[-1]
+    round_ = rounds[-1]
     if experiment.oracle == "labels":
-        return pool.labels[made.positions].tolist()
-    texts = [pool.texts[position] for position in made.positions]
+        return pool.labels[round_.positions].tolist()
+    texts = [pool.texts[position] for position in round_.positions]
     oracle = FileOracle(run.path / "to_label.csv")
     if experiment.oracle == "prompt":
         oracle = PromptOracle(oracle.file, experiment.budget, len(_labelled(rounds)[0]))
-    return oracle.answers(made.positions, texts, pool.label_names)
+    return oracle.answers(round_.positions, texts, pool.label_names)
 
 
 def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round]) -> None:
     """Train on all that is labelled: a run of its own, found again where it is finished."""
     labelled, labels = _labelled(rounds)
-    own = OmegaConf.create(dict(plan.plain))
-    own.active, own.logger, own.force = None, None, False
-    listed = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[labelled].tolist()}
+    round_config = OmegaConf.create(dict(plan.plain))
+    round_config.active, round_config.logger, round_config.force = None, None, False
+    rows = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[labelled].tolist()}
     if plan.plain["active"]["oracle"] != "labels":
-        listed["labels"] = labels.tolist()
-    own.imbalance = listed
+        rows["labels"] = labels.tolist()
+    round_config.imbalance = rows
     if experiment.validation_size is not None:
-        own.protocol.val_fraction = max(min(experiment.validation_size, len(labelled) - 2), 1) / len(labelled)
-    if not experiment.reset_weights and (before := _trained(rounds[:-1])):
-        own.start_from = before[-1].run
+        round_config.protocol.val_fraction = max(min(experiment.validation_size, len(labelled) - 2), 1) / len(labelled)
+    if not experiment.reset_weights and (before := _trained_rounds(rounds[:-1])):
+        round_config.start_from = before[-1].run
     with redirect_stdout(sys.stderr):
-        finished = trained_run(Plan.make(own))
+        finished = trained_run(Plan.make(round_config))
     metrics = finished.read_metrics()
-    split = _split_of(metrics)  # without test rows, the few that chose the epoch
+    split = _reported_split(metrics)  # without test rows, the few that chose the epoch
     rounds[-1].run = finished.id
     rounds[-1].figures = {
         "labels": len(labelled),
@@ -308,15 +310,15 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
 
 
 def _write_curve(run: RunFolder, rounds: list[Round], pool: Pool) -> None:
-    if trained := _trained(rounds):
-        lines = ([*made.figures.values(), made.run] for made in trained)
+    if trained := _trained_rounds(rounds):
+        lines = ([*round_.figures.values(), round_.run] for round_ in trained)
         run.write_csv("curve.csv", lines, [*trained[0].figures, "run"])
     names = dict(enumerate(pool.label_names)) | {number: word for word, number in NO_LABEL.items()}
     chosen = (
         (number, position, names[label], score, reason, pool.texts[position])
-        for number, made in enumerate(rounds)
+        for number, round_ in enumerate(rounds)
         for position, label, score, reason in zip(
-            made.positions, made.labels or [], made.scores, made.reasons, strict=True
+            round_.positions, round_.labels or [], round_.scores, round_.reasons, strict=True
         )
     )
     run.write_csv("chosen.csv", chosen, ("round", "position", "label", "score", "reason", "text"))
@@ -324,12 +326,12 @@ def _write_curve(run: RunFolder, rounds: list[Round], pool: Pool) -> None:
 
 def _figures(rounds: list[Round], run: RunFolder) -> dict[str, Any]:
     """Of each point of the curve, ``active/accuracy@K``; its mean height over the labels; all of the last round's."""
-    trained = _trained(rounds)
-    points, last = [made.figures for made in trained], _run_of(run, trained[-1]).read_metrics()
-    labels, split = [point["labels"] for point in points], _split_of(points[0])
+    trained = _trained_rounds(rounds)
+    points, last = [round_.figures for round_ in trained], _round_run(run, trained[-1]).read_metrics()
+    labels, split = [point["labels"] for point in points], _reported_split(points[0])
     figures: dict[str, Any] = {key: value for key, value in last.items() if key.startswith(f"{split}/")}
     figures |= {"last_run": trained[-1].run, "rounds": len(rounds), "labels": labels[-1]}
-    figures |= {"seconds/total": sum(made.seconds for made in rounds)}
+    figures |= {"seconds/total": sum(round_.seconds for round_ in rounds)}
     figures["active/non_uniformity"] = points[-1]["non-uniformity"]
     for metric in METRICS:
         heights = [point[f"{split}/{metric}"] for point in points]
@@ -338,7 +340,7 @@ def _figures(rounds: list[Round], run: RunFolder) -> dict[str, Any]:
     return figures
 
 
-def _split_of(figures: Mapping[str, Any]) -> str:
+def _reported_split(figures: Mapping[str, Any]) -> str:
     """The split that a curve shows."""
     return "test" if "test/accuracy" in figures else "val"
 
@@ -353,13 +355,13 @@ def _line(rounds: list[Round]) -> str:
     figures, head = rounds[-1].figures, f"round {len(rounds)}: {len(_labelled(rounds)[0])} labels"
     if not figures:
         return f"{head}, too few to train"
-    split = _split_of(figures)
+    split = _reported_split(figures)
     return f"{head}, {split} accuracy {100 * figures[f'{split}/accuracy']:.2f} %"
 
 
 def _report(run: RunFolder) -> None:
     metrics, rows = run.read_metrics(), run.read_csv("curve.csv")
-    split = _split_of(rows[0])
+    split = _reported_split(rows[0])
     keys = ("method", "active", "dataset", "encoder", "head")
     title = " · ".join(str(metrics[key]) for key in keys if key in metrics)
     title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · {split} split, %"

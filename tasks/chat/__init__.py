@@ -21,7 +21,7 @@ from reporting.tables import summary_table
 from storage.files import replacing
 from storage.run_store import RunFolder
 from tasks.chat.client import Answers, ChatModel, answers_to, parse_label
-from tasks.fit import names_of, record_once, seconds_before
+from tasks.fit import record_once, run_names, seconds_before
 
 UNPARSABLE = ""  # in predictions.csv: the answer named no class, or several
 
@@ -35,7 +35,7 @@ def chat(config: DictConfig, overrides: list[str]) -> Path:
     Raises:
         ValueError: no model chosen, no key, or a server that gives no answer.
     """
-    plan, model = _chosen(config)
+    plan, model = _plan_and_model(config)
     run = RunFolder(Path(config.paths.runs) / run_id(_identity(plan)))
     with run.lock():
         record_once(run, config, _names(plan, model), lambda: _ask(plan, model, run))
@@ -54,14 +54,14 @@ def chat_export(config: DictConfig, overrides: list[str]) -> Path:
     """
     if config.output is None:
         raise ValueError("output: task=chat_export needs the folder to write to, output=FOLDER")
-    plan, model = _chosen(config)
+    plan, model = _plan_and_model(config)
     corpus = plan.corpus()
     refuse_several_labels("chat", corpus)
     datamodule = plan.datamodule(corpus, num_views=1)
     folder, rows = Path(config.output), {}
     for split in ("train", "val"):
         if split in datamodule.indices and not (split == "val" and datamodule.protocol.name == "published"):
-            texts, labels = texts_of(datamodule, split)
+            texts, labels = texts_and_labels(datamodule, split)
             names = datamodule.label_names
             rows[split] = len(texts)
             with replacing(folder / f"{split}.jsonl") as file:
@@ -69,18 +69,18 @@ def chat_export(config: DictConfig, overrides: list[str]) -> Path:
                     answer = {"role": "assistant", "content": names[label]}
                     line = {"messages": [*model.messages(text, names), answer]}
                     file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
-    about = {"dataset": plan.dataset.name, "seed": config.seed, "rows": rows, "label_names": datamodule.label_names}
+    facts = {"dataset": plan.dataset.name, "seed": config.seed, "rows": rows, "label_names": datamodule.label_names}
     with replacing(folder / "kontrast.json") as file:
-        file.write((json.dumps(about, indent=2) + "\n").encode())
+        file.write((json.dumps(facts, indent=2) + "\n").encode())
     return folder
 
 
-def texts_of(datamodule: TextDataModule, split: str) -> tuple[list[str], list[int]]:
+def texts_and_labels(datamodule: TextDataModule, split: str) -> tuple[list[str], list[int]]:
     """Texts and class indices of a split, in its order."""
     return datamodule.texts(split), datamodule.labels[split].tolist()
 
 
-def _chosen(config: DictConfig) -> tuple[Plan, ChatModel]:
+def _plan_and_model(config: DictConfig) -> tuple[Plan, ChatModel]:
     if config.get("chat") is None:
         raise ValueError("chat: no model chosen; allowed: chat=gpt35, with chat.base_url and chat.model for any other")
     return Plan.make(config), instantiate(config.chat)
@@ -89,13 +89,13 @@ def _chosen(config: DictConfig) -> tuple[Plan, ChatModel]:
 def _identity(plan: Plan) -> dict[str, Any]:
     """What decides the answers: the data and the question, and no method of ours."""
     plain = plan.plain
-    asked = {key: plain["chat"][key] for key in ("name", "model", "base_url", "prompt", "temperature")}
-    return {"method": asked} | {key: plain[key] for key in ("dataset", "imbalance", "protocol", "seed")}
+    question = {key: plain["chat"][key] for key in ("name", "model", "base_url", "prompt", "temperature")}
+    return {"method": question} | {key: plain[key] for key in ("dataset", "imbalance", "protocol", "seed")}
 
 
 def _names(plan: Plan, model: ChatModel) -> dict[str, Any]:
     """What identifies the run in tables."""
-    return names_of(plan) | {"method": model.name, "encoder": model.model}
+    return run_names(plan) | {"method": model.name, "encoder": model.model}
 
 
 def _ask(plan: Plan, model: ChatModel, run: RunFolder) -> None:
@@ -103,32 +103,32 @@ def _ask(plan: Plan, model: ChatModel, run: RunFolder) -> None:
     corpus = plan.corpus()
     refuse_several_labels("chat", corpus)
     datamodule = plan.datamodule(corpus, num_views=1)
-    texts, labels = texts_of(datamodule, "test")
+    texts, labels = texts_and_labels(datamodule, "test")
     label_names = list(datamodule.label_names)
     questions = [model.messages(text, label_names) for text in texts]
-    answers, asked = [""] * len(texts), 0
-    with Answers(Path(plan.plain["paths"]["cache"]) / "chat.sqlite") as kept, Progress(transient=True) as progress:
+    answers, num_asked = [""] * len(texts), 0
+    with Answers(Path(plan.plain["paths"]["cache"]) / "chat.sqlite") as stored, Progress(transient=True) as progress:
         bar = progress.add_task(f"asking {model.model}", total=len(texts))
-        for number, answer, is_new in answers_to(model, questions, kept):
-            answers[number], asked = answer, asked + is_new
+        for number, answer, is_new in answers_to(model, questions, stored):
+            answers[number], num_asked = answer, num_asked + is_new
             progress.advance(bar)
     parsed = [parse_label(answer, label_names) for answer in answers]
     rows = [
-        ("test", number, label_names[label], UNPARSABLE if found is None else label_names[found], answer)
-        for number, (label, found, answer) in enumerate(zip(labels, parsed, answers, strict=True))
+        ("test", number, label_names[label], UNPARSABLE if prediction is None else label_names[prediction], answer)
+        for number, (label, prediction, answer) in enumerate(zip(labels, parsed, answers, strict=True))
     ]
     run.write_csv("predictions.csv", rows, ("split", "index", "label", "prediction", "answer"))
     counts = datamodule.class_counts.tolist()
     scores = scores_with_errors(labels, parsed, len(label_names), counts)
     figures = {f"test/{name}": value for name, value in scores.items()}
-    about = {
+    facts = {
         "unparsable": parsed.count(None),
-        "asked": asked,
+        "asked": num_asked,
         "class_counts": counts,
         "label_names": label_names,
         "seconds/total": earlier + time.perf_counter() - started,
     }
-    run.finish(figures | about)
+    run.finish(figures | facts)
 
 
 def scores_with_errors(
@@ -136,7 +136,7 @@ def scores_with_errors(
 ) -> dict[str, float]:
     """Accuracy, macro-F1 and macro-F1 by thirds, where None, an answer that names no class, is a miss of its class."""
     references = np.array(labels)
-    predicted = np.array([num_classes if found is None else found for found in predictions])
+    predicted = np.array([num_classes if prediction is None else prediction for prediction in predictions])
     scores = class_scores(references, predicted, num_classes + 1)
     f1, occurs = scores.f1[:num_classes], (scores.references + scores.predictions)[:num_classes] > 0
     figures = {"accuracy": float((references == predicted).mean()), "macro_f1": float(f1[occurs].mean())}

@@ -1,4 +1,4 @@
-"""A chat model behind an OpenAI-compatible address, asked for the class of a text; every answer is kept."""
+"""A chat model behind an OpenAI-compatible address, asked for the class of a text; every answer is stored."""
 
 from __future__ import annotations
 
@@ -145,16 +145,16 @@ class Answers:
             self.connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
 
 
-def answers_to(model: ChatModel, questions: Sequence[Messages], kept: Answers) -> Iterator[tuple[int, str, bool]]:
-    """Number, answer, and whether it was asked for now, of each question; kept answers come first.
+def answers_to(model: ChatModel, questions: Sequence[Messages], stored: Answers) -> Iterator[tuple[int, str, bool]]:
+    """Number, answer, and whether it was asked for now, of each question; stored answers come first.
 
     Raises:
-        ValueError: the server gives no answer; those that came are kept.
+        ValueError: the server gives no answer; those that came are stored.
     """
     keys = [hashlib.sha256(json.dumps([model.base_url, model.body(q)]).encode()).hexdigest() for q in questions]
     missing: dict[str, list[int]] = {}
     for number, key in enumerate(keys):
-        if (answer := kept.get(key)) is not None:
+        if (answer := stored.get(key)) is not None:
             yield number, answer, False
         else:
             missing.setdefault(key, []).append(number)
@@ -162,11 +162,11 @@ def answers_to(model: ChatModel, questions: Sequence[Messages], kept: Answers) -
         return
     session = model.session()
     with ThreadPoolExecutor(model.requests_at_once) as threads:
-        asked = {threads.submit(model.ask, session, questions[numbers[0]]): key for key, numbers in missing.items()}
+        futures = {threads.submit(model.ask, session, questions[numbers[0]]): key for key, numbers in missing.items()}
         try:
-            for done in as_completed(asked):
-                answer, key = done.result(), asked[done]
-                kept.put(key, answer)
+            for future in as_completed(futures):
+                answer, key = future.result(), futures[future]
+                stored.put(key, answer)
                 for number in missing[key]:
                     yield number, answer, True
         finally:
@@ -184,5 +184,5 @@ def parse_label(answer: str, label_names: Sequence[str]) -> int | None:
         return names.index(plain)
     by_length = sorted(names, key=len, reverse=True)
     pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, by_length))})(?!\w)"
-    found = set(re.findall(pattern, plain))
-    return names.index(found.pop()) if len(found) == 1 else None
+    matches = set(re.findall(pattern, plain))
+    return names.index(matches.pop()) if len(matches) == 1 else None

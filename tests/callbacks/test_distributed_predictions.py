@@ -14,7 +14,7 @@ import sys
 import lightning.pytorch as pl
 import torch
 from torch.utils.data import DataLoader
-from callbacks.predictions import LabelSetPredictions, Predictions
+from callbacks.predictions import MultiLabelPredictions, Predictions
 from storage.run_store import RunFolder
 
 ROWS = torch.eye(7)
@@ -37,7 +37,7 @@ class Data(pl.LightningDataModule):
     def test_dataloader(self):
         return DataLoader(range(7), batch_size=2, sampler=Strided())
 
-for kind, module in ((Predictions, Same()), (LabelSetPredictions, Several())):
+for kind, module in ((Predictions, Same()), (MultiLabelPredictions, Several())):
     collector = kind(RunFolder(f"{sys.argv[1]}/{kind.__name__}"))
     collector.threshold = 0.9
     trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_progress_bar=False,
@@ -54,10 +54,10 @@ def test_two_processes_write_each_row_once(tmp_path):
     line = [sys.executable, str(script), str(tmp_path / "run")]
     outcome = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert outcome.returncode == 0, outcome.stderr
-    one, several = (
+    single, several = (
         [(row["index"], row["label"], row["prediction"]) for row in csv.DictReader(file.open())]
-        for kind in ("Predictions", "LabelSetPredictions")
+        for kind in ("Predictions", "MultiLabelPredictions")
         for file in [tmp_path / "run" / kind / "predictions.csv"]
     )
-    assert one == [(str(i),) * 3 for i in range(7)]
+    assert single == [(str(i),) * 3 for i in range(7)]
     assert several == [(str(i), str(sorted({i, (i + 1) % 7})), f"[{i}]") for i in range(7)]

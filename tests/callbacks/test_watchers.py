@@ -15,9 +15,10 @@ from omegaconf import OmegaConf
 from callbacks.checkpoint import BestCheckpoint, LastCheckpoint
 from callbacks.early_stopping import PersistentEarlyStopping
 from callbacks.embeddings import EmbeddingPicture
+from callbacks.evaluation_rows import ModelOutputs
 from callbacks.history import History
 from callbacks.nan_guard import NanGuard
-from callbacks.predictions import Predictions, _sorted_without_repeats
+from callbacks.predictions import Predictions
 from callbacks.progress import EpochLines, progress_bar
 from callbacks.timing import Timing
 
@@ -45,23 +46,32 @@ def test_predictions_cover_each_row_of_each_split(setting):
     assert [row["label"] for row in rows[:12]] == ["a", "b", "c"] * 4
     assert [row["prediction"] for row in rows[12:]] == ["abc"[i] for i in predictions]
     assert [float(row["probability"]) for row in rows[12:]] == pytest.approx(probabilities.tolist(), abs=2e-6)
-    assert collector.of("test") == ([0, 1, 2] * 4, predictions.tolist())
+    assert collector.labels_and_predictions("test") == ([0, 1, 2] * 4, predictions.tolist())
 
 
 def test_the_picture_of_texts_of_several_labels_shows_those_with_one(setting, tmp_path):
     picture = EmbeddingPicture(setting.run, ["a", "b"])
-    picture.on_test_epoch_start()
+    trainer = SimpleNamespace(world_size=1, is_global_zero=True)
+    picture.on_test_epoch_start(trainer, None)
     labels = torch.tensor([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0]], dtype=torch.float32)
     outputs = {"indices": torch.arange(5), "labels": labels, "embeddings": torch.randn(5, 4)}
-    picture.on_test_batch_end(None, None, outputs)
-    assert picture.batches[0][:, :2].tolist() == [[0, 0], [3, 1], [4, 0]]
-    picture.on_test_epoch_end(SimpleNamespace(world_size=1, is_global_zero=True), None)
+    picture.on_test_batch_end(trainer, None, outputs, None, 0)
+    picture.on_test_epoch_end(trainer, None)
+    rows = picture.splits["test"]
+    assert (rows["indices"].tolist(), rows["labels"].tolist()) == ([0, 3, 4], [0, 1, 0])
     assert (setting.run.path / "embeddings.png").exists()
 
 
-def test_rows_that_two_ranks_saw_count_once():
-    rows = torch.tensor([[3.0, 1.0], [0.0, 2.0], [3.0, 1.0], [1.0, 0.0]])
-    assert _sorted_without_repeats(rows).tolist() == [[0.0, 2.0], [1.0, 0.0], [3.0, 1.0]]
+def test_rows_that_two_ranks_evaluated_count_once():
+    trainer, outputs = SimpleNamespace(world_size=1), ModelOutputs()
+    outputs.on_test_epoch_start(trainer, None)
+    for indices in ([3, 0], [3, 1]):
+        rows = torch.tensor(indices)
+        columns = {"embeddings": rows[:, None] * 0.5, "logits": rows[:, None]}
+        outputs.on_test_batch_end(trainer, None, {"indices": rows, **columns}, None, 0)
+    outputs.on_test_epoch_end(trainer, None)
+    assert outputs.splits["test"]["indices"].tolist() == [0, 1, 3]
+    assert outputs.embeddings("test").tolist() == [[0.0], [0.5], [1.5]]
 
 
 def test_progress_is_lines_in_a_pipe_and_a_bar_on_a_terminal(setting, capsys, monkeypatch):

@@ -9,7 +9,7 @@ from lightning.pytorch import Callback
 from omegaconf import OmegaConf
 from torch import nn
 
-from engine.plan import Plan, partial_of
+from engine.plan import Plan, instantiate_partial
 from engine.processes import run_processes
 from engine.world import World
 from tests.engine.plans import composed
@@ -58,7 +58,8 @@ def trained(plain: dict, folder: str) -> tuple[Losses, nn.Module]:
         if isinstance(part, nn.Dropout):
             part.p = 0.0
     losses = Losses()
-    trainer = partial_of(plan.config.trainer)(run_folder=Path(folder), callbacks=[losses], logger=False, plugins=[])
+    build_trainer = instantiate_partial(plan.config.trainer)
+    trainer = build_trainer(run_folder=Path(folder), callbacks=[losses], logger=False, plugins=[])
     trainer.limit_val_batches = 0
     trainer.enable_checkpointing = False
     trainer.fit(module, datamodule)

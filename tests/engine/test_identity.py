@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.choices import choices
 from engine.command_line import CONF
-from engine.identify import named
+from engine.identify import compose_run
 from engine.identity import SCHEMA, completed, place, relocated, run_id, unknown_options
 from engine.validation import validate
 from storage.records import read_store
@@ -26,7 +26,7 @@ NOT_SAID = object()
 
 @pytest.fixture
 def config():
-    return copy.deepcopy(dict(named(LINE).config))
+    return copy.deepcopy(dict(compose_run(LINE).config))
 
 
 def changed(config, path, value):
@@ -180,7 +180,7 @@ def test_no_two_classes_of_the_configs_share_a_name():
 
 @pytest.mark.parametrize("method", choices("method"))
 def test_the_whole_config_of_a_method_is_valid_and_is_the_same_run(method):
-    plain = named((f"method={method}", "dataset=trec")).config
+    plain = compose_run((f"method={method}", "dataset=trec")).config
     validate(completed(plain))
     assert run_id(completed(plain)) == run_id(plain)
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from engine.identify import named
+from engine.identify import compose_run
 from tests.command_lines import rows
 
 pytestmark = pytest.mark.slow
@@ -113,7 +113,7 @@ def test_bad_options_are_named_before_anything_is_built(fit):
 
 def test_a_run_without_retrieval_keeps_its_name():
     words = ("method=ce", "dataset=ohsumed")
-    plain = named(words).id(0)
-    assert named((*words, "retrieval=none")).id(0) == plain
-    assert named((*words, "retrieval=knn")).id(0) != plain
-    assert named((*words, "explain=true", "add=x.csv")).id(0) == plain
+    plain = compose_run(words).id(0)
+    assert compose_run((*words, "retrieval=none")).id(0) == plain
+    assert compose_run((*words, "retrieval=knn")).id(0) != plain
+    assert compose_run((*words, "explain=true", "add=x.csv")).id(0) == plain

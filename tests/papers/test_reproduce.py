@@ -12,7 +12,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from engine.identify import CONF, named
+from engine.identify import CONF, compose_run
 from engine.identity import run_id
 from papers import reproduce
 from papers.dataset_facts import train_rows
@@ -29,13 +29,13 @@ import json, os, sys, time
 sys.path.insert(0, {root!r})
 from storage.run_store import RunFolder
 from engine.identity import run_id
-from engine.identify import named
+from engine.identify import compose_run
 import yaml
 
 words = dict(word.split("=", 1) for word in sys.argv[1:])
 runs, seed = words.pop("paths.runs"), int(words.pop("seed"))
-config = dict(named(tuple(f"{{k}}={{v}}" for k, v in words.items())).config, seed=seed)
-run = RunFolder(f"{{runs}}/{{named(tuple(f'{{k}}={{v}}' for k, v in words.items())).id(seed)}}")
+config = dict(compose_run(tuple(f"{{k}}={{v}}" for k, v in words.items())).config, seed=seed)
+run = RunFolder(f"{{runs}}/{{compose_run(tuple(f'{{k}}={{v}}' for k, v in words.items())).id(seed)}}")
 run.write_text("config.yaml", yaml.safe_dump(config))
 status, error = "finished", None
 if words.get("method") == os.environ.get("TOY_FAILS"):
@@ -62,7 +62,7 @@ def test_ids_are_those_of_the_run_itself():
     overrides = ("encoder=tiny", "dataset=trec", "imbalance.ir=50", "experiment=sharprecl_wo_mi")
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", overrides=[*overrides, "seed=3"])
-    assert named(overrides).id(3) == run_id(OmegaConf.to_container(config, resolve=True))
+    assert compose_run(overrides).id(3) == run_id(OmegaConf.to_container(config, resolve=True))
 
 
 def test_the_kept_records_of_the_main_job_are_found():
@@ -84,7 +84,7 @@ def cells_on_the_edges(budget):
 
 @pytest.mark.parametrize("budget", ["cpu", "paper"])
 def test_every_row_and_column_composes_or_is_not_there_yet(budget):
-    problems = [named(cell.overrides).problem for cell in cells_on_the_edges(budget) if not cell.skipped]
+    problems = [compose_run(cell.overrides).problem for cell in cells_on_the_edges(budget) if not cell.skipped]
     assert problems.count(None) > 40
     assert [problem for problem in problems if problem and "unknown choice" not in problem] == []
 
@@ -205,12 +205,12 @@ def test_rows_of_a_thinned_set_are_known_beforehand():
 def test_what_the_hub_would_have_to_give_is_said_beforehand(monkeypatch):
     from papers import hub
 
-    config = named(("dataset=ohsumed", "method=sharprecl", "augment=back_translation")).config
+    config = compose_run(("dataset=ohsumed", "method=sharprecl", "augment=back_translation")).config
     monkeypatch.setattr(hub, "_cached", lambda repo: repo.endswith("de-en"))
     monkeypatch.setattr(hub, "_online", lambda: False)
     assert hub.unreachable(config) == "needs Helsinki-NLP/opus-mt-en-de from the hub, which is out of reach"
-    assert hub.unreachable(named(("dataset=ohsumed", "method=sharprecl")).config) is None
-    assert "bert-base" in hub.unreachable(named(("method=ce", "encoder=bert_base")).config)
+    assert hub.unreachable(compose_run(("dataset=ohsumed", "method=sharprecl")).config) is None
+    assert "bert-base" in hub.unreachable(compose_run(("method=ce", "encoder=bert_base")).config)
     monkeypatch.setattr(hub, "_online", lambda: True)
     assert hub.unreachable(config) is None
 
@@ -221,8 +221,8 @@ def test_one_table_composes_and_reads_what_it_needs_once(toy, tmp_path, monkeypa
     grid = json.loads(file.read_text())
     file.write_text(json.dumps(grid | {"tables": grid["tables"] | {"acl_6": []}}))
     composed, scans = set(), []
-    real_named, real_read = reproduce.named, reproduce.read_stores
-    monkeypatch.setattr(reproduce, "named", lambda overrides: composed.add(overrides) or real_named(overrides))
+    compose, real_read = reproduce.compose_run, reproduce.read_stores
+    monkeypatch.setattr(reproduce, "compose_run", lambda overrides: composed.add(overrides) or compose(overrides))
     monkeypatch.setattr(reproduce, "read_stores", lambda stores: scans.append(stores) or real_read(stores))
     monkeypatch.setattr("papers.paper_report.read_stores", lambda stores: scans.append(stores) or real_read(stores))
     toy("report_only=1")

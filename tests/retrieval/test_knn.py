@@ -35,17 +35,17 @@ def test_bad_options_are_named(options, finding):
 def test_a_model_that_knows_nothing_leaves_it_to_the_neighbours(store):
     retrieval = NearestNeighbours()
     distances, positions = retrieval.open_index(store).search(VECTORS[400:], max(retrieval.ks))
-    of_model, classes = np.full((200, 3), 1 / 3), CLASSES[400:]
+    by_model, classes = np.full((200, 3), 1 / 3), CLASSES[400:]
     vote = retrieval.choose(
-        distances, store.labels(positions), of_model, lambda scores: (scores.argmax(axis=1) == classes).mean()
+        distances, store.labels(positions), by_model, lambda scores: (scores.argmax(axis=1) == classes).mean()
     )
     assert vote.lam > 0
-    mixed = vote.mixed(vote.scores(store, distances, positions), of_model)
+    mixed = vote.mixed(vote.scores(store, distances, positions), by_model)
     assert (mixed.argmax(axis=1) == classes).mean() > 0.95 and mixed.sum(axis=1) == pytest.approx(1)
     assert vote.weights(distances).shape == (200, vote.num_neighbours)
-    of_model = np.eye(3)[classes]  # one that knows all is left alone
+    by_model = np.eye(3)[classes]  # one that knows all is left alone
     vote = retrieval.choose(
-        distances, store.labels(positions), of_model, lambda scores: (scores.argmax(axis=1) == classes).mean()
+        distances, store.labels(positions), by_model, lambda scores: (scores.argmax(axis=1) == classes).mean()
     )
     assert vote.lam == 0
 

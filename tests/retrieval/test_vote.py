@@ -53,14 +53,14 @@ def accuracy(scores, references):
 def test_the_best_vote_is_the_best(figure):
     rng = np.random.default_rng(0)
     distances, labels = np.sort(rng.random((40, 8)), axis=1), (rng.random((40, 8, 5)) < 0.4).astype(float)
-    of_model, references = rng.random((40, 5)), (rng.random((40, 5)) < 0.4).astype(int)
+    model_probabilities, references = rng.random((40, 5)), (rng.random((40, 5)) < 0.4).astype(int)
     ks, taus, lams = (1, 3, 8), (0.1, 1.0), (0.0, 0.5, 1.0)
 
     def score(k, tau, lam):
-        return figure(interpolate(vote(distances[:, :k], labels[:, :k], tau), of_model, lam), references)
+        return figure(interpolate(vote(distances[:, :k], labels[:, :k], tau), model_probabilities, lam), references)
 
     every = [score(k, tau, lam) for k in ks for tau in taus for lam in lams]
-    found = best_vote(distances, labels, of_model, lambda scores: figure(scores, references), ks, taus, lams)
+    found = best_vote(distances, labels, model_probabilities, lambda scores: figure(scores, references), ks, taus, lams)
     assert found["score"] == pytest.approx(max(every)) and max(every) > min(every)
     assert score(found["k"], found["tau"], found["lam"]) == pytest.approx(max(every))
 

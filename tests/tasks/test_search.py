@@ -45,8 +45,8 @@ def test_a_search_runs_its_trials_goes_on_and_never_reads_test(line, tmp_path):
     assert [row["state"] for row in trials] == ["complete"] * 2
     best = {row["run or error"]: float(row["val/macro_f1"]) for row in trials}
     for run in runs:
-        told = max(float(row["val/macro_f1"]) for row in run.read_csv("history.csv"))
-        assert best[run.id] == pytest.approx(100 * told, abs=0.005)
+        best_value = max(float(row["val/macro_f1"]) for row in run.read_csv("history.csv"))
+        assert best[run.id] == pytest.approx(100 * best_value, abs=0.005)
     assert not any("test" in key for key in trials[0])
 
     more = command([*line, "search.trials=3"])
@@ -86,7 +86,7 @@ class Jobs:
             return SweepJob({}, "interrupted")
         for epoch in range(len(history)):
             run.write_metrics(status="running")
-            rows = [(one, value) for one, value in enumerate(history[: epoch + 1])]
+            rows = list(enumerate(history[: epoch + 1]))
             run.write_csv("history.csv", rows, ("epoch", "val/macro_f1"))
             os.utime(run.path / "history.csv", (epoch + 1, epoch + 1))
             with run.lock():
@@ -109,18 +109,18 @@ def searching(tmp_path, monkeypatch):
     def call(histories, **options):
         jobs = Jobs(histories)
         config.search = {"_target_": "tasks.search.Search", "space": SPACE, "startup_trials": 1, **options}
-        real = module._Running.__init__
+        real = module.RunningTrial.__init__
 
         def remember(self, trial, *rest):
             real(self, trial, *rest)
             jobs.running[trial.number] = self.run
 
-        monkeypatch.setattr(module._Running, "__init__", remember)
+        monkeypatch.setattr(module.RunningTrial, "__init__", remember)
         monkeypatch.setattr(module, "run_jobs", jobs)
         try:
             folder = module.search(config, ["method=m", "search=optuna"])
         finally:
-            monkeypatch.setattr(module._Running, "__init__", real)
+            monkeypatch.setattr(module.RunningTrial, "__init__", real)
         return folder, jobs.started
 
     return call

@@ -159,16 +159,9 @@ class TextDataModule(LightningDataModule):
             rows.pop("val", None)  # its labels count too, and nothing asks for them
         elif self.protocol.name == "kfold" and self.protocol.fold is not None:
             self._hold_out_fold(rows, labels["train"], tables["train"]["text"].to_pylist())
-        if "val" not in rows and self.protocol.name in ("clean", "kfold"):
-            train, val = stratified_split(
-                labels["train"][rows["train"]],
-                self.protocol.val_fraction,
-                np.random.default_rng([self.seed, 0, _SPLIT]),
-                self.singleton_classes,
-                self.label_names,
-            )
-            rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
-            self._table_of["val"] = "train"
+        splits = "val" not in rows and self.protocol.name in ("clean", "kfold")
+        if splits and self.protocol.val_from == "unthinned":
+            self._split(rows, labels["train"])
         selected = self.imbalance.select(
             labels["train"][rows["train"]], np.random.default_rng([self.seed, 0, _THIN]), self.label_names
         )
@@ -176,6 +169,8 @@ class TextDataModule(LightningDataModule):
         if answers is not None:
             labels["train"] = labels["train"].copy()
             labels["train"][self.imbalance.rows] = answers
+        if splits and self.protocol.val_from == "thinned":
+            self._split(rows, labels["train"])
         if self.protocol.name == "few_shot":
             rng = np.random.default_rng([self.seed, 0, _SPLIT])
             train, val = random_split(len(selected), self.protocol.val_fraction, rng)
@@ -200,6 +195,18 @@ class TextDataModule(LightningDataModule):
         rows["test"] = np.flatnonzero(numbers == self.protocol.fold)
         rows["train"] = np.setdiff1d(rows["train"], rows["test"])
         self._table_of["test"] = "train"
+
+    def _split(self, rows: dict[str, np.ndarray], labels: np.ndarray) -> None:
+        """Set validation rows aside from the train rows, class by class."""
+        train, val = stratified_split(
+            labels[rows["train"]],
+            self.protocol.val_fraction,
+            np.random.default_rng([self.seed, 0, _SPLIT]),
+            self.singleton_classes,
+            self.label_names,
+        )
+        rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
+        self._table_of["val"] = "train"
 
     def _without_labels(
         self, rows: np.ndarray, labels: np.ndarray, unlabelled: np.ndarray, answers: np.ndarray | None

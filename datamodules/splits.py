@@ -28,6 +28,9 @@ class Protocol:
 
     Of epochs whose figure is equal the ``earliest`` is chosen, or the ``latest`` (``ties``): accuracy over a handful of
     rows is equal often, and the later epoch has learned more.
+
+    ``val_from``: a split drawn by ``clean`` or ``kfold`` comes from the ``thinned`` train rows, those that the scenario
+    grants, or from the ``unthinned``: validation then holds rows of rare classes that ``imbalance`` takes away.
     """
 
     name: Literal["clean", "published", "few_shot", "fixed", "kfold", "transductive"]
@@ -38,6 +41,7 @@ class Protocol:
     folds: Annotated[int, ">= 2", "with name=kfold"] = 5
     fold: Annotated[int, ">= 0", "with name=kfold"] | None = 0
     repeat: Annotated[int, ">= 0", "with name=kfold"] = 0
+    val_from: Annotated[Literal["thinned", "unthinned"], "with name=clean|kfold"] = "thinned"
 
     def __post_init__(self) -> None:
         if self.name not in (names := get_args(get_type_hints(type(self))["name"])):

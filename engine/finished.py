@@ -7,7 +7,7 @@ import pickle
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from engine.identity import completed, relocated
+from engine.identity import completed, formerly, relocated
 from engine.plan import Plan
 from engine.validation import check_targets
 from lightning_modules.base import ClassifierModule, TextModule
@@ -35,7 +35,7 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     if not isinstance(kept.get("trainer"), dict):
         raise ValueError(f"run={run.id}: config.yaml: no group trainer; the file is damaged")
     check_targets(kept)  # before anything that it names is imported
-    own = OmegaConf.create(completed(kept))
+    own = OmegaConf.create(completed(formerly(kept)))
     with open_dict(own):
         own.trainer.pop("strategy", None)  # an option of earlier runs
         own.paths = config.paths

@@ -87,6 +87,18 @@ def _is_ours(target: str) -> bool:
     return package.isidentifier() and (ROOT / package).is_dir()
 
 
+def formerly(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config from before an option with what the run did then, where that is not today's default.
+
+    Runs that thinned their train rows drew the validation rows first (`datamodules.splits.Protocol`).
+    """
+    config, protocol, imbalance = dict(config), config.get("protocol") or {}, config.get("imbalance") or {}
+    is_thinned = imbalance.get("ir") is not None or {"counts", "rows"} & imbalance.keys()
+    if protocol.get("name") == "clean" and is_thinned:
+        config["protocol"] = {"val_from": "unthinned", **protocol}
+    return config
+
+
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:
     """The same config with each default written out, as the signatures have them today.
 

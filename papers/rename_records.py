@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.identity import completed, relocated, run_id, unknown_options
+from engine.identity import completed, formerly, relocated, run_id, unknown_options
 from reporting.arguments import run_command
 from storage.errors import ReportError
 from storage.files import write_text
@@ -32,7 +32,7 @@ def rename_records(reports: Path) -> dict[str, str]:
         environments = {run.id: run.read_environment() for run in read_store(folder) if not isinstance(run, RunFolder)}
 
         def change(line: Line, environments: dict[str, Any] = environments) -> Line:
-            config = completed(relocated(line["config"]))
+            config = completed(formerly(relocated(line["config"])))
             unknown.update(unknown_options(config))
             names[line["id"]] = run_id(config, environments[line["id"]].get("inputs"))
             return {**line, "id": names[line["id"]], "config": config}

@@ -212,10 +212,14 @@ def test_transductive_protocol_serves_all_rows_without_labels(make):
     assert first["num_views"] == 1 and len(first["input_ids"]) == 11
 
 
-def test_thinning_touches_train_only(make):
+def test_validation_comes_from_the_thinned_rows_unless_said(make):
+    whole = len(make(protocol={"name": "fixed", "val_fraction": 0.0, "monitor": None}).indices["train"])
     data = make(imbalance=Exponential(ir=3))
-    assert data.class_counts.tolist() == [27, 15, 9]
-    assert len(data.indices["val"]) == 10 and len(data.indices["test"]) == 12
+    before = make(imbalance=Exponential(ir=3), protocol={**CLEAN, "val_from": "unthinned"})
+    granted = np.bincount(data.labels["train"]) + np.bincount(data.labels["val"])
+    assert granted.max() == 3 * granted.min() and granted.sum() < whole
+    assert before.class_counts.tolist() == [27, 15, 9] and len(before.indices["val"]) == 10
+    assert len(data.indices["test"]) == len(before.indices["test"]) == 12
     assert np.array_equal(np.bincount(data.labels["train"]), data.class_counts)
 
 
@@ -399,7 +403,7 @@ def test_worker_processes_give_the_same_batches(make):
         ({"corpus": FakeCorpus((9, 1, 1))}, r"'class 1' has one train row \(2 such classes\).*keep_in_train"),
         ({"max_length": 2}, r"dataset.max_length: found 2, allowed: >= 3"),
         ({"num_views": 0}, "num_views: found 0, allowed: >= 1"),
-        ({"imbalance": Exponential(ir=100)}, r"imbalance.ir: found 100, allowed: 1 to 54"),
+        ({"imbalance": Exponential(ir=100)}, r"imbalance.ir: found 100, allowed: 1 to 60"),
         ({"protocol": CLEAN | {"val_fraction": 0.0}}, "protocol.val_fraction: found 0.0"),
         ({"protocol": CLEAN | {"name": "sloppy"}}, "protocol.name: found 'sloppy', allowed: clean, published"),
     ],

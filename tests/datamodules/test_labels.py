@@ -196,8 +196,8 @@ def test_batches_carry_rows_of_0_and_1(corpus, tmp_path):
 
 
 def test_rows_by_position_and_thinning_by_class(corpus, tmp_path):
-    listed = module(corpus, tmp_path, Listed([0, 3, 5]))
-    assert len(listed.indices["train"]) == 3
+    listed = module(corpus, tmp_path, Listed([0, 3, 5, 6]))
+    assert sorted([*listed.indices["train"], *listed.indices["val"]]) == [0, 3, 5, 6]
     with pytest.raises(InputError, match="imbalance: found Exponential, which thins classes; .*imbalance.ir=null"):
         module(corpus, tmp_path, Exponential(2))
     with pytest.raises(InputError, match="imbalance: found Counts"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.choices import choices
 from engine.command_line import CONF
 from engine.identify import compose_run
-from engine.identity import SCHEMA, completed, place, relocated, run_id, unknown_options
+from engine.identity import SCHEMA, completed, formerly, place, relocated, run_id, unknown_options
 from engine.validation import validate
 from storage.records import read_store
 from storage.run_store import ReportError
@@ -183,6 +183,19 @@ def test_the_whole_config_of_a_method_is_valid_and_is_the_same_run(method):
     plain = compose_run((f"method={method}", "dataset=trec")).config
     validate(completed(plain))
     assert run_id(completed(plain)) == run_id(plain)
+
+
+@pytest.mark.parametrize(
+    ("imbalance", "protocol", "drawn"),
+    [
+        ({"ir": 50}, {"name": "clean"}, "unthinned"),
+        ({"ir": None}, {"name": "clean"}, None),
+        ({"counts": [5, 3]}, {"name": "clean", "val_from": "thinned"}, "thinned"),
+        ({"rows": [1, 2]}, {"name": "few_shot"}, None),
+    ],
+)
+def test_an_old_run_that_thinned_is_none_of_the_new_kind(imbalance, protocol, drawn):
+    assert formerly({"imbalance": imbalance, "protocol": protocol})["protocol"].get("val_from") == drawn
 
 
 def test_every_committed_record_is_called_by_its_id():

@@ -72,6 +72,7 @@ def test_a_cell_joins_budget_table_column_and_row():
         "dataset=trec",
         "imbalance.ir=50",
         "experiment=acl_scl",
+        "protocol.val_from=unthinned",
     )
     assert found[0].seeds == (0, 1, 2)
     main = {c.row: c for c in cells(load_grid("sharprecl_2"), load_budget("cpu")) if c.column == "ohsumed"}

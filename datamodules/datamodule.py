@@ -318,6 +318,12 @@ class TextDataModule(LightningDataModule):
         tile = (len(views), 1) if self.multilabel else (len(views),)
         return torch.from_numpy(views.reshape(-1, views.shape[-1]).copy()), labels.tile(tile)
 
+    def token_rows(self, split: str) -> tuple[list[np.ndarray], torch.Tensor]:
+        """Token ids of each text of a split, and labels ``(N,)`` or ``(N, C)``."""
+        tokens, rows = self.views(split)[0]
+        ids = [tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]] for row in rows]
+        return ids, torch.from_numpy(self.labels[split])
+
     def texts(self, split: str) -> list[str]:
         """Texts of a split, in the order of its positions."""
         return self.corpus.table(self._table_of[split]).column("text").take(self.indices[split]).to_pylist()

@@ -228,6 +228,7 @@ class ClassifierModule(TextModule):
     class_counts: Tensor
     classifier: Any  # linear, or the head that generates
     linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
+    solved_from: ClassVar[str] = "features"  # or "tokens": what `solve` takes of a row
 
     def __init__(
         self,
@@ -266,13 +267,14 @@ class ClassifierModule(TextModule):
         """Whether the classifier is solved to its optimum and not trained: nothing else could be learned."""
         return self.linear_loss is not None and self.encoder.frozen and not self.generates
 
-    def solve(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+    def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
         """Set the linear classifier to the minimum of `linear_loss` on the rows of "train"; returns what was chosen.
 
         The strength of the penalty is the one with the lowest loss on the rows of "val".
 
         Args:
-            splits: embeddings (N, D) and labels of "train", "val" and "unlabelled", as far as they are there.
+            splits: embeddings (N, D) and labels of "train", "val" and "unlabelled", as far as they are there; in place
+                of embeddings the token ids of each row where `solved_from` says so.
         """
         assert self.linear_loss is not None
         has_bias = self.classifier.bias is not None

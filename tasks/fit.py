@@ -173,8 +173,9 @@ def _train_by_epochs(
 
 def _solve(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
     """Solve the classifier on the features of a frozen encoder; every process of a run does the same."""
+    rows = datamodule.token_rows if module.solved_from == "tokens" else datamodule.feature_rows
     splits = [split for split in ("train", "val", "unlabelled") if split in datamodule.indices]  # never test
-    figures = module.solve({split: datamodule.feature_rows(split) for split in splits})
+    figures = module.solve({split: rows(split) for split in splits})
     checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
     module.on_save_checkpoint(checkpoint)
     if run.writes:

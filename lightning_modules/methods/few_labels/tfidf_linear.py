@@ -1,0 +1,113 @@
+"""scikit-learn's logistic regression on TF-IDF of words, no encoder: the rung below every other method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+from torch.nn import functional
+
+from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.encoders.bag_of_words import NUM_SPECIAL, WordCounts
+
+INVERSE_PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # C of scikit-learn
+
+
+class TfidfLinearModule(ClassifierModule):
+    """TF-IDF of the words of the train rows, then logistic regression: `method=tfidf_linear`.
+
+    Its strength is the one with the lowest loss on the validation rows. A class without a train row is never predicted.
+
+    Args:
+        sublinear: 1 + log of a word's count, in place of the count.
+        classifier_bias: logistic regression has one.
+
+    The remaining arguments are those of `ClassifierModule`. The `embeddings` of an evaluation are the logits: vectors
+    as long as the vocabulary would fill the memory.
+
+    Raises:
+        ValueError: an encoder that does not count words.
+    """
+
+    losses: ClassVar[tuple] = ()
+    unused_groups: ClassVar[tuple[str, ...]] = (
+        *("loss", "head", "augment", "optimizer", "scheduler", "callbacks", "active", "start_from", "retrieval"),
+    )
+    is_solved = True
+    solved_from = "tokens"
+    inverse_frequency: Tensor
+    sublinear: bool
+
+    def __init__(
+        self, *args: Any, sublinear: bool = True, classifier_bias: Literal[True] = True, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
+        if not isinstance(self.encoder, WordCounts):
+            raise ValueError("encoder: found a network, allowed with method=tfidf_linear: bag_of_words")
+        self.sublinear = sublinear
+        self.register_buffer("inverse_frequency", torch.ones(self.encoder.hidden_size))
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """Scores (B, C) of word counts (B, V)."""
+        weights = embeddings.log().add(1).where(embeddings > 0, 0.0) if self.sublinear else embeddings
+        with torch.autocast(embeddings.device.type, enabled=False):  # solved in full precision
+            return self.classifier(functional.normalize(weights * self.inverse_frequency, dim=1))
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        logits = self.logits(self.embed(batch))
+        return {"embeddings": logits, "logits": logits}
+
+    @torch.no_grad()
+    def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
+        """Inverse frequencies and weights from the rows of "train"; those of "val" choose the strength.
+
+        Args:
+            splits: token ids of each row, and labels (N,), of "train" and "val".
+
+        Raises:
+            ValueError: the train rows are of one class.
+        """
+        (train, labels), (val, val_labels) = splits["train"], splits["val"]
+        if len(labels.unique()) < 2:
+            raise ValueError("train split: found rows of one class, allowed with method=tfidf_linear: two at least")
+        tfidf = TfidfTransformer(sublinear_tf=self.sublinear)
+        inputs = tfidf.fit_transform(self._counts(train))
+        self.inverse_frequency.copy_(torch.from_numpy(tfidf.idf_))
+        val_inputs = tfidf.transform(self._counts(val))
+        losses: dict[float, float] = {}
+        for inverse_penalty in INVERSE_PENALTIES:
+            model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs, labels.numpy())
+            weight, bias = self._of_all_classes(model)
+            losses[inverse_penalty] = float(
+                functional.cross_entropy(torch.from_numpy(val_inputs @ weight.T + bias), val_labels)
+            )
+            if losses[inverse_penalty] == min(losses.values()):
+                self.classifier.weight.copy_(torch.from_numpy(weight))
+                self.classifier.bias.copy_(torch.from_numpy(bias))
+        chosen = min(losses, key=lambda value: losses[value])
+        return {"solver/C": chosen, "solver/validation_losses": {f"{key:g}": value for key, value in losses.items()}}
+
+    def _counts(self, rows: Sequence[np.ndarray]) -> csr_matrix:
+        """Word counts (N, V) of rows of token ids."""
+        ids = np.concatenate([*rows, np.empty(0, np.int32)])
+        ends = np.cumsum([0, *map(len, rows)])
+        counts = csr_matrix(((ids >= NUM_SPECIAL).astype(float), ids, ends), (len(rows), self.encoder.hidden_size))
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+        return counts
+
+    def _of_all_classes(self, model: LogisticRegression) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (C, V) and biases (C,) of softmax; scikit-learn has one row for two classes, none for absent ones."""
+        rows, biases = model.coef_, model.intercept_
+        if len(model.classes_) == 2:
+            rows, biases = np.vstack([-rows, rows]) / 2, np.concatenate([-biases, biases]) / 2
+        weight = np.zeros((self.num_classes, rows.shape[1]))
+        bias = np.full(self.num_classes, -1e4)
+        weight[model.classes_], bias[model.classes_] = rows, biases
+        return weight, bias

@@ -13,10 +13,10 @@ def _stop(*_: object) -> None:
     os._exit(0)
 
 
-tasks.fit._train_by_epochs = tasks.fit._solve = _stop
+vars(tasks.fit).update(_train_by_epochs=_stop, _solve=_stop)
 if any(word.startswith("search=") for word in sys.argv):
     import tasks.search
 
-    tasks.search.open_study = _stop
+    vars(tasks.search).update(open_study=_stop)
 sys.argv[0] = RUN
 runpy.run_path(RUN, run_name="__main__")

@@ -145,7 +145,8 @@ def composed(words: tuple[str, ...]) -> dict[str, Any]:
     """The config of a line as plain values; empty where there is none."""
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            return OmegaConf.to_container(compose("config", overrides=list(words)), resolve=True)
+            plain: Any = OmegaConf.to_container(compose("config", overrides=list(words)), resolve=True)
+            return plain
     except Exception:
         return {}
 

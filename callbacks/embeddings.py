@@ -40,14 +40,13 @@ class EmbeddingPicture(EvaluationRows):
         return {key: column[single] for key, column in outputs.items()} | {"labels": labels[single].argmax(1)}
 
     def split_collected(self, trainer: pl.Trainer, split: str) -> None:
-        rows = self.splits.get(split, {"labels": []})
-        if split != "test" or not trainer.is_global_zero or len(rows["labels"]) < 2:
+        if split != "test" or not trainer.is_global_zero or len(self.splits[split]["labels"]) < 2:
             return
-        labels = rows["labels"]
+        embeddings, labels = self.splits[split]["embeddings"], self.splits[split]["labels"]
         shown = np.argsort(-np.bincount(labels), kind="stable")[:SHOWN_CLASSES].tolist()
         subset = np.flatnonzero(np.isin(labels, shown))[:SHOWN_ROWS]
         names = {label: self.label_names[label] for label in shown}
-        coordinates = principal_components(rows["embeddings"][subset].astype(float))
+        coordinates = principal_components(embeddings[subset].astype(float))
         panels = {"test embeddings, two principal components": (coordinates, labels[subset])}
         embedding_figure(panels, names, self.run.path / "embeddings")
 

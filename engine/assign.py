@@ -72,7 +72,8 @@ class _Embeddings:
 
     @torch.inference_mode()
     def __call__(self, texts: list[str]) -> NDArray[np.float32]:
-        embeddings = np.empty((len(texts), self.encoder.hidden_size), np.float32)
+        width: Any = self.encoder.hidden_size
+        embeddings = np.empty((len(texts), width), np.float32)
         for batch in predict_loader(texts, self.tokenizer, self.max_length, self.sampler):
             embeddings[batch["indices"].numpy()] = self.encoder(batch["input_ids"], batch["attention_mask"]).numpy()
         return embeddings

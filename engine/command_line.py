@@ -32,7 +32,7 @@ def exit_code(main: Callable[[], None]) -> int:
     from engine.processes import ProcessDied
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing its own many lines
-    argparse.ArgumentParser.error = _refuse_flag
+    argparse.ArgumentParser.error = _refuse_flag  # type: ignore[assignment,method-assign]
     try:
         main()
         _flush()
@@ -187,7 +187,7 @@ def explain(error: Exception) -> str:
 
 
 def _unknown_choice(error: Exception, text: str) -> str:
-    found = getattr(error, "missing_cfg_file", None) or re.search(r"Could not find '([^']+)'", text).group(1)
+    found = getattr(error, "missing_cfg_file", None) or re.findall(r"Could not find '([^']+)'", text)[0]
     options = getattr(error, "options", None)
     if options is None:
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)

@@ -139,8 +139,9 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     encoder = plain.get("encoder")
     if not encoder:
         return
-    augment = choice_name("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
-    augment = augment if plain["method"].get("num_views", 1) > 1 else None
+    augment = None
+    if plain["method"].get("num_views", 1) > 1:
+        augment = choice_name("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
     if augment is not None and not plain.get("augment"):
         yield f"augment: found null; allowed with method.num_views > 1: {', '.join(choices('augment'))}"
     elif encoder["train"] == "frozen" and augment in ("dropout", "none"):

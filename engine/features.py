@@ -39,6 +39,7 @@ def _cached(encoder: TextEncoder, datamodule: TextDataModule, tokens: Tokens, fi
             with replacing(file) as stream:
                 np.save(stream, _encode(encoder, datamodule, tokens, shape))
             features = _read(file, shape)
+    assert features is not None
     return features
 
 

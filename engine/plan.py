@@ -47,7 +47,7 @@ class Plan:
         Raises:
             ConfigError: all findings at once.
         """
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         validate(plain)
         check_composition(plain)
         refuse_unread(plain, overrides)
@@ -111,10 +111,11 @@ class Plan:
                 augment.prepare(tokenizer, self._token_embeddings, self.fetch, self._path("cache"))
             return tokenizer
 
-        if isinstance(self.encoder, WordEncoder):
-            tokenizer = LearnedTokenizer(lambda *train: ready(self.encoder.learn(*train)))
+        tokenizer: Any
+        if isinstance(encoder := self.encoder, WordEncoder):
+            tokenizer = LearnedTokenizer(lambda *train: ready(encoder.learn(*train)))
         else:
-            tokenizer = ready(self.encoder.tokenizer())
+            tokenizer = ready(encoder.tokenizer())
         datamodule = TextDataModule(
             corpus,
             tokenizer,
@@ -135,7 +136,8 @@ class Plan:
         return datamodule
 
     def _token_embeddings(self) -> np.ndarray:
-        return self.encoder.load().token_embeddings().numpy()
+        encoder: Any = self.encoder.load()
+        return encoder.token_embeddings().numpy()
 
     def sampler(self) -> Any:
         return instantiate(self.config.sampler)
@@ -159,8 +161,8 @@ class Plan:
     def features(self, datamodule: TextDataModule, encoder: TextEncoder | None = None) -> dict[str, np.ndarray]:
         """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""
         key = f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
-        encoder = encoder or self.encoder.load(self.config.seed).eval()
-        return cached_features(encoder, datamodule, key, self._path("cache"))
+        loaded: Any = encoder or self.encoder.load(self.config.seed).eval()
+        return cached_features(loaded, datamodule, key, self._path("cache"))
 
     def clustering_module(self, num_clusters: int) -> ClusteringModule:
         """The method that learns so many clusters over the encoder, without data."""
@@ -210,6 +212,6 @@ class Plan:
         return [ids or [tokenizer.unk_token_id] for ids in pieces]
 
 
-def instantiate_partial(node: DictConfig) -> Callable[..., Any]:
+def instantiate_partial(node: DictConfig) -> partial[Any]:
     """What a node names, still to be called with the objects of a run: passed to Hydra they would become configs."""
     return instantiate(node, _partial_=True, _convert_="all")

@@ -141,7 +141,8 @@ def _together(world: World, name: str, function: Callable[..., Any], arguments: 
     """Call the function in this process, once all have come for the same run."""
     from lightning.pytorch.utilities import rank_zero_only
 
-    rank = rank_zero_only.rank = int(os.environ["RANK"])
+    rank = int(os.environ["RANK"])
+    rank_zero_only.rank = rank  # type: ignore[attr-defined]
     if world.process:  # one of them speaks; the launcher sees to it for those that it starts
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         warnings.simplefilter("ignore")

@@ -73,7 +73,7 @@ class MultiLabelResults:
         self.run, self.names, self.rule = run, datamodule.label_names, module.threshold
         self.class_counts = datamodule.class_counts.tolist()
         self.collector = MultiLabelPredictions(run, label_names=self.names)
-        self.threshold: ArrayLike | None = None
+        self.threshold: Any = None  # a number, or one a label (C,)
 
     def figures(self, split: str) -> dict[str, Any]:
         """Metrics of a split that was evaluated; `accuracy` is that of whole label sets."""
@@ -85,11 +85,11 @@ class MultiLabelResults:
         self.last = labels, scores
         return self.metrics(labels, scores, self.threshold)
 
-    def choose_threshold(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike:
+    def choose_threshold(self, labels: NDArray, scores: Scores) -> ArrayLike:
         """The threshold for scores (N, C) by the method's rule."""
         return best_threshold(labels, scores, self.rule) if isinstance(self.rule, str) else self.rule
 
-    def metrics(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike) -> dict[str, float]:
+    def metrics(self, labels: NDArray, scores: Scores, threshold: ArrayLike) -> dict[str, float]:
         """Metrics of scores (N, C)."""
         metrics = multilabel_metrics(labels, scores, threshold)
         return {"accuracy": metrics["subset_accuracy"], **metrics}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from hydra.utils import instantiate
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from callbacks.evaluation_rows import ModelOutputs
 from callbacks.predictions import HEADER
@@ -83,6 +83,7 @@ def retrieval_figures(
     """
     retrieval = build_retrieval(plan)
     retrieval = build_retrieval(plan)
+    assert retrieval is not None and datamodule.protocol.monitor is not None
     splits = [split for split in ("val", "test") if split in outputs.splits]
     started = time.perf_counter()
     store = _store(plan, run, datamodule, outputs, keep_store)
@@ -98,14 +99,14 @@ def retrieval_figures(
     metric = retrieval.metric or _monitored(datamodule.protocol.monitor)
 
     def score(scores: Scores) -> float:
-        threshold = results.choose_threshold(first.labels, scores)
+        threshold: Any = results.choose_threshold(first.labels, scores)
         return results.metrics(first.labels, scores, threshold)[metric]
 
     vote = retrieval.choose(first.distances, store.labels(first.positions), first.model_probabilities, score)
     figures: dict[str, Any] = {f"retrieval/{name}": value for name, value in vars(vote).items()}
     figures |= _facts(run, datamodule, outputs, store, index, outputs.embeddings(splits[0]))
     table: list[tuple[Any, ...]] = []
-    thresholds: dict[str, ArrayLike | None] = {}
+    thresholds: dict[str, Any] = {}
     for split, rows in searched.items():
         neighbours = vote.scores(store, rows.distances, rows.positions)
         mixed = vote.mixed(neighbours, rows.model_probabilities)
@@ -172,7 +173,7 @@ def _monitored(monitor: str) -> str:
     return "macro_f1" if name == "loss" else name
 
 
-def _label_rows(datamodule: TextDataModule, split: str) -> NDArray[np.uint8]:
+def _label_rows(datamodule: TextDataModule, split: str) -> NDArray:
     """Labels of a split as (N, C) of 0 and 1."""
     labels = datamodule.labels[split]
     return labels if labels.ndim == 2 else np.eye(len(datamodule.label_names), dtype=np.uint8)[labels]

@@ -6,7 +6,7 @@ import ctypes
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import lightning.pytorch as pl
 import torch
@@ -58,7 +58,7 @@ def build_trainer(
         plugins=plugins,
         max_epochs=max_epochs,
         max_steps=max_steps,
-        precision=resolve_precision(precision, accelerator),
+        precision=cast(Any, resolve_precision(precision, accelerator)),
         accelerator=accelerator,
         devices=devices,
         num_nodes=num_nodes,

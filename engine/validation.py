@@ -172,7 +172,8 @@ def signature(target: Any) -> tuple[dict[str, inspect.Parameter], bool]:
 
     Their annotations are resolved; where a class and its parent have one of a name, the class's own counts.
     """
-    callables = [c.__init__ for c in target.__mro__ if "__init__" in vars(c)] if inspect.isclass(target) else [target]
+    classes = [kind for kind in target.__mro__ if "__init__" in vars(kind)] if inspect.isclass(target) else []
+    callables = [vars(kind)["__init__"] for kind in classes] or [target]
     parameters: dict[str, inspect.Parameter] = {}
     for function in callables:
         hints = _hints(function)
@@ -221,7 +222,7 @@ def _strict(hint: Any) -> Any:
     if origin is Literal:
         return Annotated[Any, AfterValidator(lambda value: _one_of(value, arguments))]
     if origin is Sequence:
-        return Annotated[Sequence[tuple(map(_strict, arguments))], Field(min_length=1)]
+        return Annotated[Sequence[_strict(arguments[0])], Field(min_length=1)]  # type: ignore[misc]
     if origin in (list, dict, tuple, Mapping):
         return origin[tuple(argument if argument is ... else _strict(argument) for argument in arguments)]
     if hint is int:
@@ -234,7 +235,9 @@ def _strict(hint: Any) -> Any:
         return hint
     if hint is Callable or origin is Callable:
         return Annotated[Any, AfterValidator(_callable)]
-    return InstanceOf[hint] | Mapping if isinstance(hint, type) else Any  # an object, which only a node gives
+    if isinstance(hint, type):
+        return InstanceOf[hint] | Mapping  # type: ignore[misc]  # an object, which only a node gives
+    return Any
 
 
 def _is_bound(bound: Any) -> bool:
@@ -283,6 +286,7 @@ def allowed_by(hint: Any) -> str:
         return f"values by name, each {allowed_by(arguments[1])}"
     if hint is Callable or origin is Callable:
         return "a node with a _target_"
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
-    names |= {list: "a list", tuple: "a list", dict: "values by name", Path: "a path", Any: "a value"}
-    return names.get(hint) or getattr(hint, "__name__", str(hint))
+    names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    names |= {type(None): "null", Path: "a path", Any: "a value"}
+    names |= {list: "a list", tuple: "a list", dict: "values by name"}
+    return names[hint] if hint in names else getattr(hint, "__name__", str(hint))

@@ -107,7 +107,7 @@ def _from_slurm_step(trainer: Mapping[str, Any]) -> World | None:
     except RuntimeError as error:  # it wants --ntasks-per-node, so that all nodes have as many
         raise ValueError(f"srun: {' '.join(str(error).split())}") from error
     nodes = int(os.environ["SLURM_STEP_NUM_NODES"])
-    place = {"node": slurm.node_rank(), "address": slurm.main_address, "port": slurm.main_port}
+    place: dict[str, Any] = {"node": slurm.node_rank(), "address": slurm.main_address, "port": slurm.main_port}
     if tasks == nodes:
         return World(nodes, processes_per_node(trainer), **place)
     return World(nodes, tasks // nodes, **place, process=slurm.global_rank())

@@ -149,7 +149,8 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
     trained = time.perf_counter()
     trainer.save_checkpoint(run.path / FINAL, weights_only=True)
     result = _evaluate(plan, run, module, datamodule)
-    curves = [callback for callback in trainer.callbacks if hasattr(callback, "oracle")]
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    curves = [callback for callback in callbacks if hasattr(callback, "oracle")]
     figures = {
         **{name: value for callback in curves for name, value in callback.oracle().items()},
         "augment": datamodule.augment_report,
@@ -229,10 +230,10 @@ HEADER = ("cluster", "texts", "label", "share", "words", "central", "central_2",
 def _cluster_rows(all_topics: list[Topic], texts: list[str], labels: list[str], clusters: NDArray) -> list[tuple]:
     """A line a cluster; `label` is the most frequent one, `share` how many texts have it."""
     lines = []
-    names, codes = np.unique(labels, return_inverse=True) if labels else (None, None)
+    names, codes = np.unique(labels, return_inverse=True)
     for topic in all_topics:
         label, share = "", ""
-        if names is not None:
+        if labels:
             counts = np.bincount(codes[clusters == topic.cluster])
             label, share = names[counts.argmax()], f"{counts.max() / topic.size:.4f}"
         central = [texts[row] for row in topic.central] + [""] * (3 - len(topic.central))

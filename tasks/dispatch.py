@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -28,7 +29,8 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
     Raises:
         ValueError: a bad value at the top of the config, or an override that the task would ignore.
     """
-    validate_top(OmegaConf.to_container(config, resolve=True))
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    validate_top(plain)
     task = config.task
     if task in ON_A_RUN:
         _refuse_idle_overrides(task, overrides)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -91,7 +92,8 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
         prediction=LABEL_SETS if module.multilabel else ONE_LABEL,
     )
     with write_errors(folder), replacing_folder(folder) as temporary:
-        plain_model(module.encoder.model).save_pretrained(temporary)
+        model: Any = plain_model(module.encoder.model)
+        model.save_pretrained(temporary)
         plan.encoder.tokenizer().save_pretrained(temporary)
         save_file(head, temporary / "classifier.safetensors")
         (temporary / "README.md").write_text(readme)

@@ -73,7 +73,8 @@ def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work:
         return
     started, earlier = time.perf_counter(), seconds_before(run)
     try:  # from the first write on: a stop right after it is recorded too
-        whole = completed(OmegaConf.to_container(config, resolve=True))  # it stays this run when a default changes
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        whole = completed(plain)  # it stays this run when a default changes
         run.write_text("config.yaml", yaml.safe_dump(whole, sort_keys=False, allow_unicode=True))
         run.write_metrics(names, status="running", error=None)
         work()

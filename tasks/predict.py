@@ -78,7 +78,9 @@ class _Neighbours:
 
     def __init__(self, run: RunFolder, plan: Plan, explain: bool) -> None:
         self.store = open_datastore(run, plan)
-        self.index = build_retrieval(plan).open_index(self.store, plan.config.seed)
+        retrieval = build_retrieval(plan)
+        assert retrieval is not None  # there is a datastore
+        self.index = retrieval.open_index(self.store, plan.config.seed)
         self.vote = chosen_vote(run.read_metrics())
         self.texts = self.store.texts() if explain else None
 
@@ -87,15 +89,16 @@ class _Neighbours:
         distances, positions = self.index.search(embeddings, min(self.vote.num_neighbours, len(self.store)))
         scores = self.vote.mixed(self.vote.scores(self.store, distances, positions), model_probabilities)
         weights = self.vote.weights(distances)
-        if self.texts is None:
+        if (texts := self.texts) is None:
             return scores, [{} for _ in scores]
-        return scores, [{"neighbours": self._voters(*row)} for row in zip(positions, distances, weights, strict=True)]
+        voters = (self._voters(texts, *row) for row in zip(positions, distances, weights, strict=True))
+        return scores, [{"neighbours": row} for row in voters]
 
-    def _voters(self, positions: NDArray[np.int64], distances: Floats, weights: Floats) -> list[Row]:
+    def _voters(self, texts: list[str], positions: NDArray[np.int64], distances: Floats, weights: Floats) -> list[Row]:
         names, labels = self.store.header["label_names"], self.store.labels(positions)
         return [
             {
-                "text": self.texts[position],
+                "text": texts[position],
                 "labels": [names[label] for label in np.flatnonzero(row)],
                 "distance": round(float(distance), 6),
                 "weight": round(float(weight), 6),
@@ -127,7 +130,8 @@ class Encoded:
             for key, values in parts.items():
                 values.append(output[key])
         order = torch.cat(parts["indices"]).argsort()
-        return tuple(torch.cat(parts[key])[order].float().numpy() for key in ("logits", "embeddings"))
+        logits, embeddings = (torch.cat(parts[key])[order].float().numpy() for key in ("logits", "embeddings"))
+        return logits, embeddings
 
 
 class _Predictor:

@@ -137,7 +137,7 @@ class RunningTrial:
         drawn = OmegaConf.merge(config, {})
         for key, value in self.settings.items():
             OmegaConf.update(drawn, key, value)
-        plain = OmegaConf.to_container(drawn, resolve=True)
+        plain: Any = OmegaConf.to_container(drawn, resolve=True)
         self.run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
         self.num_reported = 0
         self.changed = 0.0
@@ -210,7 +210,7 @@ def ended_trials(study: optuna.Study) -> list[FrozenTrial]:
 def report(study: optuna.Study, options: Search, base: Sequence[str], folder: Path) -> Path:
     """Print and keep the table of all trials, their figure, and the best command line."""
     trials = ended_trials(study)
-    best = max((trial for trial in trials if trial.value is not None), key=lambda trial: trial.value, default=None)
+    best = max((t for t in trials if t.value is not None), key=lambda trial: trial.value or 0.0, default=None)
     table = _table(trials, options)
     write_text(folder / "trials.md", table.markdown())
     write_text(folder / "trials.csv", table.csv())

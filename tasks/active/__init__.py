@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -157,7 +157,7 @@ def _run_rounds(plan: Plan, run: RunFolder) -> None:
     _log(plan, run, rounds, figures)
 
 
-def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: Mapping[str, Any]) -> None:
+def _log(plan: Plan, run: RunFolder, rounds: list[Round], figures: dict[str, Any]) -> None:
     """The whole curve into one run of `logger`, over the labels, once it is there; its rounds log nothing."""
     if not plan.config.logger:
         return
@@ -345,7 +345,7 @@ def _reported_split(figures: Mapping[str, Any]) -> str:
     return "test" if "test/accuracy" in figures else "val"
 
 
-def area_under(labels: list[int], heights: list[float]) -> float:
+def area_under(labels: Sequence[float], heights: list[float]) -> float:
     """Mean height of the curve through the points, by trapezia; of one point its height."""
     width = labels[-1] - labels[0]
     return float(np.trapezoid(heights, labels) / width) if width else heights[-1]
@@ -374,7 +374,7 @@ def _report(run: RunFolder) -> None:
         f"area under the curve: accuracy {100 * metrics['active/area_accuracy']:.2f}, "
         f"macro-F1 {100 * metrics['active/area_macro_f1']:.2f}"
     )
-    lines = {
+    lines: dict[str, dict[float, list[float]]] = {
         name: {int(row["labels"]): [float(row[key])] for row in rows}
         for name, key in zip(("accuracy", "macro-F1"), columns, strict=False)
     }

@@ -71,10 +71,10 @@ class PromptOracle(FileOracle):
                 return
             if key == QUIT:
                 raise KeyboardInterrupt
-            if key == UNDO or key in BACKSPACE:
+            if key == UNDO or (key and key in BACKSPACE):
                 place = max(place - 1, 0)
                 order[place]["label"] = ""
-            elif key in given and place < len(order):
+            elif key is not None and key in given and place < len(order):
                 order[place]["label"] = given[key]
                 place += 1
             else:

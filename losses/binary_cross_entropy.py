@@ -18,7 +18,7 @@ class BinaryCrossEntropy(nn.Module):
 
     @full_precision
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Scalar loss of logits (B, C) and labels (B, C) of 0 and 1.
+        """Scalar loss of logits (B, C) and labels (B, C) of 0 and 1; 0 of an empty batch.
 
         Raises:
             ValueError: shapes that do not fit.
@@ -27,4 +27,4 @@ class BinaryCrossEntropy(nn.Module):
             shapes = f"{tuple(logits.shape)} and {tuple(labels.shape)}"
             raise ValueError(f"logits and labels must both be (B, C), got {shapes}")
         logits, labels = gather(logits), gather(labels.to(logits.dtype))
-        return functional.binary_cross_entropy_with_logits(logits, labels)
+        return functional.binary_cross_entropy_with_logits(logits, labels) if len(logits) else logits.sum()

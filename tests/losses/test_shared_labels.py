@@ -65,15 +65,11 @@ def test_gradcheck(batch, positives):
         assert torch.autograd.gradcheck(lambda x, loss=loss: loss(x, labels), (z,))
 
 
-@pytest.mark.parametrize("labels", [[], [[1, 1]], [[0, 0], [0, 0], [0, 0]], [[1, 0], [0, 1], [0, 0]], [[1, 1], [1, 1]]])
-def test_degenerate_batches(batch, labels):
-    z = batch(4)[0].detach()[: len(labels)].requires_grad_()
+def test_rows_without_a_label_attract_nothing(batch):
+    z = batch(3)[0]
     for loss in (HardNegativeContrastiveLoss(0.05), SupervisedContrastiveLoss(0.05)):
-        value = loss(z, torch.tensor(labels).reshape(len(labels), 2))
-        (grad,) = torch.autograd.grad(value, z)
-        assert value.isfinite() and grad.isfinite().all()
-        if labels != [[1, 1], [1, 1]]:
-            assert value.item() == 0 and not grad.any()
+        value = loss(z, torch.zeros(3, 2))
+        assert value.item() == 0 and not torch.autograd.grad(value, z)[0].any()
 
 
 def test_what_does_not_fit_is_refused(batch):

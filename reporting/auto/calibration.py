@@ -1,0 +1,106 @@
+"""Whether probabilities mean what they say, and from which one on an answer is right as often as asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 10
+LEVEL = 0.05  # chance that the precision of kept answers is below the one asked for
+FIRST_SHARE, STEP = 0.3, 0.05  # of the rows, the surest first
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def brier_score(labels: Ints, probabilities: Floats) -> float:
+    """Mean squared distance of probabilities (N, C) from the label's indicator, 0 to 2 (Brier 1950)."""
+    distance = probabilities.copy()
+    distance[np.arange(len(labels)), labels] -= 1
+    return float((distance**2).sum(axis=1).mean())
+
+
+def calibration_bins(labels: Ints, probabilities: Floats, bins: int = BINS) -> list[dict[str, float]]:
+    """Rows in order of the probability of their answer, in bins of about as many rows: mean confidence, accuracy, rows.
+
+    Rows of equal confidence stay in one bin.
+    """
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    edges = np.unique(np.quantile(confidence, np.linspace(0, 1, bins + 1)[1:-1], method="higher"))
+    places = np.searchsorted(edges, confidence, side="right")
+    return [
+        {
+            "confidence": float(confidence[places == place].mean()),
+            "accuracy": float(right[places == place].mean()),
+            "rows": int((places == place).sum()),
+        }
+        for place in np.unique(places)
+    ]
+
+
+def expected_calibration_error(labels: Ints, probabilities: Floats, bins: int = BINS) -> float:
+    """Mean over rows of |confidence - accuracy| of their bin, 0 to 1 (Naeini et al. 2015; bins of equal size)."""
+    listed = calibration_bins(labels, probabilities, bins)
+    gaps = [part["rows"] * abs(part["confidence"] - part["accuracy"]) for part in listed]
+    return float(sum(gaps) / len(labels))
+
+
+def fit_temperature(labels: Ints, probabilities: Floats) -> float:
+    """T of softmax(log p / T) with the least negative log-likelihood, 0.05 to 20 (Guo et al. 2017)."""
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
+    logs, rows = np.log(np.maximum(probabilities, 1e-12)), np.arange(len(labels))
+
+    def loss(log_temperature: float) -> float:
+        return -float(log_softmax(logs / np.exp(log_temperature), axis=1)[rows, labels].mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(np.log(0.05), np.log(20)), method="bounded").x))
+
+
+@dataclass(frozen=True)
+class Abstention:
+    """From which confidence on answers are kept; None where the rows cannot show the precision."""
+
+    precision: float
+    threshold: float | None
+    coverage: float
+    kept_precision: float | None
+
+    @property
+    def reached(self) -> bool:
+        return self.threshold is not None
+
+
+def abstention(labels: Ints, probabilities: Floats, precision: float) -> Abstention:
+    """The lowest threshold of confidence above which answers are right with `precision`, with `LEVEL` chance of error.
+
+    Shares of the rows with the highest confidence are tested one after the other by the binomial test, from
+    `FIRST_SHARE`, or what could pass without an error, to all rows in steps of `STEP`, as long as they pass: an order
+    that is fixed before the labels are looked at needs no correction (fixed sequence testing: Bauer 1991; Angelopoulos
+    et al. 2021, Learn then test).
+
+    Args:
+        labels: (N,) of rows that the models had not seen.
+        probabilities: (N, C).
+        precision: share of kept answers that must be right, 0 to 1, both excluded.
+    """
+    from scipy.stats import binom
+
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    order = np.argsort(-confidence, kind="stable")
+    confidence, wrong = confidence[order], np.cumsum(~right[order])
+    least = int(np.ceil(np.log(LEVEL) / np.log(precision)))
+    best: int | None = None
+    for share in np.arange(FIRST_SHARE, 1 + STEP / 2, STEP):
+        last = int(np.flatnonzero(confidence >= confidence[max(round(share * len(labels)), 1) - 1])[-1])
+        if last + 1 < least:
+            continue
+        if binom.cdf(wrong[last], last + 1, 1 - precision) > LEVEL:
+            break
+        best = last
+    if best is None:
+        return Abstention(precision, None, 0.0, None)
+    kept = best + 1
+    return Abstention(precision, float(confidence[best]), kept / len(labels), float(1 - wrong[best] / kept))

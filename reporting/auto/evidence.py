@@ -1,0 +1,77 @@
+"""What a folder of `task=auto` holds when there is something to report, read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from reporting.auto.ranking import OutOfFold
+from storage.run_store import RunFolder
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The question, the data, the candidates and what they predicted.
+
+    Attributes:
+        question: `question.json`: minutes, used_minutes, precision, prefer, seed.
+        data: `data.json`.
+        candidates: `candidates.json`, in the order in which they were tried.
+        rows: `rows.parquet`: row, file, line, text, label (its name), one a labelled row, by row.
+        out_of_fold: by candidate, those that finished.
+        curve: `learning_curve.csv`; empty where there is none.
+        embeddings: (N, D) float32 of unit length, or None.
+    """
+
+    question: dict[str, Any]
+    data: dict[str, Any]
+    candidates: list[dict[str, Any]]
+    rows: pd.DataFrame
+    out_of_fold: dict[str, OutOfFold]
+    curve: pd.DataFrame
+    embeddings: NDArray[np.float32] | None
+
+    @property
+    def seed(self) -> int:
+        return int(self.question.get("seed") or 0)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """Names as they stand in the file, by class index."""
+        return [str(entry["label"]) for entry in self.data["classes"]]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What the classes are called where people read them."""
+        return [str(entry.get("name") or entry["label"]) for entry in self.data["classes"]]
+
+    def title(self, candidate: str) -> str:
+        """What a candidate is, in words."""
+        return next(entry["title"] for entry in self.candidates if entry["candidate"] == candidate)
+
+
+def read_evidence(folder: Path | str) -> Evidence:
+    """Raises ReportError where a file cannot be read."""
+    run, path = RunFolder(folder), Path(folder)
+    candidates = run.read_json("candidates.json")
+    predicted = {entry["candidate"]: path / "out_of_fold" / f"{entry['candidate']}.parquet" for entry in candidates}
+    finished = [entry["candidate"] for entry in candidates if entry["status"] == "finished"]
+    rows, curve, embeddings = path / "rows.parquet", path / "learning_curve.csv", path / "embeddings.npy"
+    no_rows = pd.DataFrame(columns=["row", "file", "line", "text", "label"])
+    return Evidence(
+        question=run.read_json("question.json") if run.has("question.json") else {},
+        data=run.read_json("data.json"),
+        candidates=candidates,
+        rows=pd.read_parquet(rows).sort_values("row", ignore_index=True) if rows.exists() else no_rows,
+        out_of_fold={
+            name: OutOfFold.of(pd.read_parquet(predicted[name])) for name in finished if predicted[name].exists()
+        },
+        curve=pd.read_csv(curve) if curve.exists() else pd.DataFrame(),
+        embeddings=np.load(embeddings) if embeddings.exists() else None,
+    )

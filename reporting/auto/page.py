@@ -1,0 +1,111 @@
+"""The report of `task=auto` as one HTML page that needs nothing beside it: no file, no network, no script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reporting.auto import drawings
+from reporting.auto.evidence import Evidence
+from reporting.auto.sentence import percent, rows_to_label, with_interval
+from reporting.escape import for_html
+
+MOST_CLASSES = 20  # in the confusion matrix
+MOST_CONFUSIONS, MOST_TEXTS, MOST_ROWS = 12, 8, 25
+
+
+def html_page(
+    evidence: Evidence,
+    ranking: pd.DataFrame,
+    metrics: Mapping[str, Any],
+    tables: Mapping[str, pd.DataFrame],
+    folder: str,
+) -> str:
+    """The whole page.
+
+    Args:
+        evidence: what was asked and measured.
+        ranking: of `reporting.auto.ranking.rank`.
+        metrics: what `metrics.json` says.
+        tables: duplicates and, where something is recommended, errors and suspect_labels.
+        folder: name of the folder, for the commands.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        finalize=for_html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "seconds": drawings.seconds_text}
+    finished = [row for row in records(ranking) if row["macro_f1"] is not None]
+    curve = metrics.get("learning_curve") or {}
+    per_class = sorted(metrics["per_class"], key=lambda entry: entry["f1"])
+    context: dict[str, Any] = {
+        "evidence": evidence,
+        "metrics": metrics,
+        "folder": folder,
+        "finished": finished,
+        "others": [row for row in records(ranking) if row["macro_f1"] is None],
+        "floor": drawings.floor_of([row["macro_f1_lower"] for row in finished]),
+        "cost": drawings.cost_chart(finished) if finished and all(row["train_seconds"] for row in finished) else "",
+        "per_class": per_class,
+        "confusions": confusions(evidence, tables["errors"]) if "errors" in tables else [],
+        "matrix": matrix(metrics) if "confusion" in metrics else None,
+        "reliability": drawings.reliability_chart(metrics["calibration"]["bins"]) if "calibration" in metrics else "",
+        "curve": drawings.curve_chart(curve) if curve.get("points") else "",
+        "suspects": records(tables["suspect_labels"].head(MOST_ROWS)) if "suspect_labels" in tables else [],
+        "num_suspects": len(tables.get("suspect_labels", ())),
+        "num_errors": len(tables.get("errors", ())),
+        "pairs": records(tables["duplicates"].head(MOST_ROWS)),
+        "bar": drawings.interval_bar,
+        "short": drawings.short_title,
+        "with_interval": with_interval,
+        "rows_to_label": rows_to_label,
+        "tried": {entry["candidate"]: entry for entry in evidence.candidates},
+    }
+    return environment.get_template("page.html.j2").render(context)
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows by column, None for what is not there."""
+    return [
+        {str(name): None if value is pd.NA or value != value else value for name, value in row.items()}
+        for row in table.astype(object).to_dict("records")
+    ]
+
+
+def confusions(evidence: Evidence, errors: pd.DataFrame) -> list[dict[str, Any]]:
+    """The most frequent pairs of label and prediction, with the texts that were taken so most surely."""
+    names = dict(zip(evidence.labels, evidence.names, strict=True))
+    groups = sorted(errors.groupby(["label", "predicted"]), key=lambda group: -len(group[1]))
+    return [
+        {
+            "label": names.get(str(label), label),
+            "predicted": names.get(str(predicted), predicted),
+            "rows": len(part),
+            "texts": records(part.head(MOST_TEXTS)),
+        }
+        for (label, predicted), part in groups[:MOST_CONFUSIONS]
+    ]
+
+
+def matrix(metrics: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Names and counts with the share of their class, as shades; None with more than `MOST_CLASSES`."""
+    counts = np.array(metrics["confusion"])
+    if len(counts) > MOST_CLASSES:
+        return None
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    names = [entry["name"] for entry in metrics["per_class"]]
+    rows = [
+        {"name": name, "cells": [{"count": int(c), "shade": f"{s:.2f}"} for c, s in zip(*pair, strict=True)]}
+        for name, *pair in zip(names, counts, shares, strict=True)
+    ]
+    return {"names": names, "rows": rows}

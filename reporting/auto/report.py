@@ -1,0 +1,222 @@
+"""From a folder of `task=auto` to its ranking, figures, lists of rows and page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reporting.auto.calibration import (
+    abstention,
+    brier_score,
+    calibration_bins,
+    expected_calibration_error,
+    fit_temperature,
+)
+from reporting.auto.evidence import Evidence, read_evidence
+from reporting.auto.learning_curve import learning_curve
+from reporting.auto.page import html_page
+from reporting.auto.ranking import OutOfFold, rank, resampled
+from reporting.auto.resampling import estimate, interval
+from reporting.auto.sentence import percent, sentence, unreliable
+from reporting.auto.suspects import duplicates, suspect_labels
+from reporting.metrics import class_scores, confusion_matrix
+from storage.run_store import RunFolder
+
+PRECISION = 0.95  # of answers that are kept, where the question names none
+LINE = ["file", "line", "text", "label"]
+
+
+def write_report(folder: Path | str) -> dict[str, Any]:
+    """Write ranking.csv, metrics.json, out_of_fold.csv, errors.csv, suspect_labels.csv, duplicates.csv and index.html.
+
+    Args:
+        folder: with `data.json`, `candidates.json`, `question.json`, `rows.parquet`, `out_of_fold/*.parquet` and, where
+            they are there, `learning_curve.csv` and `embeddings.npy`.
+
+    Returns:
+        What `metrics.json` says.
+
+    Raises:
+        ReportError: a file cannot be read or written.
+    """
+    run, evidence = RunFolder(folder), read_evidence(folder)
+    prefer = evidence.question.get("prefer") or "quality"
+    ranking = rank(evidence.candidates, evidence.out_of_fold, prefer, evidence.seed)
+    chosen = ranking.loc[ranking["recommended"].astype(bool), "candidate"]
+    name = None if chosen.empty else str(chosen.iloc[0])
+    found = evidence.out_of_fold[name] if name else None
+    pairs = duplicate_rows(evidence)
+    tables = {"duplicates": pairs}
+    if found is not None:
+        answers = answered_rows(evidence, found)
+        tables["out_of_fold"] = answers
+        tables["errors"] = answers[answers["label"] != answers["predicted"]].iloc[:, : len(LINE) + 2]
+        tables["errors"] = tables["errors"].sort_values("confidence", ascending=False, kind="stable")
+        tables["suspect_labels"] = suspect_rows(evidence, found)
+    metrics = {"recommended": name, **figures(evidence, ranking, found, pairs)}
+    for title, table in {"ranking": ranking, **tables}.items():
+        run.write_csv(f"{title}.csv", _cells(table), list(table.columns))
+    run.write_metrics(metrics)
+    run.write_text("index.html", html_page(evidence, ranking, metrics, tables, Path(folder).name))
+    return metrics
+
+
+def _cells(table: pd.DataFrame) -> Iterator[list[Any]]:
+    """Rows of a table as CSV has them: an empty field for what is not there."""
+    for row in table.itertuples(index=False):
+        yield ["" if value is None or value is pd.NA or value != value else value for value in row]
+
+
+def figures(evidence: Evidence, ranking: pd.DataFrame, found: OutOfFold | None, pairs: pd.DataFrame) -> dict[str, Any]:
+    """Everything of `metrics.json` but the name of what is recommended."""
+    question = evidence.question
+    per_class = class_figures(evidence, found) if found is not None else []
+    content: dict[str, Any] = {
+        "sentence": sentence(evidence, ranking, per_class),
+        "labels": evidence.labels,
+        "per_class": per_class,
+        "minutes": {"asked": question.get("minutes"), "used": question.get("used_minutes")},
+        "comparisons": max(int(ranking["macro_f1"].notna().sum()) - 1, 0),
+        "duplicates": leaks(evidence, found, pairs),
+    }
+    if found is not None:
+        labels, probabilities = found.pooled()
+        rule = abstention(found.labels, found.probabilities[0], question.get("precision") or PRECISION)
+        content |= {
+            "confusion": confusion_matrix(found.labels, found.predictions[:, 0], found.num_classes).tolist(),
+            "calibration": {
+                "ece": expected_calibration_error(labels, probabilities),
+                "brier": brier_score(labels, probabilities),
+                "temperature": fit_temperature(labels, probabilities),
+                "bins": calibration_bins(labels, probabilities),
+            },
+            "abstention": {**vars(rule), "reached": rule.reached},
+            "learning_curve": curve_figures(evidence, ranking),
+        }
+    return content | {"warnings": list(warnings(evidence, ranking, content))}
+
+
+def class_figures(evidence: Evidence, found: OutOfFold) -> list[dict[str, Any]]:
+    """Of each class: rows, F1 with its interval, precision and recall, means over the repeats."""
+    f1 = estimate(found.patterns).f1[0]
+    lower, upper = interval(resampled(found, evidence.seed).f1, f1)
+    scored = [class_scores(found.labels, predictions, found.num_classes) for predictions in found.predictions.T]
+    rows = np.bincount(found.labels, minlength=found.num_classes)
+    return [
+        {
+            "label": evidence.labels[place],
+            "name": evidence.names[place],
+            "rows": int(rows[place]),
+            "f1": float(f1[place]),
+            "f1_lower": float(lower[place]),
+            "f1_upper": float(upper[place]),
+            "precision": float(np.mean([scores.precision[place] for scores in scored])),
+            "recall": float(np.mean([scores.recall[place] for scores in scored])),
+        }
+        for place in range(found.num_classes)
+    ]
+
+
+def curve_figures(evidence: Evidence, ranking: pd.DataFrame) -> dict[str, Any]:
+    """The learning curve of the best ranked candidate that has one."""
+    curve = evidence.curve
+    tried = [] if curve.empty else [name for name in ranking["candidate"] if name in set(curve["candidate"])]
+    if not tried:
+        return {"candidate": None, "points": [], "twice_the_labels": None, "note": "no subsamples were tried"}
+    recommended = ranking.loc[ranking["recommended"], "candidate"].item()
+    name = recommended if recommended in tried else tried[0]
+    points = curve[curve["candidate"] == name]
+    return {"candidate": name, **learning_curve(points, len(evidence.rows), evidence.seed)}
+
+
+def answered_rows(evidence: Evidence, found: OutOfFold) -> pd.DataFrame:
+    """file, line, text, label, predicted, confidence, p_LABEL… of the first repeat."""
+    table = _lines(evidence, found.rows)
+    probabilities = found.probabilities[0]
+    table["predicted"] = np.array(evidence.labels, dtype=object)[probabilities.argmax(axis=1)]
+    table["confidence"] = probabilities.max(axis=1).round(6)
+    shares = pd.DataFrame(probabilities.round(6), columns=[f"p_{label}" for label in evidence.labels])
+    return pd.concat([table, shares], axis=1)
+
+
+def suspect_rows(evidence: Evidence, found: OutOfFold) -> pd.DataFrame:
+    """file, line, text, label, suggested, label_quality, the least likely label first."""
+    suspects = suspect_labels(found.labels, found.probabilities.mean(axis=0))
+    table = _lines(evidence, found.rows[suspects["position"].to_numpy(int)])
+    suggested = suspects["suggested"].to_numpy(int)
+    table["suggested"] = np.array(evidence.labels, dtype=object)[suggested]
+    return table.assign(label_quality=suspects["label_quality"].to_numpy(float).round(6))
+
+
+def duplicate_rows(evidence: Evidence) -> pd.DataFrame:
+    """line_a, line_b, similarity, same_label, text_a, text_b, and the two positions among the rows."""
+    rows, index = evidence.rows, {label: place for place, label in enumerate(evidence.labels)}
+    labels = np.array([index.get(str(label), -1) for label in rows["label"]], np.int64)
+    pairs = duplicates(list(rows["text"].astype(str)), labels, evidence.embeddings)
+    where = (rows["file"].astype(str) + ":" + rows["line"].astype(str)).to_numpy(object)
+    first, second = pairs["first"].to_numpy(int), pairs["second"].to_numpy(int)
+    texts = rows["text"].to_numpy(object)
+    return pd.DataFrame(
+        {
+            "line_a": where[first],
+            "line_b": where[second],
+            "similarity": pairs["similarity"].to_numpy(float).round(4),
+            "same_label": pairs["same_label"].to_numpy(bool),
+            "text_a": texts[first],
+            "text_b": texts[second],
+            "row_a": rows["row"].to_numpy(int)[first],
+            "row_b": rows["row"].to_numpy(int)[second],
+        }
+    )
+
+
+def _lines(evidence: Evidence, rows: np.ndarray) -> pd.DataFrame:
+    return evidence.rows.set_index("row").loc[rows, LINE].reset_index(drop=True)
+
+
+def leaks(evidence: Evidence, found: OutOfFold | None, pairs: pd.DataFrame) -> dict[str, Any]:
+    """How many pairs are alike, how many of them folds set apart, and macro-F1 without the rows of those."""
+    content: dict[str, Any] = {"pairs": len(pairs), "conflicting": int((~pairs["same_label"].astype(bool)).sum())}
+    if found is None or pairs.empty:
+        return content | {"across_folds": 0, "macro_f1_without": None}
+    fold = pd.Series(found.folds, index=found.rows)
+    apart = pairs[pairs["row_a"].map(fold) != pairs["row_b"].map(fold)]
+    kept = ~np.isin(found.rows, np.concatenate([apart["row_a"], apart["row_b"]]))
+    without = None
+    if len(apart) and len(np.unique(found.labels[kept])) == len(np.unique(found.labels)):
+        rest = OutOfFold(
+            found.rows[kept], found.labels[kept], found.probabilities[:, kept], found.repeats, found.folds[kept]
+        )
+        without = float(estimate(rest.patterns).macro_f1[0])
+    return content | {"across_folds": len(apart), "macro_f1_without": without}
+
+
+def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, Any]) -> Iterator[str]:
+    """What a person should know before they trust the figures, a line each."""
+    chosen = ranking[ranking["recommended"].astype(bool)]
+    majority = ranking[(ranking["candidate"] == "majority") & ranking["macro_f1"].notna()]
+    if len(chosen) and len(majority) and majority["accuracy"].item() >= chosen["accuracy"].item():
+        share = percent(majority["accuracy"].item())
+        yield f"Always answering the largest class is right as often ({share}): mind macro-F1, not accuracy."
+    for entry in unreliable(content["per_class"]):
+        span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
+        yield f"{entry['name']}: {entry['rows']} rows, its F1 lies anywhere from {span}."
+    found = content["duplicates"]
+    if found["across_folds"]:
+        line = f"{counted(found['across_folds'])} in different folds"
+        without = found["macro_f1_without"]
+        yield f"{line}: macro-F1 without their rows is {percent(without)}." if without is not None else f"{line}."
+    if found["conflicting"]:
+        yield f"{counted(found['conflicting'])} with different labels."
+    rule = content.get("abstention")
+    if rule and not rule["reached"]:
+        yield f"No threshold is shown to keep answers that are right {percent(rule['precision'])} of the time."
+
+
+def counted(pairs: int) -> str:
+    """As "1 pair of nearly equal texts"."""
+    return f"{pairs} pair{'' if pairs == 1 else 's'} of nearly equal texts"

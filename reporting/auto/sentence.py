@@ -1,0 +1,76 @@
+"""The recommendation, and what to mind, in a person's words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from reporting.auto.evidence import Evidence
+
+FINE_TUNED = 3  # the least `cost` of a candidate that trains the encoder
+UNRELIABLE_WIDTH = 0.3  # of the interval of a class' F1
+WANTED_WIDTH = 0.2
+MOST_NAMED = 2
+
+
+def percent(value: float | None) -> str:
+    """A share as "86 %"; "–" where there is none."""
+    return "–" if value is None or math.isnan(value) else f"{100 * value:.0f} %"
+
+
+def with_interval(value: float, lower: float, upper: float) -> str:
+    """As "86 % (80 to 91)"."""
+    return f"{percent(value)} ({100 * lower:.0f} to {100 * upper:.0f})"
+
+
+def rows_to_label(rows: int, lower: float, upper: float) -> int:
+    """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows)."""
+    wanted = rows * ((upper - lower) / WANTED_WIDTH) ** 2
+    step = 10 if wanted < 200 else 50
+    return max(math.ceil((wanted - rows) / step), 0) * step
+
+
+def unreliable(per_class: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Classes whose F1 is not known to within `UNRELIABLE_WIDTH`, the least certain first."""
+    wide = [entry for entry in per_class if entry["f1_upper"] - entry["f1_lower"] > UNRELIABLE_WIDTH]
+    return sorted(wide, key=lambda entry: entry["f1_lower"] - entry["f1_upper"])
+
+
+def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapping[str, Any]]) -> str:
+    """The recommendation with its figure and interval, what is not shown to be better, and the classes to mind."""
+    chosen = ranking[ranking["recommended"]]
+    if chosen.empty:
+        return "Nothing can be recommended: no candidate has finished."
+    row = chosen.iloc[0]
+    parts = [
+        f"{row['title']}: macro-F1 {with_interval(row['macro_f1'], row['macro_f1_lower'], row['macro_f1_upper'])}, "
+        f"accuracy {with_interval(row['accuracy'], row['accuracy_lower'], row['accuracy_upper'])}"
+    ]
+    parts += _others(evidence, ranking, row)
+    doubtful = unreliable(per_class)
+    for entry in doubtful[:MOST_NAMED]:
+        more = rows_to_label(entry["rows"], entry["f1_lower"], entry["f1_upper"])
+        parts.append(f"{entry['name']} is unreliable, {entry['rows']} rows: label about {more} more")
+    if len(doubtful) > MOST_NAMED:
+        parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")
+    return "; ".join(parts) + "."
+
+
+def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> list[str]:
+    """What is dearer and not shown to be better, or what the choice stands above."""
+    cost = {entry["candidate"]: entry.get("cost", 0) for entry in evidence.candidates}
+    within = ranking[ranking["within_noise"].astype(bool) & (ranking["candidate"] != chosen["candidate"])]
+    tuned = ranking[ranking["macro_f1"].notna() & (ranking["candidate"].map(cost) >= FINE_TUNED)]
+    parts = []
+    if cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
+        parts.append("fine-tuning is not shown to be better")
+    elif chosen["rank"] > 1:
+        parts.append(f"{ranking['title'][0]} is not shown to be better")
+    elif len(within):
+        parts.append(f"not shown to be better than {within['title'].iloc[0]}")
+    if not within.empty and (within["candidate"] == "majority").any():
+        parts.append("not shown to be better than always answering the largest class")
+    return parts

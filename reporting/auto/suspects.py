@@ -1,0 +1,86 @@
+"""Labels that the texts speak against, and texts that stand twice or nearly so."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+NEARLY = 0.95  # cosine similarity of embeddings
+MOST_PAIRS = 1000
+NEIGHBOURS = 6  # a text's own, and five more
+
+
+def suspect_labels(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> pd.DataFrame:
+    """Rows that confident learning takes for mislabelled, the least likely label first.
+
+    A row counts where its label's class and its most likely one differ and both the noise matrix' off-diagonal share
+    of the class and the class' own threshold speak for the other (Northcutt et al. 2021), as cleanlab computes it.
+
+    Args:
+        labels: (N,) class indices.
+        probabilities: (N, C) of models that had not seen the row.
+
+    Returns:
+        position (in the arrays), suggested (class index), label_quality (probability of the label, 0 to 1).
+    """
+    if len(np.unique(labels)) < 2:
+        return pd.DataFrame({"position": [], "suggested": [], "label_quality": []})
+    from cleanlab.filter import find_label_issues
+
+    logging.getLogger("cleanlab").setLevel(logging.ERROR)
+    clipped = np.maximum(probabilities, 1e-9)
+    clipped /= clipped.sum(axis=1, keepdims=True)
+    positions = find_label_issues(labels, clipped, return_indices_ranked_by="self_confidence", n_jobs=1)
+    return pd.DataFrame(
+        {
+            "position": positions,
+            "suggested": probabilities[positions].argmax(axis=1),
+            "label_quality": probabilities[positions, labels[positions]],
+        }
+    )
+
+
+def duplicates(texts: list[str], labels: NDArray[np.int64], embeddings: NDArray[np.float32] | None) -> pd.DataFrame:
+    """Pairs of rows with one text, case and spaces aside, or, where there are embeddings, nearly one; at most
+    `MOST_PAIRS`, the most alike first.
+
+    Args:
+        texts: N of them.
+        labels: (N,) class indices.
+        embeddings: (N, D) of unit length.
+
+    Returns:
+        first, second (positions), similarity (1 where texts are equal), same_label.
+    """
+    pairs = _equal(texts)
+    if embeddings is not None and len(embeddings) > 1:
+        pairs = {**_near(embeddings), **pairs}
+    ordered = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:MOST_PAIRS]
+    table = pd.DataFrame([(*pair, value) for pair, value in ordered], columns=["first", "second", "similarity"])
+    same = labels[table["first"].to_numpy(int)] == labels[table["second"].to_numpy(int)]
+    return table.assign(same_label=same)
+
+
+def _equal(texts: list[str]) -> dict[tuple[int, int], float]:
+    """Each later row with the first of its text."""
+    first: dict[str, int] = {}
+    pairs = ((first.setdefault(" ".join(text.casefold().split()), place), place) for place, text in enumerate(texts))
+    return {pair: 1.0 for pair in pairs if pair[0] != pair[1]}
+
+
+def _near(embeddings: NDArray[np.float32]) -> dict[tuple[int, int], float]:
+    import faiss
+
+    vectors = np.ascontiguousarray(embeddings, np.float32)
+    number = min(NEIGHBOURS, len(vectors))
+    similarity, neighbours = faiss.knn(vectors, vectors, number, metric=faiss.METRIC_INNER_PRODUCT)
+    rows, columns = np.nonzero(similarity >= NEARLY)
+    others = neighbours[rows, columns]
+    return {
+        (int(min(pair)), int(max(pair))): float(min(value, 1.0))
+        for *pair, value in zip(rows, others, similarity[rows, columns], strict=True)
+        if pair[0] != pair[1]
+    }

@@ -1,0 +1,86 @@
+"""Calibration, abstention, learning curve, suspect labels and duplicates, each where the answer is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reporting.auto.calibration import (
+    abstention,
+    brier_score,
+    calibration_bins,
+    expected_calibration_error,
+    fit_temperature,
+)
+from reporting.auto.learning_curve import fit_power_law, learning_curve
+from reporting.auto.suspects import duplicates, suspect_labels
+
+
+def answers(rng, number, true_temperature=1.0):
+    """Probabilities (N, 3) that mean what they say once divided by the temperature, and labels drawn from those."""
+    logits = 4 * rng.normal(size=(number, 3))
+    softmax = lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)  # noqa: E731
+    true = softmax(logits)
+    labels = (rng.random(number)[:, None] > true.cumsum(axis=1)).sum(axis=1)
+    return labels, softmax(logits * true_temperature)
+
+
+def test_calibration_of_what_is_calibrated_and_of_what_is_not():
+    labels, probabilities = answers(np.random.default_rng(0), 20_000)
+    assert expected_calibration_error(labels, probabilities) < 0.01
+    assert brier_score(np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.0]])) == 1.0
+    labels, sure = answers(np.random.default_rng(0), 20_000, 3.0)
+    assert expected_calibration_error(labels, sure) > 0.08
+    assert fit_temperature(labels, sure) == pytest.approx(3, rel=0.05)
+    constant = np.tile([0.5, 0.3, 0.2], (10, 1))  # all in one bin, not in ten
+    assert [part["rows"] for part in calibration_bins(np.zeros(10, int), constant)] == [10]
+
+
+def test_a_threshold_keeps_its_precision_nineteen_times_in_twenty():
+    rng, missed, reached = np.random.default_rng(1), 0, 0
+    labels, probabilities = answers(rng, 50_000)
+    is_right = probabilities.argmax(axis=1) == labels
+    for _ in range(200):
+        sample = rng.choice(len(labels), 300, replace=False)
+        rule = abstention(labels[sample], probabilities[sample], 0.9)
+        if rule.reached:
+            reached += 1
+            missed += is_right[probabilities.max(axis=1) >= rule.threshold].mean() < 0.9
+    assert reached > 180 and missed / reached < 0.05 + 3 * np.sqrt(0.05 * 0.95 / reached)
+    few = abstention(labels[:10], probabilities[:10], 0.95)
+    assert not few.reached and few.coverage == 0
+
+
+def test_a_learning_curve_is_read_on_and_noise_is_not():
+    sizes = np.array([50.0, 100, 200, 400])
+    assert fit_power_law(sizes, 0.9 - 2 * sizes**-0.5) == pytest.approx((0.9, 2, 0.5), abs=0.02)
+    rng = np.random.default_rng(2)
+
+    def points(noise):
+        rows = [(int(n), fold, 0.9 - 2 * n**-0.5 + noise * rng.normal()) for n in sizes for fold in range(5)]
+        return pd.DataFrame(rows, columns=["rows", "fold", "macro_f1"]).assign(repeat=0)
+
+    twice = learning_curve(points(0.005), 500, 0)["twice_the_labels"]
+    assert twice["rows"] == 1000 and twice["lower"] <= 0.9 - 2 * 1000**-0.5 <= twice["upper"]
+    noisy = learning_curve(points(0.3), 500, 0)
+    assert noisy["twice_the_labels"] is None and "too much to tell" in noisy["note"]
+    assert "too few" in learning_curve(points(0.1).query("rows < 150"), 500, 0)["note"]
+
+
+def test_wrong_labels_are_suspected():
+    rng = np.random.default_rng(3)
+    labels, probabilities = answers(rng, 400)
+    probabilities = 0.05 + 0.85 * np.eye(3)[labels]
+    wrong = rng.choice(400, 12, replace=False)
+    labels[wrong] = (labels[wrong] + 1) % 3
+    suspects = suspect_labels(labels, probabilities)
+    assert set(suspects["position"]) == set(wrong)
+    assert suspects["label_quality"].to_numpy() == pytest.approx(0.05)
+    assert (suspects["suggested"] == (labels[suspects["position"]] + 2) % 3).all()
+
+
+def test_equal_and_nearly_equal_texts():
+    vectors = np.eye(4, dtype=np.float32)
+    vectors[3] = [0.98, 0.199, 0, 0]
+    pairs = duplicates(["One  text", "two", "ONE text", "One text!"], np.array([0, 0, 1, 0]), vectors)
+    assert pairs[["first", "second", "same_label"]].values.tolist() == [[0, 2, False], [0, 3, True]]
+    assert pairs["similarity"].tolist() == pytest.approx([1.0, 0.98], abs=1e-3)

@@ -1,0 +1,88 @@
+"""Intervals, paired tests and the recommendation of `task=auto`, where the truth is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import f1_score
+
+from reporting.auto.ranking import OutOfFold, rank, recommend
+from reporting.auto.resampling import Patterns, bootstrap, difference_test, estimate, interval
+
+
+def rows(rng, counts=(60, 25, 8), skill=0.75, repeats=2):
+    """Labels and predictions (N, R) that are right with probability `skill`, mostly in the same rows each time."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    is_right = (rng.random(len(labels)) < skill)[:, None] ^ (rng.random((len(labels), repeats)) < 0.05)
+    others = (labels[:, None] + rng.integers(1, len(counts), (len(labels), repeats))) % len(counts)
+    return labels, np.where(is_right, labels[:, None], others)
+
+
+def test_figures_are_the_mean_of_scikit_learns_over_repeats():
+    labels, predictions = rows(np.random.default_rng(0))
+    figures = estimate(Patterns.of(labels, predictions, 3))
+    assert figures.macro_f1[0] == pytest.approx(np.mean([f1_score(labels, p, average="macro") for p in predictions.T]))
+    assert figures.f1[0] == pytest.approx(np.mean([f1_score(labels, p, average=None) for p in predictions.T], axis=0))
+    assert figures.accuracy[0] == pytest.approx((predictions == labels[:, None]).mean())
+
+
+def test_repeats_of_a_row_are_no_further_rows():
+    """Copied repeats, as four times the rows, would halve the interval."""
+    labels, predictions = rows(np.random.default_rng(1), repeats=1)
+    widths = []
+    for copies in (1, 4):
+        draws = bootstrap(Patterns.of(labels, np.tile(predictions, copies), 3), np.random.default_rng(2)).macro_f1
+        widths.append(np.ptp(interval(draws, draws.mean())))
+    assert widths[1] == pytest.approx(widths[0], rel=0.02)
+
+
+def test_a_rare_class_that_is_all_right_is_not_sure():
+    labels = np.repeat([0, 1], [50, 5])
+    draws = bootstrap(Patterns.of(labels, labels[:, None], 2), np.random.default_rng(0))
+    lower, upper = interval(draws.f1, np.ones(2))
+    assert lower[1] < 0.8 < 0.95 < lower[0] and (upper == 1).all()
+
+
+def test_equal_candidates_are_told_apart_in_five_percent_at_most():
+    rng, rejected = np.random.default_rng(3), 0
+    for _ in range(200):
+        labels, first = rows(rng)
+        second = rows(rng)[1]
+        rejected += difference_test(labels, first, second, 3, rng, draws=200)[1] < 0.05
+    assert rejected / 200 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+    labels, better = rows(rng, skill=0.9)
+    difference, p, error = difference_test(labels, better, rows(rng, skill=0.5)[1], 3, rng, draws=200)
+    assert difference > 0.2 and p < 0.01 and 0 < error < 0.15
+
+
+def table(labels, predictions, repeats):
+    probabilities = np.eye(3)[predictions]
+    parts = [
+        pd.DataFrame(probabilities[:, r], columns=["p_0", "p_1", "p_2"]).assign(
+            row=np.arange(len(labels)), repeat=repeat, fold=0, label=labels
+        )
+        for r, repeat in enumerate(repeats)
+    ]
+    return OutOfFold.of(pd.concat(parts))
+
+
+def test_candidates_meet_on_the_repeats_that_both_have():
+    """A fine-tuned one has fewer; a figure of all repeats beside one of a single one would compare other splits."""
+    labels, predictions = rows(np.random.default_rng(4), repeats=3)
+    some, all_three = table(labels, predictions[:, [1]], [1]), table(labels, predictions, [0, 1, 2])
+    _, first, second = some.shared(all_three)
+    assert (first == second).all() and first.shape == (len(labels), 1)
+    entries = [{"candidate": name, "title": name, "train_seconds": seconds} for name, seconds in (("a", 9), ("b", 1))]
+    ranking = rank(entries, {"a": all_three, "b": some}, "quality", 0)
+    assert ranking["difference_to_best"].tolist() == [0.0, 0.0]
+    assert ranking.loc[ranking["recommended"], "candidate"].tolist() == ["b"]
+
+
+def test_the_cheapest_within_a_standard_error_and_what_else_may_be_preferred():
+    columns = ["candidate", "train_seconds", "size_mib", "texts_per_second", "within_noise", "difference_to_best",
+               "standard_error"]  # fmt: skip
+    finished = pd.DataFrame([
+        ("best", 100, 90, 10, True, 0.0, 0.0), ("near", 50, 80, 20, True, -0.01, 0.02),
+        ("far", 5, 70, 30, True, -0.05, 0.04), ("worse", 1, 1, 99, False, -0.2, 0.04),
+    ], columns=columns)  # fmt: skip
+    assert [recommend(finished, prefer) for prefer in ("quality", "speed", "size")] == ["near", "far", "far"]
+    assert recommend(finished.head(0)) is None

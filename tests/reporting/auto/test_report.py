@@ -1,0 +1,48 @@
+"""The whole report over a folder: its files, its sentence, and a page that runs nothing and asks for nothing."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from reporting.auto.report import write_report
+from tests.reporting.auto.folders import CANDIDATES, write_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = write_folder(tmp_path_factory.mktemp("auto") / "auto-my-1")
+    write_report(folder)
+    return folder
+
+
+def test_tables_agree_with_each_other(folder):
+    ranking = pd.read_csv(folder / "ranking.csv")
+    assert ranking["candidate"].tolist()[-1] == "sharprecl" and ranking["reason"].tolist()[-1].startswith("would take")
+    assert ranking["recommended"].sum() == 1 and ranking["macro_f1"].dropna().is_monotonic_decreasing
+    answers, errors = pd.read_csv(folder / "out_of_fold.csv"), pd.read_csv(folder / "errors.csv")
+    assert len(errors) == (answers["label"] != answers["predicted"]).sum()
+    assert answers.filter(like="p_").sum(axis=1).round(4).eq(1).all()
+    pairs = pd.read_csv(folder / "duplicates.csv")
+    assert pairs[["line_a", "line_b"]].values.tolist() == [["my.csv:2", "my.csv:301"], ["my.csv:7", "my.csv:11"]]
+
+
+def test_the_page_runs_nothing_and_asks_for_nothing(folder):
+    page = (folder / "index.html").read_text()
+    assert "alert(1)" in page and not re.search(r"<script|<b>, |World <b>", page)
+    assert not re.search(r"""(?:src|href)\s*=|https?:|@import|url\(""", page)
+    assert "fine-tuning is not shown to be better" in page and "would take 14 minutes" in page
+
+
+def test_the_same_folder_gives_the_same_files(folder):
+    names = ["ranking.csv", "metrics.json", "suspect_labels.csv", "index.html"]
+    before = [(folder / name).read_bytes() for name in names]
+    write_report(folder)
+    assert [(folder / name).read_bytes() for name in names] == before
+
+
+def test_nothing_finished(tmp_path):
+    folder = write_folder(tmp_path / "auto-none", candidates=CANDIDATES[:0])
+    (folder / "learning_curve.csv").unlink()
+    metrics = write_report(folder)
+    assert metrics["recommended"] is None and "Nothing can be recommended" in (folder / "index.html").read_text()

@@ -70,6 +70,8 @@ class TextDataModule(LightningDataModule):
         num_workers: loader processes.
         budget: how many train rows keep their label, before anything else is drawn.
         takes_unlabelled: train rows without a label are set aside as texts without one, and not refused.
+        trains_unlabelled: train batches hold the rows of "unlabelled" too, with label -1, at the positions behind those
+            of "train"; they have one view.
 
     Attributes:
         num_classes, label_names: classes, in the order of their indices.
@@ -103,6 +105,7 @@ class TextDataModule(LightningDataModule):
         num_workers: Annotated[int, ">= 0"] = 0,
         budget: LabelBudget | None = None,
         takes_unlabelled: bool = False,
+        trains_unlabelled: bool = False,
     ) -> None:
         super().__init__()
         if num_views < 1:
@@ -115,6 +118,7 @@ class TextDataModule(LightningDataModule):
         self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
         self.num_views, self.seed, self.num_workers = num_views, seed, num_workers
         self.budget, self.takes_unlabelled = budget or LabelBudget(), takes_unlabelled
+        self.trains_unlabelled = trains_unlabelled
         self.singleton_classes, self.cache = singleton_classes, Path(cache_dir) / "tokens"
         self.label_names = tuple(corpus.label_names)
         self.num_classes = len(self.label_names)
@@ -332,9 +336,16 @@ class TextDataModule(LightningDataModule):
         """For each view of a split the tokens of a whole table, and the rows ``(N,)`` of it that are the split's."""
         return list(zip(self._views[split], self._rows[split], strict=True))
 
+    @property
+    def learning_splits(self) -> list[str]:
+        """What a run may learn from or choose by: never test."""
+        return [split for split in ("train", "val", "unlabelled") if split in self.indices]
+
     def train_dataloader(self) -> DataLoader:
         data = self._tokens("train")
-        order = self.sampler.train(data.lengths, self.labels["train"], self.seed, *self._place())
+        if self.trains_unlabelled and "unlabelled" in self.indices:
+            data = self._joined_tokens("train", "unlabelled")
+        order = self.sampler.train(data.lengths, data.labels, self.seed, *self._place())
         return self._loader("train", data, order)
 
     def val_dataloader(self) -> DataLoader | list:
@@ -358,11 +369,11 @@ class TextDataModule(LightningDataModule):
         order = np.random.default_rng([self.seed, number, _ORDER]).permutation(len(self.labels["val"]))
         return self._loader("val", self._tokens("val"), OrderedBatches(order, self.sampler.eval_batch_size))
 
-    def text_loader(self, split: str) -> DataLoader:
-        """Every row of a split once, the text itself alone, longest first; each process has its share."""
+    def text_loader(self, split: str, every_row: bool = False) -> DataLoader:
+        """Every row of a split once, the text itself alone, longest first; each process has its share, or all rows."""
         views, rows = self._views[split][:1], self._rows[split][:1]
         tokens = TokenBatches(views, rows, self.labels[split], self.tokenizer.pad_token_id)
-        order = self.sampler.eval(tokens.lengths, *self._place())
+        order = self.sampler.eval(tokens.lengths, *(() if every_row else self._place()))
         if self._features is None:
             return _loader(tokens, order, self.num_workers)
         return _loader(FeatureBatches(self._features[split], self.labels[split], 1), order, self.num_workers)
@@ -387,6 +398,12 @@ class TextDataModule(LightningDataModule):
 
     def _tokens(self, split: str) -> TokenBatches:
         return TokenBatches(self._views[split], self._rows[split], self.labels[split], self.tokenizer.pad_token_id)
+
+    def _joined_tokens(self, *splits: str) -> TokenBatches:
+        """Rows of one table as one split, in the order of `splits`."""
+        rows = np.concatenate([self._rows[split][0] for split in splits])
+        labels = np.concatenate([self.labels[split] for split in splits])
+        return TokenBatches(self._views["train"][:1], [rows], labels, self.tokenizer.pad_token_id)
 
     def _place(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)

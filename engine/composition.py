@@ -102,6 +102,8 @@ def _method_findings(plain: Plain) -> Iterator[str]:
     sampler = plain.get("sampler")
     if serves(node) == "clustering" and sampler and issubclass(target_class(sampler), ByClass):
         yield "sampler: draws by labels, which clustering does not see; allowed: length_grouped, shuffle"
+    if getattr(method, "trains_unlabelled", False) and sampler and issubclass(target_class(sampler), ByClass):
+        yield f"sampler: draws by labels, which {name} has not of every text; allowed: length_grouped, shuffle"
     for group in unused:
         value = plain.get(group)
         if any(v is not None for v in value.values()) if isinstance(value, Mapping) else value is not None:

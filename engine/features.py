@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,15 @@ from lightning_modules.encoders.transformer import TextEncoder
 from storage.files import replacing
 
 
-def cached_features(encoder: TextEncoder, datamodule: TextDataModule, key: str, folder: Path) -> dict[str, np.ndarray]:
-    """Features of every split: "train" (V, N, D), the others (1, N, D), float32.
+def cached_features(
+    encoder: TextEncoder, datamodule: TextDataModule, key: str, folder: Path, splits: Sequence[str] | None = None
+) -> dict[str, np.ndarray]:
+    """Features of these splits, or of every one: "train" (V, N, D), the others (1, N, D), float32.
 
     Every text of a table is encoded, also those that this run leaves out: draws of rows or labels share the file.
     `key` names weights and pooling; the digest of the tokens names the texts.
     """
-    views = {split: datamodule.views(split) for split in datamodule.indices}
+    views = {split: datamodule.views(split) for split in splits or datamodule.indices}
     tables = {tokens.digest: tokens for split in views for tokens, rows in views[split] if len(rows)}
     features = {
         digest: _cached(encoder, datamodule, tokens, folder / "features" / f"{digest[:20]}-{key}.npy")

@@ -18,7 +18,7 @@ from datamodules.builders.base import Dataset
 from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import LearnedTokenizer, TextDataModule
 from datamodules.sources import SourceFile, fetch
-from engine.composition import check_composition, is_module, serves
+from engine.composition import check_composition, is_module, serves, target_class
 from engine.features import cached_features
 from engine.label_kind import check_label_kind
 from engine.trainer import on_processor
@@ -130,6 +130,7 @@ class Plan:
             singleton_classes=self.dataset.singleton_classes,
             budget=self.dataset.budget,
             takes_unlabelled=self.dataset.takes_unlabelled,
+            trains_unlabelled=getattr(target_class(config.method), "trains_unlabelled", False),
         )
         datamodule.prepare_data()
         datamodule.setup()
@@ -158,11 +159,16 @@ class Plan:
             if not encoder.top_layers.remember(batches):
                 print("encoder.train=top_layers: the frozen layers below run at each step too", file=sys.stderr)
 
-    def features(self, datamodule: TextDataModule, encoder: TextEncoder | None = None) -> dict[str, np.ndarray]:
+    def features(
+        self,
+        datamodule: TextDataModule,
+        encoder: TextEncoder | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> dict[str, np.ndarray]:
         """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""
         key = f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
         loaded: Any = encoder or self.encoder.load(self.config.seed).eval()
-        return cached_features(loaded, datamodule, key, self._path("cache"))
+        return cached_features(loaded, datamodule, key, self._path("cache"), splits)
 
     def clustering_module(self, num_clusters: int) -> ClusteringModule:
         """The method that learns so many clusters over the encoder, without data."""

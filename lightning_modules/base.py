@@ -52,6 +52,7 @@ class TextModule(pl.LightningModule):
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers", "frozen")  # values of encoder.train
     unused_groups: ClassVar[tuple[str, ...]] = ()
     reads_unlabelled: ClassVar[bool] = False  # whether the split "unlabelled" is of use to it
+    trains_unlabelled: ClassVar[bool] = False  # whether its train batches hold those rows too, behind the train rows
     loss: Any  # one of `losses`: what it is called with is between the two
     pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 
@@ -120,6 +121,29 @@ class TextModule(pl.LightningModule):
         # Lightning averages sizes over processes in whole numbers: a multiple of their number loses nothing
         processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         self.log(name, value, on_step=False, on_epoch=True, batch_size=num_rows * processes, sync_dist=True)
+
+    @torch.no_grad()
+    def embedded_splits(self, datamodule: Any) -> dict[str, tuple[Tensor, Tensor]]:
+        """Embeddings (N, D) and labels of what the run learns from, by the encoder of now, on the processor.
+
+        Args:
+            datamodule: the run's; "train", "val" and "unlabelled", as far as they are there, never test.
+        """
+        was_training, splits = self.training, {}
+        self.eval()
+        for split in datamodule.learning_splits:
+            labels = torch.from_numpy(datamodule.labels[split])
+            embeddings = torch.empty(len(labels), self.encoder.hidden_size)
+            for batch in datamodule.text_loader(split, every_row=True):
+                with self.trainer.precision_plugin.forward_context():
+                    encoded = self.embed({key: self._moved(value) for key, value in batch.items()})
+                embeddings[batch["indices"]] = encoded.float().cpu()
+            splits[split] = embeddings, labels
+        self.train(was_training)
+        return splits
+
+    def _moved(self, value: Any) -> Any:
+        return value.to(self.device) if isinstance(value, Tensor) else value
 
     def predict_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
         return {**self(batch), "indices": batch["indices"]}
@@ -229,6 +253,7 @@ class ClassifierModule(TextModule):
     classifier: Any  # linear, or the head that generates
     linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
     solved_from: ClassVar[str] = "features"  # or "tokens": what `solve` takes of a row
+    solved_after_training = False  # whether `solve` is called with the embeddings of the trained encoder too
 
     def __init__(
         self,
@@ -289,6 +314,14 @@ class ClassifierModule(TextModule):
             "solver/converged": selection.best.converged,
             "solver/validation_losses": losses,
         }
+
+    def begin(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """Before training, of a method that trains on texts without labels; returns figures.
+
+        Args:
+            splits: embeddings (N, D) by the encoder as it comes, and labels, of "train" and "unlabelled".
+        """
+        raise NotImplementedError
 
     def use_head(self, head: TextToTextHead) -> None:
         """Let a decoder that answers in words stand for the linear classifier; it learns at the optimizer's rate."""

@@ -34,6 +34,7 @@ from losses.multilabel_contrastive import MultiLabelContrastiveLoss
 from losses.paco import ParametricContrastiveLoss
 from losses.pairs import pair_gradients
 from losses.prototypical import PrototypicalContrastiveLoss, SupervisedPrototypicalContrastiveLoss
+from losses.pseudo_labels import PseudoLabelLoss
 from losses.scl_hnm import HardNegativeContrastiveLoss
 from losses.sharprecl import (
     RebalancedSamples,
@@ -72,6 +73,7 @@ __all__ = [
     "MultiLabelContrastiveLoss",
     "ParametricContrastiveLoss",
     "PrototypicalContrastiveLoss",
+    "PseudoLabelLoss",
     "RSTCLoss",
     "RebalancedSamples",
     "SCCLLoss",

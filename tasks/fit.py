@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
@@ -167,21 +168,34 @@ def _train_by_epochs(
     last = run.checkpoints / "last.ckpt"
     if plan.plain.get("start_from") and not last.is_file():
         _start_from(plan, module)
+    figures: dict[str, Any] = {}
+    if module.trains_unlabelled:
+        splits = [split for split in datamodule.learning_splits if split != "val"]
+        start = plan.features(datamodule, splits=splits)
+        labels = {split: torch.from_numpy(datamodule.labels[split]) for split in splits}
+        figures |= module.begin({split: (torch.from_numpy(start[split][0]), labels[split]) for split in splits})
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
     load_weights(module, run)
-    return {"epochs": trainer.current_epoch}
+    if module.solved_after_training:
+        figures |= module.solve(module.embedded_splits(datamodule))
+        _save_best(run, module)
+    return figures | {"epochs": trainer.current_epoch}
 
 
 def _solve(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
     """Solve the classifier on the features of a frozen encoder; every process of a run does the same."""
     rows = datamodule.token_rows if module.solved_from == "tokens" else datamodule.feature_rows
-    splits = [split for split in ("train", "val", "unlabelled") if split in datamodule.indices]  # never test
-    figures = module.solve({split: rows(split) for split in splits})
+    figures = module.solve({split: rows(split) for split in datamodule.learning_splits})
+    _save_best(run, module)
+    return {"epochs": 0} | figures
+
+
+def _save_best(run: RunFolder, module: ClassifierModule) -> None:
+    """Write the weights of now as those of the run."""
     checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
     module.on_save_checkpoint(checkpoint)
     if run.writes:
         AtomicCheckpointIO().save_checkpoint(checkpoint, run.checkpoints / "best.ckpt")
-    return {"epochs": 0} | figures
 
 
 def _start_from(plan: Plan, module: ClassifierModule) -> None:

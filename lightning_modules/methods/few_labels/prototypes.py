@@ -14,6 +14,7 @@ from lightning_modules.heads.discriminant import (
     ANCHOR_ROWS,
     LABEL_ROWS,
     SHRINKAGE,
+    Discriminant,
     best_discriminant,
     nearest_prototype,
 )
@@ -25,6 +26,7 @@ class PrototypesModule(ClassifierModule):
 
     Args:
         class_names: the names; None where the labels are codes and no descriptions are given.
+        use_names: false withholds them.
         anchor_rows: a class name counts as so many labelled rows, >= 0.
         label_rows: a labelled row counts as so many unlabelled ones, >= 1.
         shrinkage: of the covariance towards a multiple of the identity, 0 < s <= 1.
@@ -48,6 +50,7 @@ class PrototypesModule(ClassifierModule):
         self,
         *args: Any,
         class_names: ClassNames | None = None,
+        use_names: bool = True,
         anchor_rows: Annotated[float, ">= 0"] = ANCHOR_ROWS,
         label_rows: Annotated[float, ">= 1"] = LABEL_ROWS,
         shrinkage: Annotated[float, "> 0", "<= 1"] = SHRINKAGE,
@@ -56,12 +59,13 @@ class PrototypesModule(ClassifierModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
-        if class_names is None and not self.class_counts.any():
+        self.class_names = class_names if use_names else None
+        if self.class_names is None and not self.class_counts.any():
+            found = "0, and the labels are codes" if use_names else "0 beside method.use_names=false"
             raise ValueError(
-                "dataset.labels: found 0, and the labels are codes; allowed: names (dataset.class_descriptions=FILE), "
+                f"dataset.labels: found {found}; allowed: names (dataset.class_descriptions=FILE), "
                 "some labels, or task=cluster for topics"
             )
-        self.class_names = class_names
         self.anchor_rows, self.label_rows = anchor_rows, label_rows
         self.shrinkage, self.max_steps = shrinkage, max_steps
 
@@ -70,17 +74,25 @@ class PrototypesModule(ClassifierModule):
         return self.classifier(functional.normalize(embeddings, dim=1)).float()
 
     @torch.no_grad()
-    def solve(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+    def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
         """Place the classifier by the train rows and the unlabelled ones, whose labels are -1."""
-        parts = [splits[split] for split in ("train", "unlabelled") if split in splits]
-        embeddings = functional.normalize(torch.cat([part[0] for part in parts]), dim=1)
-        labels = torch.cat([part[1] for part in parts])
-        anchors = self.class_names(self.encoder) if self.class_names is not None else None
-        rows = (embeddings, labels, anchors, self.num_classes, self.anchor_rows)
-        if self.max_steps and bool((labels < 0).any()):
-            solution = best_discriminant(*rows, self.shrinkage, self.label_rows, self.max_steps)
-        else:
-            solution = nearest_prototype(*rows)
+        embeddings, labels = joined(splits)
+        solution = self.discriminant(functional.normalize(embeddings, dim=1), labels)
         self.classifier.weight.copy_(solution.weight)
         self.classifier.bias.copy_(solution.bias)
         return {"solver/steps": solution.steps}
+
+    @torch.no_grad()
+    def discriminant(self, embeddings: Tensor, labels: Tensor) -> Discriminant:
+        """Of unit-length embeddings (N, D) by the encoder as it comes; labels (N,) are -1 where there is none."""
+        anchors = self.class_names(self.encoder.eval()) if self.class_names is not None else None
+        rows = (embeddings, labels, anchors, self.num_classes, self.anchor_rows)
+        if self.max_steps and bool((labels < 0).any()):
+            return best_discriminant(*rows, self.shrinkage, self.label_rows, self.max_steps)
+        return nearest_prototype(*rows)
+
+
+def joined(splits: Mapping[str, tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Embeddings (N, D) and labels (N,) of what is learned from: the train rows, then those without a label."""
+    parts = [splits[split] for split in ("train", "unlabelled") if split in splits]
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])

@@ -1,0 +1,147 @@
+"""Names, few labels and texts without any, joined: a discriminant labels the texts, the encoder learns from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.encoders.transformer import TextEncoder
+from lightning_modules.heads.discriminant import Discriminant, best_discriminant, discriminant_em
+from lightning_modules.heads.linear_solver import solve_and_choose, solve_linear
+from lightning_modules.methods.few_labels.prototypes import PrototypesModule, joined
+from losses import PseudoLabelLoss
+
+Trains = Annotated[bool, "with encoder.train=full|top_layers"]
+INVERSE_PENALTY = 10.0  # scikit-learn's C of logistic regression where no row is there to choose it
+
+
+class KontrastModule(PrototypesModule):
+    """From the names and the labels there are to a trained encoder: `method=kontrast`.
+
+    1. The linear discriminant of `prototypes`, over the encoder as it comes, labels every text that has no label.
+    2. Encoder and a new linear head learn from true labels and guesses (`losses.PseudoLabelLoss`).
+    3. The discriminant is fitted once more, by EM from the head's own guesses over the trained embeddings; its scores,
+       brought to the spread of the head's, are added to them. Both are linear, so that prediction is one linear layer.
+       Between two epochs this sum labels the texts anew (`relabel`).
+
+    Over a frozen encoder only 1. is left. Where at least as many rows are labelled as embeddings have dimensions,
+    logistic regression can be fitted too, and the scores of both are added.
+
+    Args:
+        refit: whether step 3 is done after training.
+        relabel: whether it is done between epochs too, and gives new labels.
+        num_views: 1, the text itself.
+
+    The remaining arguments are those of `PrototypesModule` and `ClassifierModule`.
+
+    Raises:
+        ValueError: an encoder that is not pretrained.
+    """
+
+    encoder_training = ClassifierModule.encoder_training
+    protocols: ClassVar[tuple[str, ...]] = ("fixed", *ClassifierModule.protocols)
+    losses: ClassVar[tuple] = (PseudoLabelLoss,)
+    unused_groups: ClassVar[tuple[str, ...]] = ("augment", "head")
+    trains_unlabelled = True
+    is_solved = ClassifierModule.is_solved
+    refit_weight: Tensor
+    refit_bias: Tensor
+    targets: Tensor
+    is_true: Tensor
+
+    def __init__(
+        self, *args: Any, refit: Trains = True, relabel: Trains = True, num_views: Literal[1] = 1, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, num_views=num_views, **kwargs)
+        if not isinstance(self.encoder, TextEncoder):
+            raise ValueError("encoder: found one of words, allowed with method=kontrast: transformers")
+        self.solved_after_training, self.relabel = refit, relabel
+        self.unit_norm_embeddings = self.encoder.frozen
+        self.register_buffer("refit_weight", torch.zeros_like(self.classifier.weight))
+        self.register_buffer("refit_bias", torch.zeros_like(self.classifier.bias))
+
+    def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy of logits (N, C) and labels (N,), a scalar."""
+        return functional.cross_entropy(logits, labels)
+
+    def begin(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """Label the texts that have no label; `splits` holds embeddings by the encoder as it comes, and labels."""
+        embeddings, labels = joined(splits)
+        targets, figures = labels.clone(), {}
+        if bool((labels < 0).any()):
+            rows = functional.normalize(embeddings, dim=1)
+            start = self.discriminant(rows, labels)
+            targets = torch.where(labels < 0, start.scores(rows).argmax(1), labels)
+            figures = {"solver/steps": start.steps}
+        self.register_buffer("targets", targets, persistent=False)
+        self.register_buffer("is_true", labels >= 0, persistent=False)
+        return figures
+
+    def on_train_epoch_start(self) -> None:
+        """Label the texts anew by what was learned in the epochs before; a resumed run does the same."""
+        super().on_train_epoch_start()
+        if self.relabel and self.current_epoch and not bool(self.is_true.all()):
+            splits = self.embedded_splits(self.trainer.datamodule)  # type: ignore[attr-defined]  # Lightning sets it
+            self._refit(splits)
+            embeddings, labels = joined(splits)
+            guesses = self.eval().logits(embeddings.to(self.device)).argmax(1)
+            self.train()
+            self.targets.copy_(guesses.where(~self.is_true, self.targets))
+            self.refit_weight.zero_()
+            self.refit_bias.zero_()
+
+    def training_losses(self, batch: Batch) -> dict[str, Tensor]:
+        rows = batch["indices"]
+        return {"loss": self.loss(self(batch)["logits"], self.targets[rows], self.is_true[rows])}
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """Scores (B, C) of embeddings (B, D)."""
+        if self.encoder.frozen:
+            return super().logits(embeddings)
+        logits = ClassifierModule.logits(self, embeddings)
+        if self.training:
+            return logits
+        return logits + functional.linear(embeddings.float(), self.refit_weight, self.refit_bias)
+
+    def prediction_head(self) -> dict[str, Tensor]:
+        head = super().prediction_head()
+        return {"weight": head["weight"] + self.refit_weight, "bias": head["bias"] + self.refit_bias}
+
+    def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
+        """Over a frozen encoder the classifier itself; after training the discriminant beside it."""
+        return self._solve_frozen(splits) if self.encoder.frozen else self._refit(splits)
+
+    def _solve_frozen(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        figures = super().solve(splits)
+        splits = {split: (functional.normalize(rows, dim=1), labels) for split, (rows, labels) in splits.items()}
+        embeddings, labels = joined(splits)
+        train, true_labels = splits["train"]
+        if len(train) < train.shape[1]:
+            return figures
+        options = (self.shrinkage, self.label_rows, max(self.max_steps, 1))
+        fitted = best_discriminant(embeddings, labels, None, self.num_classes, self.anchor_rows, *options)
+        if "val" in splits:
+            regression = solve_and_choose(self.linear_loss, splits["train"], splits["val"], self.num_classes).best
+        else:
+            strength = 1 / (INVERSE_PENALTY * len(train))
+            regression = solve_linear(lambda z: self.linear_loss(z, true_labels), train, self.num_classes, strength)
+        with torch.no_grad():
+            self.classifier.weight.copy_(fitted.weight + regression.weight)
+            self.classifier.bias.copy_(fitted.bias + regression.bias)
+        return {"solver/steps": fitted.steps, "solver/penalty": regression.strength}
+
+    @torch.no_grad()
+    def _refit(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        embeddings, labels = joined(splits)
+        head = Discriminant(self.classifier.weight.cpu(), self.classifier.bias.cpu())
+        options = (self.shrinkage, self.label_rows, max(self.max_steps, 1))
+        fitted = discriminant_em(embeddings, labels, head, *options)
+        scale = head.scores(embeddings).std() / fitted.scores(embeddings).std()
+        self.refit_weight.copy_(scale * fitted.weight)
+        self.refit_bias.copy_(scale * fitted.bias)
+        return {"solver/refit_steps": fitted.steps}

@@ -1,0 +1,94 @@
+"""method=kontrast: what it learns from, what it predicts by, and what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+
+from attack.toy import TOPICS
+from tests.command_lines import best_weights, rows
+
+
+@pytest.fixture
+def names(tmp_path):
+    path = tmp_path / "names.yaml"
+    path.write_text("".join(f"{topic}: {', '.join(words[:4])}\n" for topic, words in TOPICS.items()))
+    return f"dataset.class_descriptions={path}"
+
+
+@pytest.mark.slow
+def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_path):
+    run = fit("method=kontrast", "dataset.labels=0", names, "sampler.batch_size=8", "trainer.max_epochs=2")
+    assert run.metrics["class_counts"] == [0, 0, 0, 0] and run.metrics["epochs"] == 2
+    history = rows(run.folder / "history.csv")
+    assert [int(row["step"]) for row in history] == [9, 18]  # 68 texts, none of which has a label
+    weights = best_weights(run.folder)
+    assert weights["refit_weight"].abs().sum() > 0 and any(name.startswith("encoder.") for name in weights)
+    assert "targets" not in weights
+    stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+    assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
+    assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
+    assert use("evaluate", run).code == 0
+    again = fit(
+        "method=kontrast", "dataset.labels=0", names, "sampler.batch_size=8", "trainer.max_epochs=2", "force=true"
+    )
+    assert torch.equal(best_weights(again.folder)["refit_weight"], weights["refit_weight"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["protocol=clean"],  # every label, a validation split
+        ["protocol=clean", "imbalance.ir=4", "method.use_names=false"],
+        ["dataset.labels=12", "method.use_names=false", "method.relabel=false", "method.refit=false"],
+        ["dataset.labels_per_class=2", "encoder.train=top_layers", "encoder.num_top_layers=1"],
+        ["dataset.labels=12", "trainer=ddp_cpu", "sampler.batch_size=8"],
+        ["protocol=few_shot", "active=random", "active.budget=12", "active.query_size=6"],
+        ["dataset.labels=20", "retrieval=knn", "retrieval.num_neighbours=[3]", "protocol=few_shot"],
+    ],
+    ids=lambda words: words[-1],
+)
+def test_what_it_goes_with(fit, words):
+    line = ["method=kontrast", "trainer.max_epochs=2", "sampler.batch_size=16", *words]
+    assert fit(*line).metrics["status"] == "finished"
+
+
+def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):
+    line = ["dataset.labels=8", "protocol=fixed"]
+    ours, other = (solve(f"method={name}", "encoder.train=frozen", *line) for name in ("kontrast", "prototypes"))
+    assert torch.equal(best_weights(ours.folder)["classifier.weight"], best_weights(other.folder)["classifier.weight"])
+
+
+def test_over_a_frozen_encoder_many_labels_are_discriminant_and_regression(solve, tmp_path):
+    run = solve("method=kontrast", "encoder.train=frozen", "protocol=fixed")
+    (features,) = (
+        array for file in (tmp_path / "cache" / "features").glob("*.npy") if len(array := np.load(file)) == 68
+    )
+    features = features / np.linalg.norm(features, axis=1, keepdims=True)
+    topics = sorted(TOPICS)
+    labels = np.array([topics.index(row["label"]) for row in rows(tmp_path / "train.csv")])
+    scores = 0
+    for model in (
+        LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1),
+        LogisticRegression(C=10, max_iter=5000, tol=1e-8),
+    ):
+        part = model.fit(features, labels).decision_function(features)
+        scores = scores + part - part.mean(1, keepdims=True)  # softmax does not see a constant
+    weights = best_weights(run.folder)
+    logits = features @ weights["classifier.weight"].numpy().T + weights["classifier.bias"].numpy()
+    np.testing.assert_allclose(logits - logits.mean(1, keepdims=True), scores, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["sampler=class_balanced"], "sampler: draws by labels, which method=kontrast has not of every text"),
+        (["loss=cross_entropy"], "loss: found cross_entropy; allowed with method=kontrast: pseudo_labels"),
+        (["method.num_views=2"], "method.num_views: found 2; allowed: 1"),
+        (["dataset.labels=0", "method.use_names=false"], "dataset.labels: found 0 beside method.use_names=false"),
+    ],
+)
+def test_bad_input(fit, line, message):
+    assert fit("method=kontrast", *line).error.startswith(message)

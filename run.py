@@ -40,7 +40,7 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    from engine.command_line import check_pair, exit_code, without_null_groups
+    from engine.command_line import check_pair, check_sweep, exit_code, without_null_groups
 
     sys.argv[1:] = without_null_groups(sys.argv[1:])
     if {"--help", "-h"} & set(sys.argv[1:]):
@@ -50,6 +50,7 @@ if __name__ == "__main__":
 
     def checked() -> None:
         check_pair(sys.argv[1:])
+        check_sweep(sys.argv[1:])
         main()
 
     sys.exit(exit_code(checked))

@@ -98,6 +98,20 @@ def check_pair(arguments: list[str]) -> None:
                 raise ValueError(f"{PAIR}={name}: unknown choice; allowed: {', '.join(names)}{_nearest(name, names)}")
 
 
+def check_sweep(arguments: list[str]) -> None:
+    """Refuse a sweep in a process that was started with others for one run.
+
+    Raises:
+        ValueError: -m under torchrun, srun with several tasks, or Ray Train.
+    """
+    processes = int(os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_STEP_NUM_TASKS") or 1)
+    if {"-m", "--multirun"} & set(arguments) and processes > 1:
+        raise ValueError(
+            f"-m: found {processes} processes that were started for one run; a sweep starts those of its jobs itself; "
+            f"allowed: one process, with trainer=ddp for jobs of several"
+        )
+
+
 def _refuse_flag(parser: argparse.ArgumentParser, message: str) -> None:
     raise ValueError(f"{message}; allowed: key=value, group=choice, -m for a sweep, --help")
 

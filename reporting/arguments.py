@@ -45,7 +45,7 @@ def words_and_pairs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def run_command(main: Callable[[Sequence[str]], int | None], usage: str | None, least: int = 1) -> None:
     """`main` on the words of the command line, its exit code what `main` returns.
 
-    With fewer words than `least`, or for --help, its usage; an error is one line.
+    With fewer words than `least`, or for --help, its usage; bad input is one line and exit code 2.
     """
     parser = argparse.ArgumentParser(
         usage=argparse.SUPPRESS, description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -57,7 +57,8 @@ def run_command(main: Callable[[Sequence[str]], int | None], usage: str | None, 
     try:
         sys.exit(main(words))
     except ValueError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         sys.exit(130)

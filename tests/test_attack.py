@@ -52,6 +52,7 @@ def test_what_a_hint_can_certainly_not_hold(value, hint, is_wrong):
     assert (wrong(value, hint) is not None) == is_wrong
 
 
+@pytest.mark.slow
 def test_an_attack_is_the_same_for_a_seed_and_another_for_another():
     drawn = [[settings(random.Random(f"{seed} {case}")) for case in range(30)] for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]

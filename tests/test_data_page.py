@@ -25,7 +25,10 @@ def test_every_built_in_set_has_a_row():
     assert set(ROWS) == {path.stem for path in (ROOT / "conf" / "dataset").glob("*.yaml")} - FROM_THE_USER
 
 
-@pytest.mark.parametrize("name", ROWS)
+FAST = {"trec", "r52"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in ROWS])
 def test_a_row_agrees_with_the_card(name, tmp_path, request):
     mirror = None if name == "docstrings" else request.getfixturevalue("mirror")
     config = OmegaConf.load(ROOT / "conf" / "dataset" / f"{name}.yaml")

@@ -31,6 +31,7 @@ def test_a_run_for_tensorboard(fit):
     assert events.Tags()["images"] == ["embeddings"]
 
 
+@pytest.mark.slow
 def test_a_curve_of_active_learning_for_tensorboard(fit):
     rounds = ["active=random", "active.query_size=4", "active.budget=8", "trainer.max_epochs=1"]
     result = fit("method=ce", "logger=tensorboard", *rounds)
@@ -46,6 +47,7 @@ def client(monkeypatch, tmp_path):
     return lambda: tracking.MlflowClient(f"sqlite:///{tmp_path}/runs/mlflow.db")
 
 
+@pytest.mark.slow
 def test_a_run_for_mlflow_and_its_repetition(fit, client, tmp_path):
     result = fit("method=ce", "logger=mlflow", "logger.experiment=mine", "seed=3")
     assert result.code == 0, result.err

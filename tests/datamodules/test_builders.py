@@ -91,6 +91,7 @@ def test_rows_equal_the_expected_ones(name, mirror, expected_data):
         assert list(rows[split]) == expected[split]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_prepared_rows_equal_the_expected_ones(name, prepared, expected_data):
     corpus = prepared(name)

@@ -197,6 +197,7 @@ def prepare_slowly(path: str, csv: str, queue) -> None:
     queue.put((str(corpus.folder), corpus.fingerprint))
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_both_end_well(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\n" + "".join(f"text {number},{number % 7}\n" for number in range(50_000)))

@@ -35,6 +35,7 @@ def test_reference_versions_are_those_of_the_lock():
     assert reference == {name: pinned[name] for name in reference}
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_reference(rows):
     if any(builder.installed_version(library) != version for library, version in builder.REFERENCE.items()):
         pytest.skip("other versions installed than the lock's")
@@ -46,6 +47,7 @@ def test_rows_are_those_of_the_reference(rows):
     assert digest.hexdigest() == ROWS_SHA256
 
 
+@pytest.mark.slow
 def test_classes_are_many_and_long_tailed_and_split_alike(rows):
     train, test = Counter(labels(rows["train"])), Counter(labels(rows["test"]))
     assert len(train) == 33 and train.keys() == test.keys()
@@ -54,11 +56,13 @@ def test_classes_are_many_and_long_tailed_and_split_alike(rows):
         assert abs(count - 0.2 * (count + train[label])) <= 0.5
 
 
+@pytest.mark.slow
 def test_no_text_twice_anywhere(rows):
     folded = [text.casefold() for part in rows.values() for text in texts(part)]
     assert len(folded) == len(set(folded))
 
 
+@pytest.mark.slow
 def test_texts_are_clean_and_do_not_name_their_library(rows):
     for row in rows["train"] + rows["test"]:
         text, library = row["text"], row["label"].split(".")[0]
@@ -143,6 +147,7 @@ def test_other_version_changes_identity_and_is_said(monkeypatch, caplog):
     assert dataset.identity() != before
 
 
+@pytest.mark.slow
 def test_words_alone_do_well_but_not_perfectly(rows):
     """TF-IDF with logistic regression: 77.8 % accuracy where the largest class holds 15.9 %."""
     from sklearn.feature_extraction.text import TfidfVectorizer

@@ -26,7 +26,7 @@ def plain(*overrides: str) -> dict:
 def findings(line: str) -> list[str]:
     """What a command line is refused for, a finding each; none where it gives a plan."""
     try:
-        Plan.make(composed(*line.split()))
+        Plan.make(composed(*line.split()), without_null_groups(line.split()))
     except ConfigError as error:
         return str(error).splitlines()
     return []

@@ -15,25 +15,31 @@ ONE_LINE = [
     (["dataset=null"], ["dataset: found null", "agnews"]),
     (["~loss"], ["loss: found null", "sharprecl"]),
     (["methd=ce"], ["methd", "allowed", "method"]),
+    (["method=ce", "method.K=5"], ["method.K", "allowed"]),
+    (["loss.tau=abc"], ["loss.tau", "abc", "a number"]),
+    (["imbalance.ir=1000"], ["imbalance.ir", "1000"]),
+    (["dataset.max_length=5000"], ["dataset.max_length", "5000", "64"]),
+    (["method_dataset=nonsense"], ["method_dataset=nonsense: unknown choice; allowed: aecl_agnews8000, "]),
+    (["trainer=gpu"], ["trainer.accelerator", "gpu", "no GPU", "cpu"]),
+    (["dataset=[1]"], ["dataset=[1]", "group=choice"]),
+    (["output={a: 1}"], ["output", "text"]),
+    (["task=predict"], ["run", "predict"]),
+    (["optimizer.lr=1e30", "trainer.gradient_clip_val=null"], ["loss", "optimizer.lr"]),
+]
+MORE = [  # of kinds that the tests of plans have too
     (["method.k=3"], ["method.k", "allowed", "K"]),
     (["+method.k=3"], ["method.k", "allowed"]),
-    (["method=ce", "method.K=5"], ["method.K", "allowed"]),
     (["method=ce", "loss.tau=0.3"], ["loss.tau"]),
     (["loss.tau=0"], ["loss.tau", "0", "> 0"]),
     (["loss.tau=-1"], ["loss.tau", "-1", "> 0"]),
-    (["loss.tau=abc"], ["loss.tau", "abc", "a number"]),
     (["method.K=0"], ["method.K", "0", ">= 1"]),
     (["sampler.batch_size=1"], ["sampler.batch_size", "1", ">= 2"]),
     (["imbalance.ir=0.5"], ["imbalance.ir", "0.5", ">= 1"]),
-    (["imbalance.ir=1000"], ["imbalance.ir", "1000"]),
-    (["dataset.max_length=5000"], ["dataset.max_length", "5000", "64"]),
     (["encoder.pooling=max"], ["encoder.pooling", "mean, cls, first_token"]),
     (["encoder.train=frozen", "augment=dropout"], ["augment=dropout", "frozen", "eda"]),
     (["method=ce", "augment=eda"], ["augment", "method.num_views"]),
     (["trainer.devices=0"], ["trainer.devices", "0", ">= 1"]),
     (["trainer.strategy=ddp"], ["trainer.strategy: unknown key"]),
-    (["method_dataset=nonsense"], ["method_dataset=nonsense: unknown choice; allowed: aecl_agnews8000, "]),
-    (["trainer=gpu"], ["trainer.accelerator", "gpu", "no GPU", "cpu"]),
     (["trainer=ddp", "trainer.devices=4"], ["trainer.accelerator", "gpu", "ddp_cpu"]),
     (["trainer=ddp_cpu", "sampler.batch_size=15"], ["sampler.batch_size", "15", "a multiple of 2"]),
     (["trainer=ddp_cpu", "trainer.num_nodes=2"], ["trainer.num_nodes", "2", "srun", "MASTER_ADDR"]),
@@ -43,15 +49,15 @@ ONE_LINE = [
     (["trainer.gradient_cache_chunk=8", "encoder.train=frozen"], ["trainer.gradient_cache_chunk", "frozen"]),
     (["trainer.precision=16-mixed"], ["trainer.precision", "16-mixed", "bf16"]),
     (["task=foo"], ["task", "foo", "describe"]),
-    (["dataset=[1]"], ["dataset=[1]", "group=choice"]),
-    (["output={a: 1}"], ["output", "text"]),
-    (["task=predict"], ["run", "predict"]),
     (["task=evaluate", "run=nothing-like-it"], ["nothing-like-it"]),
-    (["optimizer.lr=1e30", "trainer.gradient_clip_val=null"], ["loss", "optimizer.lr"]),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), ONE_LINE, ids=lambda value: " ".join(value))
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [*ONE_LINE, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)],
+    ids=lambda value: " ".join(value),
+)
 def test_a_bad_setting(fit, store, arguments: list[str], words: list[str]) -> None:
     on_a_run = any(word in ("task=predict", "task=evaluate") for word in arguments)
     error = command([*arguments, *store]).error if on_a_run else fit(*arguments).error

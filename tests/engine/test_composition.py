@@ -37,9 +37,27 @@ REFUSED = [
     ("task=cluster method=tfidf_kmeans sampler=shuffle", "sampler: has no effect with method=tfidf_kmeans; allowed: "),
     ("task=cluster method=sccl imbalance=step imbalance.ir=5", "imbalance: has no effect with method=sccl; allowed: "),
 ]
+CLUSTERING = [  # refused alike; not every message advises a word
+        ("task=cluster method=ce", "method: found ce, for classification; allowed with task=cluster: "),
+        ("task=fit method=sbert_kmeans", "method: found sbert_kmeans, for clustering; allowed with task=fit: "),
+        ("task=cluster method=bow_kmeans augment=eda", "augment: has no effect with method=bow_kmeans"),
+        ("task=cluster method=bow_kmeans encoder=minilm", "encoder: has no effect with method=bow_kmeans"),
+        ("task=cluster method=sbert_kmeans start_from=ID", "start_from: has no effect with method=sbert_kmeans"),
+        ("task=cluster method=sbert_kmeans sampler=class_balanced", "sampler: draws by labels, which clustering"),
+        ("task=cluster method=bow_kmeans trainer.max_epochs=3", "trainer.max_epochs: has no effect; "),
+        ("task=cluster method=bow_kmeans protocol=clean", "protocol: found clean; allowed with method=bow_kmeans"),
+        ("task=cluster method=sbert_kmeans encoder.train=full", "encoder.train: found full; allowed with method="),
+        ("task=fit method=ce protocol=transductive", "protocol: found transductive; allowed with method=ce: clean, "),
+        ("task=cluster method=bow_kmeans method.num_clusters=1", "method.num_clusters: found 1; allowed: "),
+        ("task=cluster method=self_train augment=eda", "augment: has no effect; allowed with method.num_views>1"),
+        ("task=cluster method=self_train method.layer_sizes=foo", "method.layer_sizes: found 'foo'; allowed: a list"),
+        ("task=cluster method=self_train method.layer_sizes=[8,0]", "method.layer_sizes: found [8, 0]; allowed: a"),
+        ("task=cluster method=self_train method.layer_sizes=[]", "method.layer_sizes: found []; allowed: a list, not"),
+        ("task=cluster method=aecl callbacks=default ~callbacks.best", "callbacks.early_stopping: serves"),
+]
 
 
-@pytest.mark.parametrize(("line", "message"), REFUSED, ids=lambda value: value.split(":")[0])
+@pytest.mark.parametrize(("line", "message"), [*REFUSED, *CLUSTERING], ids=lambda value: value.split(":")[0])
 def test_what_does_not_go_together_is_one_line(line: str, message: str) -> None:
     (finding,) = findings(line)
     assert finding.startswith(message)

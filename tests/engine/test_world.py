@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from engine.command_line import check_sweep
 from engine.world import World
 
 HERE = {"MASTER_ADDR": "a", "MASTER_PORT": "7"}
@@ -60,3 +61,12 @@ def test_several_nodes_that_nobody_placed(place):
     place({})
     with pytest.raises(ValueError, match="trainer.num_nodes: found 2, allowed: 1, or more under torchrun, srun or Ray"):
         World.of({"num_nodes": 2, "devices": 1})
+
+
+def test_a_sweep_under_torchrun_is_refused_in_a_line(place):
+    sweep = ["-m", "seed=0,1"]
+    check_sweep(sweep)
+    place(TORCH)
+    check_sweep(["seed=0"])
+    with pytest.raises(ValueError, match="-m: found 8 processes that were started for one run; .* allowed: one"):
+        check_sweep(sweep)

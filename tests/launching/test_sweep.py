@@ -45,6 +45,7 @@ def test_a_job_that_crashes_or_is_killed_shows_why(toy, start):
     ]
 
 
+@pytest.mark.slow
 def test_a_good_sweep_ends_with_zero_and_its_folder_as_last_line(toy):
     outcome = run(toy, "-m", "x=1,2")
     assert outcome.returncode == 0
@@ -108,6 +109,7 @@ def test_warm_jobs_are_processes_of_their_own_and_share_the_cores(toy):
     assert next(toy.glob("runs/sweeps/*/job-0.log")).read_text() == "hello from 1\n"
 
 
+@pytest.mark.slow
 def test_a_sweep_leaves_its_figure(toy):
     run(toy, "-m", "x=1,2,3")
     (folder,) = toy.glob("runs/sweeps/*")

@@ -41,21 +41,26 @@ def entry(row, column, names, problem=None):
     return {"row": row, "column": column, "command": f"method={row}", "runs": runs, "problem": problem}
 
 
-@pytest.fixture
-def entries(tmp_path):
+def write_runs(folder):
     """Table 2 on TREC ir=50: cross-entropy and SharpReCL whole, Dice 2 of 5 seeds, SimCSE impossible."""
     cells = []
     for row, values in (("ce", CE), ("sharprecl", SHARP), ("dice", DICE)):
         for seed, value in enumerate(values):
-            make_run(tmp_path / "records", f"{row}-{seed}", seed, value)
+            make_run(folder, f"{row}-{seed}", seed, value)
         cells.append(entry(row, "trec_50", [f"{row}-{seed}" for seed in range(5)]))
     return [*cells, entry("simcse", "trec_50", [], "method=simcse: unknown choice")]
 
 
 @pytest.fixture
-def report(entries, tmp_path):
-    runs = {folder.name: RunFolder(folder) for folder in (tmp_path / "records").iterdir()}
-    return table_report(load_grid("sharprecl_2"), entries, runs)
+def entries(tmp_path):
+    return write_runs(tmp_path / "records")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    store = tmp_path_factory.mktemp("records")
+    entries = write_runs(store)
+    return table_report(load_grid("sharprecl_2"), entries, {run.name: RunFolder(run) for run in store.iterdir()})
 
 
 def test_cells_hold_what_was_measured_and_what_is_printed(report):
@@ -212,6 +217,7 @@ class Reader(html.parser.HTMLParser):
             self.cells[-1] += data
 
 
+@pytest.mark.slow
 def test_a_whole_report_needs_nothing_outside_its_folder(entries, tmp_path):
     conflict = [entry("with_scl", "trec_50", ["scl-0", "scl-1"]), entry("with_acl", "trec_50", ["acl-0", "acl-1"])]
     for name, shares in (("scl-0", (40, 30, 0)), ("scl-1", (42, 20, 10)), ("acl-0", (0, 0, 0)), ("acl-1", (0, 0, 0))):

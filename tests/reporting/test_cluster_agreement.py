@@ -124,11 +124,12 @@ def test_bad_input_is_refused(add, tmp_path):
 
 @pytest.mark.parametrize("command", ["compare", "cluster_table", "cluster_agreement"])
 @pytest.mark.parametrize("typed", ["bye=loss.tau", "by", "where=loss.tau"])
-def test_an_unknown_option_is_one_line(tmp_path, monkeypatch, command, typed):
+def test_an_unknown_option_is_one_line(tmp_path, monkeypatch, capsys, command, typed):
     monkeypatch.setattr("sys.argv", ["command", str(tmp_path), typed])
     module = importlib.import_module(f"reporting.{command}")
-    with pytest.raises(SystemExit, match=f"error: {typed}: allowed: "):
+    with pytest.raises(SystemExit) as stopped:
         run_command(module.main, module.__doc__)
+    assert stopped.value.code == 2 and capsys.readouterr().err.startswith(f"error: {typed}: allowed: ")
 
 
 @pytest.mark.parametrize("command", ["compare", "cluster_table", "cluster_agreement"])

@@ -1,5 +1,6 @@
 """A run folder from elsewhere is data: nothing in it is executed, and a damaged file is one line that names it."""
 
+import itertools
 import json
 import random
 import shutil
@@ -34,18 +35,18 @@ def executing(mark: Path) -> dict:
 
 
 def test_nothing_foreign_is_executed(run, predict, tmp_path):
-    """Every group, at its top, below an own key, and in a list."""
+    """Every group, in turn at its top, below an own key, and in a list."""
     mark = tmp_path / "executed"
     foreign = executing(mark)
     original = (run / "config.yaml").read_text()
-    for group in ("loss", "method", "dataset", "encoder", "sampler", "optimizer", "callbacks", "somewhere"):
-        own = yaml.safe_load(original).get(group) or {}
-        for node in (foreign, {**own, "extra": foreign}, {**own, "extra": [foreign]}):
-            changed(run / "config.yaml", **{group: node})
-            result = predict(run)
-            assert result.code == 2 and "_target_: found" in result.err, result.err
-            assert not mark.exists()
-            (run / "config.yaml").write_text(original)
+    groups = ("loss", "method", "dataset", "encoder", "sampler", "optimizer", "callbacks", "somewhere", "trainer")
+    for group, places in zip(groups, itertools.cycle([foreign, {"extra": foreign}, {"extra": [foreign]}])):
+        own = {} if places is foreign else yaml.safe_load(original).get(group) or {}
+        changed(run / "config.yaml", **{group: {**own, **places}})
+        result = predict(run)
+        assert result.code == 2 and "_target_: found" in result.err, result.err
+        assert not mark.exists()
+        (run / "config.yaml").write_text(original)
     encoder = yaml.safe_load(original)["encoder"] | {"path": None, "package": "antigravity"}
     changed(run / "config.yaml", encoder=encoder)
     assert predict(run).error.startswith("encoder.package: found 'antigravity'")
@@ -82,6 +83,7 @@ def damages(content: bytes, rng: random.Random) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_one_line_that_names_it(run, predict):
     rng = random.Random(0)
     assert predict(run).code == 0

@@ -18,8 +18,15 @@ def python_seconds() -> float:
     return time.monotonic() - start
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(("after", "times", "gap"), [(0.05, 1, 0), (0.3, 2, 0.05), (0.6, 8, 0.01), (2, 2, 0.1)])
+@pytest.mark.parametrize(
+    ("number", "after", "times", "gap"),
+    [
+        (signal.SIGINT, 0.05, 1, 0),
+        (signal.SIGTERM, 0.6, 8, 0.01),
+        pytest.param(signal.SIGTERM, 0.3, 2, 0.05, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 2, 2, 0.1, marks=pytest.mark.slow),
+    ],
+)
 def test_ctrl_c_is_one_line(tmp_path, number, after, times, gap):
     before = python_seconds()  # the interpreter's own start, of which nobody can speak
     folders = [f"paths.{name}={tmp_path}" for name in ("runs", "data", "cache")]

@@ -22,17 +22,12 @@ OPTIONS = {"ldam_drw": ["method.reweight_from=1"]}
     ("method", "options"),
     [*((method, OPTIONS.get(method, [])) for method in METHODS), ("dice", ["loss.reading=batch"])],
 )
-def test_the_loss_falls_and_the_checkpoint_gives_the_same_figures(fit, use, method, options):
+def test_the_loss_falls(fit, method, options):
     result = fit(f"method={method}", *options, "callbacks.early_stopping=null", "sampler.batch_size=16")
     losses = [float(row["train/loss"]) for row in rows(result.folder / "history.csv")]
     assert len(losses) == 2 and losses[1] < losses[0]
     metrics = result.metrics
     assert metrics["status"] == "finished" and metrics["method"] == method
-    before = (result.folder / "predictions.csv").read_text()
-    assert use("evaluate", result).code == 0
-    evaluated = json.loads((result.folder / "evaluation.json").read_text())
-    assert evaluated["test/macro_f1"] == metrics["test/macro_f1"]
-    assert (result.folder / "predictions.csv").read_text() == before
 
 
 @pytest.mark.parametrize(

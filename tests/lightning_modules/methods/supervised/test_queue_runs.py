@@ -19,7 +19,7 @@ SHORT = ["sampler.batch_size=16", "trainer.max_epochs=3"]
 
 
 @pytest.mark.parametrize("method", OPTIONS)
-def test_the_loss_falls_and_the_checkpoint_gives_the_same_figures(fit, use, toy_csv, tmp_path, method):
+def test_the_loss_falls(fit, use, tmp_path, method):
     result = fit(f"method={method}", *SHORT, *OPTIONS[method])
     history = rows(result.folder / "history.csv")
     losses = [float(row["train/loss"]) for row in history if float(row.get("train/stage", 1)) == 1]
@@ -30,15 +30,6 @@ def test_the_loss_falls_and_the_checkpoint_gives_the_same_figures(fit, use, toy_
         weights = best_weights(result.folder)
         assert weights["queue_labels"].shape == (16,) and (weights["queue_labels"] >= 0).all()
         assert any(name.startswith("key_modules.encoder.") for name in weights) == (method != "gpaco")
-
-    before = (result.folder / "predictions.csv").read_text()
-    assert use("evaluate", result).code == 0
-    evaluated = json.loads((result.folder / "evaluation.json").read_text())
-    assert evaluated["test/macro_f1"] == result.metrics["test/macro_f1"]
-    assert (result.folder / "predictions.csv").read_text() == before
-    assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}").code == 0
-    recorded = [row["prediction"] for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]
-    assert [row["prediction"] for row in rows(tmp_path / "out.csv")] == recorded
     assert use("export", result, f"output={tmp_path / 'exported'}").code == 0
     about = json.loads((tmp_path / "exported" / "kontrast.json").read_text())
     assert about["unit_norm_embeddings"] == (method == "bcl")

@@ -1,10 +1,8 @@
 """SimCSE, SCL with cross-entropy, SCL-HNM, Hybrid-SC, DualCL and SPCL from the command line to predictions."""
 
-import json
-
 import pytest
 
-from tests.command_lines import best_weights, rows
+from tests.command_lines import best_weights
 
 pytestmark = pytest.mark.slow
 
@@ -25,18 +23,10 @@ WITHOUT_LINEAR_HEAD = {"dualcl": "method=dualcl", "spcl_centres": "method.centre
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_it_learns_and_the_checkpoint_predicts_the_same(fit, use, toy_csv, tmp_path, name):
+def test_it_learns(fit, use, tmp_path, name):
     result = fit("sampler.batch_size=16", "trainer.max_epochs=8", *RUNS[name])
     assert result.metrics["status"] == "finished" and result.metrics["method"] == RUNS[name][0].split("=")[1]
     assert result.metrics["test/accuracy"] >= 0.5  # four classes of one size
-    before = (result.folder / "predictions.csv").read_text()
-    assert use("evaluate", result).code == 0
-    evaluated = json.loads((result.folder / "evaluation.json").read_text())
-    assert evaluated["test/macro_f1"] == result.metrics["test/macro_f1"]
-    assert (result.folder / "predictions.csv").read_text() == before
-    assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}").code == 0
-    recorded = [row["prediction"] for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]
-    assert [row["prediction"] for row in rows(tmp_path / "out.csv")] == recorded
     exported = use("export", result, f"output={tmp_path / 'exported'}")
     if name in WITHOUT_LINEAR_HEAD:
         assert exported.code == 2 and WITHOUT_LINEAR_HEAD[name] in exported.err

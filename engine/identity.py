@@ -30,7 +30,7 @@ SCHEMA = 2  # 1 hashed the whole config, places of code included
 UNHASHED_TOP = frozenset(
     {
         *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search"),
-        *("text_column", "label_column", "encoding", "explain", "add"),
+        *("text_column", "label_column", "encoding", "explain", "add", "minutes", "methods", "prefer", "precision"),
     }
 )
 UNHASHED_TRAINER = frozenset(
@@ -39,7 +39,7 @@ UNHASHED_TRAINER = frozenset(
         *("enable_model_summary", "enable_checkpointing", "default_root_dir", "plugins"),
     }
 )
-UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", "nan_guard"})
+UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", "nan_guard", "time_limit"})
 UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
 UNHASHED_KEYS = UNHASHED_ANYWHERE | (HYDRA_KEYS - {"_args_"})
 

@@ -15,6 +15,7 @@ from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import REPEAT, RunFolder, find_run, first_line
 
 BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
+MODEL = "model"  # the folder in one of `task=auto` that is a run
 WORDS = "words"  # the folder of a run with the vocabulary of an encoder that learned one
 
 
@@ -27,6 +28,8 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         ValueError: no such run, it is not finished, or it is a clustering and those are not allowed.
     """
     run = find_run(config.paths.runs, config.run)
+    if (run.path / MODEL / "metrics.json").is_file():  # what `task=auto` recommends
+        run = RunFolder(run.path / MODEL)
     if last := run.read_metrics().get("last_run"):  # a curve of active learning: its last round holds the weights
         run = find_run(run.path.parent, last)
     if run.status != "finished":

@@ -32,6 +32,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     """Write `input` with two more columns, `prediction` and `probability`, to `output`; row order is kept.
 
     Of a clustering they are `cluster`, and `probability` or, for k-means, `distance` to the centre.
+    A model of `task=auto` adds `sure`, yes or no: whether the probability is one above which as many answers were right
+    as was asked for.
     Where texts have several labels both are lists, in CSV as JSON: the labels above the run's threshold, and the
     probability of each.
 
@@ -70,7 +72,8 @@ def _classifier_predictor(run: RunFolder, plan: Plan, explain: bool) -> _Predict
     module, label_names = load_module(run, plan)
     neighbours = _Neighbours(run, plan, explain) if plan.config.get("retrieval") or explain else None
     threshold = run.read_metrics().get("threshold" if neighbours is None else "retrieval/threshold")
-    return _Predictor(module, plan, label_names, threshold, neighbours)
+    sure_from = run.read_metrics().get("abstention/threshold")
+    return _Predictor(module, plan, label_names, threshold, neighbours, sure_from)
 
 
 class _Neighbours:
@@ -142,10 +145,13 @@ class _Predictor:
         label_names: tuple[str, ...],
         threshold: float | list[float] | None,
         neighbours: _Neighbours | None,
+        sure_from: float | None,
     ) -> None:
         self.encoded, self.label_names, self.neighbours = Encoded(module, plan), label_names, neighbours
         self.threshold = threshold  # None where texts have one label
-        self.columns = ("prediction", "probability", *(neighbours.columns if neighbours else ()))
+        self.sure_from = sure_from
+        sure = () if sure_from is None else ("sure",)
+        self.columns = ("prediction", "probability", *sure, *(neighbours.columns if neighbours else ()))
 
     def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
         logits, embeddings = self.encoded([row[text_column] for row in rows])
@@ -161,7 +167,10 @@ class _Predictor:
             names, probabilities = labels_above(self.threshold, scores.astype(np.float64), self.label_names)
             return {"prediction": names, "probability": probabilities}
         best = int(scores.argmax())
-        return {"prediction": self.label_names[best], "probability": round(float(scores[best]), 6)}
+        answer = {"prediction": self.label_names[best], "probability": round(float(scores[best]), 6)}
+        if self.sure_from is None:
+            return answer
+        return answer | {"sure": "yes" if scores[best] >= self.sure_from else "no"}
 
 
 def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -9,13 +9,14 @@ ARGS ?=
 BUDGET ?= smoke
 TABLE ?= all
 DRY_RUN ?= 0
+MINUTES ?= 20
 RUN_PYTHON := .venv/bin/python
 
 # Idle OpenMP threads sleep instead of spinning, so that two runs on one machine do not slow each other down.
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run reproduce-tables test test-all mutants attack lint docs bench lock clean
+.PHONY: help setup run auto reproduce-tables test test-all mutants attack lint docs bench lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
@@ -27,6 +28,9 @@ setup:  ## virtual environment, pinned packages and offline encoder weights (EXT
 run: setup  ## train and report on the built-in data set (ARGS="key=value ..." is passed on)
 	$(RUN_PYTHON) run.py method=sharprecl dataset=docstrings encoder=minilm \
 		encoder.train=top_layers encoder.num_top_layers=3 trainer.max_epochs=5 $(ARGS)
+
+auto: setup  ## which method for your texts, how good, and the model (DATA=my.csv MINUTES=20)
+	$(RUN_PYTHON) run.py task=auto input=$(or $(DATA),$(error make auto DATA=my.csv MINUTES=20)) minutes=$(MINUTES) $(ARGS)
 
 reproduce-tables: setup  ## the papers' tables by own runs (BUDGET=smoke|cpu|frozen|paper TABLE=NAME DRY_RUN=1)
 	$(RUN_PYTHON) -m papers.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)

@@ -62,7 +62,7 @@ def exit_code(main: Callable[[], None]) -> int:
 
 def announce(config: Mapping[str, Any]) -> None:
     """Say what is about to be done, before the libraries are loaded, which takes seconds."""
-    if not is_first_process():
+    if not is_first_process() or config.get("task") == "auto":  # which says itself what it does
         return
     names = [str(config.get("task")), *([f"run {config['run']}"] if config.get("run") else _group_names(config))]
     output = config.get("output")

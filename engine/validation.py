@@ -44,18 +44,24 @@ class ConfigError(ValueError):
 class Top:
     """The plain values at the top of a config; everything else there is a group."""
 
-    task: Literal["fit", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat", "chat_export"]
+    task: Literal[
+        "fit", "auto", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat", "chat_export"
+    ]
     seed: Annotated[int, ">= 0", "< 4294967296"] = 0
     force: bool = False
     start_from: str | None = None
     run: str | None = None
-    input: Annotated[str | None, "with task=predict"] = None
+    input: Annotated[str | None, "with task=predict|auto"] = None
     output: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|export|chat_export"] = None
-    text_column: Annotated[str, "with task=predict|datastore"] = "text"
-    label_column: Annotated[str, "with task=datastore"] = "label"
-    encoding: Annotated[str | None, "with task=predict|datastore"] = None
+    text_column: Annotated[str, "with task=predict|datastore|auto"] = "text"
+    label_column: Annotated[str, "with task=datastore|auto"] = "label"
+    encoding: Annotated[str | None, "with task=predict|datastore|auto"] = None
     explain: Annotated[bool, "with task=predict"] = False
     add: Annotated[str | None, "with task=datastore"] = None
+    minutes: Annotated[Annotated[float, "> 0"], "with task=auto"] = 20.0
+    methods: Annotated[list[str] | None, "with task=auto"] = None
+    prefer: Annotated[Literal["quality", "speed", "size"], "with task=auto"] = "quality"
+    precision: Annotated[Annotated[float, "> 0", "< 1"], "with task=auto"] = 0.95
 
 
 @dataclass

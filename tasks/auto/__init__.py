@@ -1,0 +1,155 @@
+"""`task=auto`: which method for these texts, how good, how sure, and the model, within so many minutes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from storage.errors import InputError
+from storage.run_store import RunFolder
+from tasks.auto.clock import Clock
+from tasks.auto.reading import Labelled, read_labelled
+
+PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
+OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
+OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding", "force")
+
+
+def auto(config: DictConfig, overrides: list[str]) -> Path:
+    """Answer the question that `config` asks; returns the folder of the answer.
+
+    Stopped at any moment, the same line goes on with what has ended; with more `minutes`, a finished one goes on too.
+
+    Raises:
+        ValueError: a file that cannot be read or says too little, an option that would do nothing; one line.
+    """
+    words = passed_on(overrides)
+    clock = Clock(config.minutes)
+    data = _read(config, overrides, clock)
+    folder = RunFolder(Path(config.paths.runs) / _name_of(config, data, words))
+    with folder.lock():
+        if config.force:
+            folder.clear()
+        if _is_answered(folder, config.minutes):
+            print(f"{folder.id} is answered already; more minutes go on, force=true repeats it")
+        else:
+            from tasks.auto.answer import answer
+
+            answer(config, words, data, folder, clock)
+    for line in next_lines(folder, data):
+        print(line)
+    return folder.path
+
+
+def passed_on(overrides: Sequence[str]) -> list[str]:
+    """The words that candidates' runs get too. Raises InputError: a word that would do nothing."""
+    words = []
+    for override in overrides:
+        key = re.split(r"[=.@/]", override.lstrip("+~"))[0]
+        if key in PASSED_ON or override.startswith(OF_TRAINER):
+            words.append(override)
+        elif key not in (*OWN, "dataset"):
+            allowed = ", ".join((*OWN, *PASSED_ON, *OF_TRAINER, "dataset"))
+            raise InputError(f"{override}: task=auto chooses it (methods=[…] names candidates); allowed: {allowed}")
+        if override.startswith(("encoder.train", "encoder.num_top_layers")):
+            raise InputError(f"{override}: task=auto compares frozen and trained; allowed: methods=[…]")
+    return words
+
+
+def _typed(overrides: Sequence[str], key: str) -> bool:
+    return any(override.startswith(f"{key}=") for override in overrides)
+
+
+def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
+    names_dataset = any(re.match(r"dataset[=.]", override) for override in overrides)
+    if (config.input is None) != names_dataset:
+        raise InputError("input: task=auto needs a file, input=FILE, or a data set, dataset=NAME, and not both")
+    if config.input is None:
+        return _of_dataset(config, overrides, clock)
+    clock.say(f"reading {config.input}")
+    columns = {key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")}
+    data = read_labelled(config.input, **columns, encoding=config.encoding)
+    text, label = data.about["text_columns"][0], data.about["label_column"]
+    guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
+    clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}")
+    for note in data.notes:
+        clock.say(note)
+    return data.checked()
+
+
+def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
+    """The train rows of a data set; where it ships no test rows, all its rows."""
+    for key in ("text_column", "label_column", "encoding"):
+        if _typed(overrides, key):
+            raise InputError(f"{key}: has no effect with dataset={config.dataset.name}; allowed with input=FILE")
+    clock.say(f"reading the data set {config.dataset.name}: loading PyTorch")
+    from tasks.auto.plans import plan_of
+
+    words = [word for word in overrides if re.match(r"(dataset|paths)[=.]", word)]
+    plan = plan_of([*words, "method=logistic"])
+    whole = bool(plan.dataset.own_files()) and "test" not in getattr(plan.dataset, "paths", ())
+    corpus = plan.corpus(whole=whole)
+    if corpus.multilabel:
+        raise InputError(f"dataset={config.dataset.name}: several labels a text; allowed with task=auto: one")
+    table = corpus.table("train")
+    data = Labelled(f"dataset {corpus.name}")
+    pairs = zip(table["text"].to_pylist(), table["label"].to_pylist(), strict=True)
+    for number, (text, label) in enumerate(pairs, 1):
+        if label < 0:
+            data.unlabelled.append(text)
+            continue
+        data.texts.append(text)
+        data.labels.append(corpus.label_names[label])
+        data.lines.append(number)
+    columns = {"text_columns": ["text"], "label_column": "label", "guessed": []}
+    data.about = {"path": data.file, "format": "data set", "encoding": None, "delimiter": None, **columns}
+    if "test" in corpus.splits and not whole:
+        data.notes.append("its test rows are not read")
+    return data.checked()
+
+
+def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
+    """`auto-NAME-ID`, the same for the same rows and the same question, whatever its minutes."""
+    name = config.dataset.name if config.input is None else Path(config.input).name.partition(".")[0]
+    asked = [word for word in words if not word.startswith(("paths.", "trainer.num_threads"))]
+    plain: Any = OmegaConf.to_container(config)
+    options = {key: plain[key] for key in ("methods", "prefer", "precision", "seed")}
+    digest = hashlib.sha256(json.dumps([sorted(asked), options], sort_keys=True, default=str).encode())
+    for text, label in zip(data.texts, data.labels, strict=True):
+        digest.update(f"{len(text)}:{text}{len(label)}:{label}".encode())
+    return f"auto-{safe_name(name)}-{digest.hexdigest()[:10]}"
+
+
+def safe_name(name: str) -> str:
+    """A name for folders and run ids."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._") or "data"
+
+
+def _is_answered(folder: RunFolder, minutes: float) -> bool:
+    if folder.read_metrics().get("status") != "finished" or not folder.has("question.json"):
+        return False
+    return folder.read_json("question.json").get("minutes", 0) >= minutes
+
+
+def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
+    """What to type next, ready to paste; and the answer in a sentence."""
+    metrics = folder.read_metrics()
+    column = data.about["text_columns"][0]
+    quoted = f"\"'{column}'\"" if re.search(r"\W", column) else column
+    typed = "" if column == "text" else f" text_column={quoted}"
+    lines = ["", metrics["sentence"]] if metrics.get("sentence") else [""]
+    lines += [f"warning: {line}" for line in metrics.get("warnings") or ()]
+    if (folder.path / "model" / "metrics.json").is_file():
+        where = os.path.relpath(folder.path)
+        where = where if not where.startswith("..") else str(folder.path)
+        lines.append(f"python run.py task=predict run={where} input=NEW.csv output=predictions.csv{typed}")
+    if folder.has("index.html"):
+        lines.append(f"open {folder.path / 'index.html'}")
+    return lines

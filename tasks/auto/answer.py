@@ -1,0 +1,127 @@
+"""From the rows of a question to its answer: encoding, candidates, report, model. Needs PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from reporting.auto.report import write_report
+from storage.files import replacing
+from storage.run_store import RunFolder
+from tasks.auto.candidates import BY_NAME, chosen, regimes_of
+from tasks.auto.cheap import unit_rows
+from tasks.auto.clock import Clock, minutes_of
+from tasks.auto.data import MOST_ROWS, facts, max_length_for, sampled, write_rows
+from tasks.auto.embeddings import encoded, seconds_per_text
+from tasks.auto.plans import data_words, plan_of
+from tasks.auto.reading import Labelled
+from tasks.auto.study import Study
+
+ENCODE_SHARE = 0.25  # of the minutes, at the most, for encoding the rows
+ENCODER_SECONDS = 10.0  # to load an encoder and time it
+
+
+def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: RunFolder, clock: Clock) -> None:
+    """Fill the folder; what of it is there from an earlier start is kept."""
+    name = folder.id.removeprefix("auto-").rpartition("-")[0]
+    used = (folder.read_metrics().get("minutes") or {}).get("used") or 0.0
+    clock = Clock(config.minutes, used + clock.used)
+    folder.write_metrics(status="running")
+    rows = folder.path / "rows.parquet"
+    longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())
+    base = [*words, *data_words(rows, name, longest)]
+    speed, before = _speed(base, data, clock), None
+    if folder.has("data.json"):  # the rows of an earlier start
+        before = folder.read_json("data.json")["sampled_from"]
+        most = folder.read_json("data.json")["rows"] if before else MOST_ROWS
+    else:
+        affordable = MOST_ROWS if speed is None else int(ENCODE_SHARE * 60 * config.minutes / speed)
+        most = max(200, min(MOST_ROWS, affordable))
+    total = len(data.labels)
+    data = _sampled_again(data, most, config.seed, folder)
+    before = total if len(data.labels) < total else None
+    if not rows.exists():
+        write_rows(folder, data)
+    plan = plan_of([*base, "method=prototypes"])
+    corpus = plan.corpus(whole=True)
+    names = corpus.label_names
+    labels = corpus.table("train")["label"].to_numpy().astype(np.int64)
+    about = facts(data, names, labels, before)
+    folder.write_json("data.json", about)
+    clock.say(f"{len(labels):,} rows, {len(names)} classes, the smallest of {np.bincount(labels).min()}; "
+              f"{about['regime']}")  # fmt: skip
+    for note in about["notes"]:
+        if note not in data.notes:
+            clock.say(note)
+    embeddings = None
+    if speed is not None and len(labels) * speed > clock.left:
+        needed = minutes_of(len(labels) * speed)
+        clock.say(f"encoding {len(labels):,} texts takes about {needed}, too long: candidates without an encoder alone")
+    elif speed is not None:
+        clock.say(f"encoding {len(labels):,} texts, about {minutes_of(len(labels) * speed)}")
+        embeddings = encoded(plan, names, speed)
+        with replacing(folder.path / "embeddings.npy") as file:
+            np.save(file, unit_rows(embeddings.rows).astype(np.float32))
+    study = Study(folder, clock, base, names, labels, data.texts, embeddings)
+    methods = None if config.methods is None else list(config.methods)
+    _ask(folder, config, clock, study, name)
+    study.compare(chosen(regimes_of(np.bincount(labels, minlength=len(names))), methods))
+    _ask(folder, config, clock, study, name)
+    _report(folder, clock)
+    recommended = folder.read_metrics().get("recommended")
+    if recommended:
+        clock.say(f"fitting {study.entries[recommended].title} on all rows")
+        threshold = (folder.read_metrics().get("abstention") or {}).get("threshold")
+        study.refit(BY_NAME[recommended], {"candidate": recommended, "abstention/threshold": threshold})
+    _ask(folder, config, clock, study, name)
+    minutes = {"asked": config.minutes, "used": clock.used}
+    folder.write_metrics(status="finished", minutes=minutes)
+    clock.say(f"done in {minutes_of(60 * clock.used)}")
+
+
+def _speed(base: Sequence[str], data: Labelled, clock: Clock) -> float | None:
+    """Seconds to encode a text; None where there is no time for an encoder at all."""
+    if clock.left < ENCODER_SECONDS:
+        clock.say("no time to load the encoder: candidates without one alone")
+        return None
+    return seconds_per_text(plan_of([*base, "method=prototypes"]), data.texts)
+
+
+def _sampled_again(data: Labelled, most: int, seed: int, folder: RunFolder) -> Labelled:
+    """The same rows as an earlier start drew, which `rows.parquet` says, or a drawing."""
+    if not folder.has("rows.parquet"):
+        return sampled(data, most, seed)
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(folder.path / "rows.parquet")
+    if len(table) == len(data.labels):
+        return data
+    note = f"{len(table):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
+    texts, labels, lines = (table[column].to_pylist() for column in ("text", "label", "line"))
+    return Labelled(data.file, texts, labels, lines, data.unlabelled, data.about, [*data.notes, note])
+
+
+def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name: str) -> None:
+    question: dict[str, Any] = {
+        "input": config.input or f"dataset={config.dataset.name}",
+        "name": name,
+        "minutes": config.minutes,
+        "used_minutes": clock.used,
+        "precision": config.precision,
+        "prefer": config.prefer,
+        "methods": None if config.methods is None else OmegaConf.to_container(config.methods),
+        "seed": config.seed,
+        "folds": study.folds,
+        "repeats": study.repeats,
+        "encoder": (config.get("encoder") or {}).get("name"),
+    }
+    folder.write_json("question.json", question)
+
+
+def _report(folder: RunFolder, clock: Clock) -> None:
+    clock.say("comparing, and writing the report")
+    write_report(folder.path)
+

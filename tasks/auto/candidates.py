@@ -1,0 +1,88 @@
+"""What is tried on whose text: declarations, cheapest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import InputError
+
+Kind = Literal["counts", "words", "embeddings", "trained"]
+FEW_ROWS = 1000  # below it, methods for few labels are tried
+IMBALANCE = 3.0  # largest to smallest class, from which methods for rare classes are tried
+MANY_CLASSES = 50
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to classify.
+
+    Attributes:
+        name: short id, which `methods=[…]` takes.
+        title: in words; {encoder} is the encoder's name.
+        kind: what it reads; "trained" trains the encoder, the others none. Folds of "trained" are runs.
+        cost: rank of dearness, 0 the cheapest.
+        words: overrides of the run that it stands for.
+        regimes: of the data that it is tried on by itself; empty: all.
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    cost: int
+    words: tuple[str, ...]
+    regimes: tuple[str, ...] = ()
+
+
+HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
+CANDIDATES = (
+    Candidate("majority", "always the largest class", "counts", 0, ("method=logistic",)),
+    Candidate("tfidf_linear", "TF-IDF of words with logistic regression", "words", 1, ("method=tfidf_linear",)),
+    Candidate("nearest_name", "{encoder}, nearest class name", "embeddings", 2, ("method=nearest_name",)),
+    Candidate("logistic", "{encoder} with logistic regression", "embeddings", 2, ("method=logistic",)),
+    Candidate("prototypes", "{encoder} with class means", "embeddings", 2, ("method=prototypes",)),
+    Candidate(
+        "neighbours", "{encoder} with nearest neighbours", "embeddings", 3, ("method=logistic", "retrieval=knn")
+    ),
+    Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
+    Candidate("ce", "{encoder}, fine-tuned, cross-entropy", "trained", 5, ("method=ce",)),
+    Candidate(
+        "logit_adjusted",
+        "{encoder}, fine-tuned, logit-adjusted cross-entropy",
+        "trained",
+        5,
+        ("method=logit_adjusted",),
+        ("imbalanced",),
+    ),
+    Candidate(
+        "scl_ce", "{encoder}, fine-tuned, supervised contrast", "trained", 6, ("method=scl_ce",), ("few rows",)
+    ),
+    Candidate("sharprecl", "{encoder}, fine-tuned, SharpReCL", "trained", 7, ("method=sharprecl",), ("imbalanced",)),
+)
+BY_NAME = {candidate.name: candidate for candidate in CANDIDATES}
+
+
+def regimes_of(class_counts: NDArray[np.integer]) -> list[str]:
+    """What is special about the data: "few rows", "imbalanced", "many classes"."""
+    regimes = ["few rows"] if class_counts.sum() < FEW_ROWS else []
+    regimes += ["imbalanced"] if class_counts.max() >= IMBALANCE * class_counts[class_counts > 0].min() else []
+    return regimes + (["many classes"] if len(class_counts) >= MANY_CLASSES else [])
+
+
+def chosen(regimes: Sequence[str], methods: Sequence[str] | None) -> list[Candidate]:
+    """The candidates to try, in the order in which they are: those that are named, or those that suit the regimes.
+
+    `majority` is always among them: without it no figure means anything.
+
+    Raises:
+        InputError: a name that is none.
+    """
+    if methods is None:
+        return [c for c in CANDIDATES if not c.regimes or set(c.regimes) & set(regimes)]
+    if unknown := [name for name in methods if name not in BY_NAME]:
+        raise InputError(f"methods: found {unknown[0]!r}; allowed: {', '.join(BY_NAME)}")
+    return [c for c in CANDIDATES if c.name in methods or c.name == "majority"]

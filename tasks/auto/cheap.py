@@ -1,0 +1,156 @@
+"""Candidates that need no training: scores of texts from class counts or from embeddings of a frozen encoder.
+
+Each is a path of settings: called with embeddings (N, D) of train rows it gives, for one setting after the other, a
+function from embeddings to logits (N, C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+NO_ROW = 10.0  # how far below the others the logit of a class without train rows lies
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Logits `rows @ weight.T + bias` of embeddings (N, D), perhaps brought to unit length first."""
+
+    weight: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    unit_length: bool = False
+
+    def __call__(self, rows: Floats) -> Floats:
+        return (unit_rows(rows) if self.unit_length else rows) @ self.weight.T + self.bias
+
+
+def unit_rows(rows: Floats) -> Floats:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+
+def class_counts(labels: NDArray[np.integer], num_classes: int) -> NDArray[np.int64]:
+    return np.bincount(labels, minlength=num_classes)
+
+
+Scorer = Callable[[Floats], Floats]
+Path = Callable[[Floats, NDArray[np.int64], int], Iterator[tuple[str, Scorer]]]
+
+
+def majority(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+    """Always the largest class."""
+    prior = np.log((class_counts(labels, num_classes) + 0.5) / (len(labels) + 0.5 * num_classes))
+    yield "", lambda rows: np.tile(prior, (len(rows), 1))
+
+
+def nearest_name(anchors: Floats) -> Path:
+    """The cosine with the name of each class; labels are not read."""
+
+    def path(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+        yield "", Linear(anchors.astype(np.float64), np.zeros(num_classes), unit_length=True)
+
+    return path
+
+
+def prototypes(anchors: Floats | None) -> Path:
+    """Class means, with the names where there are any, and the linear discriminant from them."""
+
+    def path(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+        import torch
+
+        from lightning_modules.heads.discriminant import Discriminant, discriminant_em, nearest_prototype
+
+        embeddings = torch.from_numpy(unit_rows(rows).astype(np.float32))
+        names = None if anchors is None else torch.from_numpy(anchors.astype(np.float32))
+        targets = torch.from_numpy(labels)
+        has_rows = class_counts(labels, num_classes) > 0
+        if names is None and not has_rows.all():  # a class that no train row shows: nowhere
+            weight = torch.zeros(num_classes, embeddings.shape[1])
+            weight[torch.from_numpy(has_rows)] = _means(embeddings, targets, num_classes)[torch.from_numpy(has_rows)]
+            start = Discriminant(weight, torch.from_numpy(np.where(has_rows, 0.0, -NO_ROW)).float())
+        else:
+            start = nearest_prototype(embeddings, targets, names, num_classes)
+        yield "means", _linear(start)
+        for shrinkage in (0.1, 0.5):
+            found = discriminant_em(embeddings, targets, start, shrinkage, max_steps=1)
+            yield f"discriminant, shrinkage {shrinkage:g}", _linear(found)
+
+    def _linear(found: Any) -> Linear:
+        return Linear(found.weight.double().numpy(), found.bias.double().numpy(), unit_length=True)
+
+    def _means(embeddings: Any, targets: Any, num_classes: int) -> Any:
+        import torch
+
+        sums = torch.zeros(num_classes, embeddings.shape[1]).index_add_(0, targets, embeddings)
+        return torch.nn.functional.normalize(sums, dim=1)
+
+    return path
+
+
+PENALTIES = tuple(10.0 ** (-exponent / 2) for exponent in range(4, 12))  # from 1e-2 to 3e-6, strongest first
+
+
+def logistic(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+    """Multinomial logistic regression for one strength of the penalty after the other, strongest first.
+
+    The same optimum as `lightning_modules.heads.linear_solver.solve_linear` has, several times sooner on few rows.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    length = float(np.sqrt(np.square(rows).sum(1).mean())) or 1.0
+    inputs, present = np.asarray(rows, np.float64) / length, np.unique(labels)
+    model = LogisticRegression(warm_start=True, max_iter=1000)
+    for strength in PENALTIES:
+        weight, bias = np.zeros((num_classes, rows.shape[1])), np.full(num_classes, -NO_ROW)
+        bias[present] = 0.0
+        if len(present) > 1:
+            model.set_params(C=1 / (strength * len(rows))).fit(inputs, labels)
+            found, free = model.coef_, model.intercept_
+            if len(present) == 2:  # one row for two classes
+                found, free = np.concatenate([-found, found]) / 2, np.concatenate([-free, free]) / 2
+            weight[present], bias[present] = found / length, free
+        yield f"penalty={strength:.3g}", Linear(weight, bias)
+
+
+NEIGHBOURS = (1, 5, 10, 20)
+SHARPNESS = (0.1, 0.3, 1.0)  # temperature of the vote, in units of the median distance to the nearest row
+LEAST_VOTE = 1e-3
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Log of the vote of the k nearest rows, each with weight exp(-distance / temperature)."""
+
+    rows: Floats
+    labels: NDArray[np.int64]
+    num_classes: int
+    k: int
+    temperature: float
+
+    def __call__(self, rows: Floats) -> Floats:
+        from retrieval import exact_search, neighbour_weights
+
+        squared, positions = exact_search([self.rows], np.asarray(rows, np.float32), min(self.k, len(self.rows)))
+        weights = neighbour_weights(np.sqrt(squared), self.temperature)
+        votes = np.zeros((len(rows), self.num_classes))
+        np.add.at(votes, (np.arange(len(rows))[:, None], self.labels[positions]), weights)
+        return np.log(votes + LEAST_VOTE)
+
+
+def neighbours(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+    """The vote of the nearest train rows, over numbers of neighbours and temperatures."""
+    from retrieval import exact_search
+
+    rows = np.ascontiguousarray(rows, np.float32)
+    sample = rows[:: max(1, len(rows) // 256)]
+    squared, _ = exact_search([rows], sample, min(2, len(rows)))
+    unit = float(np.median(np.sqrt(squared[:, -1]))) or 1.0
+    for k in NEIGHBOURS:
+        for sharpness in SHARPNESS if k > 1 else SHARPNESS[:1]:
+            yield f"k={k}, temperature={sharpness * unit:.3g}", Neighbours(
+                rows, labels, num_classes, k, sharpness * unit
+            )

@@ -1,0 +1,105 @@
+"""The rows of a study: sampled where they are too many, kept in its folder, and what is to be known of them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.class_descriptions import is_code, spelt_out
+from datamodules.splits import rank_in_class
+from storage.files import replacing
+from storage.run_store import RunFolder
+from tasks.auto.candidates import regimes_of
+from tasks.auto.reading import Labelled
+
+MOST_ROWS = 20_000  # that methods are compared on
+LEAST_OF_A_CLASS = 10  # that sampling leaves
+LONG_TEXT = 90  # words, above which more tokens are read
+_SAMPLE = 10  # stream of random numbers
+
+
+def sampled(data: Labelled, most: int, seed: int) -> Labelled:
+    """The same data with about so many rows at the most, in the order of the file, each class in proportion."""
+    if len(data.labels) <= most:
+        return data
+    names = sorted(set(data.labels))
+    index = {name: number for number, name in enumerate(names)}
+    labels = np.array([index[label] for label in data.labels])
+    sizes = np.bincount(labels)
+    quota = np.maximum(np.minimum(sizes, LEAST_OF_A_CLASS), np.round(sizes * most / len(labels)).astype(int))
+    rows = np.flatnonzero(rank_in_class(labels, np.random.default_rng([seed, _SAMPLE])) < quota[labels])
+    texts, given = ([values[row] for row in rows] for values in (data.texts, data.labels))
+    lines = [data.lines[row] for row in rows]
+    note = f"{len(rows):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
+    return Labelled(data.file, texts, given, lines, data.unlabelled, data.about, [*data.notes, note])
+
+
+def write_rows(run: RunFolder, data: Labelled) -> None:
+    """`rows.parquet`: row, file, line, text, label."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        "row": pa.array(range(len(data.labels)), pa.int64()),
+        "file": pa.array([data.file] * len(data.labels), pa.string()),
+        "line": pa.array(data.lines, pa.int64()),
+        "text": pa.array(data.texts, pa.string()),
+        "label": pa.array(data.labels, pa.string()),
+    }
+    with replacing(run.path / "rows.parquet") as file:
+        pq.write_table(pa.table(columns), file)
+
+
+def max_length_for(texts: Sequence[str]) -> int:
+    """Tokens of a text that are read."""
+    lengths = np.array([len(text.split()) for text in texts])
+    return 256 if np.quantile(lengths, 0.8) > LONG_TEXT else 128
+
+
+def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], before: int | None) -> dict[str, Any]:
+    """What `data.json` says.
+
+    Args:
+        names, labels: C class names, and the class (N,) of each row.
+        before: rows before sampling, None where all are taken.
+    """
+    counts = np.bincount(labels, minlength=len(names))
+    normal = [re.sub(r"\s+", " ", text).strip().lower() for text in data.texts]
+    by_text: dict[str, set[int]] = {}
+    for text, label in zip(normal, labels.tolist(), strict=True):
+        by_text.setdefault(text, set()).add(label)
+    repeats = Counter(normal)
+    conflicting = sum(repeats[text] for text, found in by_text.items() if len(found) > 1)
+    duplicates = len(normal) - len(by_text)
+    singles = [names[c] for c in np.flatnonzero(counts == 1).tolist()]
+    notes = list(data.notes)
+    if singles:
+        more = ", …" if len(singles) > 5 else ""
+        notes.append(f"classes of one row cannot be measured: {', '.join(singles[:5])}{more}")
+    if duplicates:
+        notes.append(f"{duplicates} rows repeat the text of another; equal texts stay in one fold")
+    if conflicting:
+        notes.append(f"{conflicting} rows have a text that stands with another label too")
+    are_codes = all(map(is_code, names))
+    return {
+        "rows": len(data.texts),
+        "classes": [
+            {"label": name, "rows": int(count), "name": name if are_codes else spelt_out(name)}
+            for name, count in zip(names, counts, strict=True)
+        ],
+        "several_labels": False,
+        "unlabelled_rows": len(data.unlabelled),
+        "median_words": float(np.median([len(text.split()) for text in data.texts])),
+        "files": [data.about],
+        "duplicates": duplicates,
+        "conflicting_duplicates": conflicting,
+        "markup_rows": data.about.get("markup_rows", 0),
+        "regime": ", ".join(regimes_of(counts)) or "balanced, enough rows",
+        "sampled_from": before,
+        "notes": notes,
+    }

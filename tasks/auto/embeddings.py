@@ -1,0 +1,73 @@
+"""One encoding of the texts that all candidates over the frozen encoder share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datamodules.datamodule import predict_loader
+from engine.plan import Plan
+
+TIMED = 48  # texts that the speed is told from
+CACHED = 0.1  # of the time foretold: who takes less has read the cache
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Of N texts by the encoder as it comes.
+
+    Attributes:
+        rows: (N, D) float32.
+        names: (C, D) of unit length, embeddings of the class names; None where labels are codes.
+        seconds_per_text: that encoding takes.
+        size_mib: of the encoder's weights.
+    """
+
+    rows: NDArray[np.float32]
+    names: NDArray[np.float32] | None
+    seconds_per_text: float
+    size_mib: float
+
+
+@torch.inference_mode()
+def seconds_per_text(plan: Plan, texts: Sequence[str]) -> float:
+    """What encoding a text takes here, from some of them spread over all."""
+    encoder, tokenizer = plan.encoder.load(plan.config.seed).eval(), plan.encoder.tokenizer()
+    some = [texts[row] for row in np.linspace(0, len(texts) - 1, min(TIMED, len(texts))).astype(int)]
+    batches = list(predict_loader(some, tokenizer, plan.dataset.max_length, plan.sampler()))
+    encoder(batches[0]["input_ids"][:1], batches[0]["attention_mask"][:1])  # the first call makes ready
+    started = time.perf_counter()
+    for batch in batches:
+        encoder(batch["input_ids"], batch["attention_mask"])
+    return (time.perf_counter() - started) / len(some)
+
+
+@torch.inference_mode()
+def encoded(plan: Plan, label_names: Sequence[str], seconds: float) -> Embeddings:
+    """All rows of the plan's corpus and the names of its classes; from the cache where they are there.
+
+    Args:
+        plan: of any method over the frozen encoder.
+        label_names: C.
+        seconds: of a text, foretold.
+    """
+    datamodule = plan.datamodule(plan.corpus(whole=True))
+    encoder: Any = plan.encoder.load(plan.config.seed).eval()
+    started = time.perf_counter()
+    rows = np.array(plan.features(datamodule, encoder)["train"][0])
+    taken = (time.perf_counter() - started) / len(rows)
+    seconds = taken if taken > CACHED * seconds else seconds
+    names = plan.class_names(label_names)
+    return Embeddings(rows, None if names is None else names(encoder).numpy(), seconds, _weights_mib(plan.encoder))
+
+
+def _weights_mib(encoder) -> float:
+    files = Path(encoder.folder()).glob("model*.safetensors")
+    return sum(file.stat().st_size for file in files) / 2**20

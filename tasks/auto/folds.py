@@ -1,0 +1,168 @@
+"""What one fold gives: a candidate fitted on the other rows, its choices made there, and the fold's rows read once."""
+
+from __future__ import annotations
+
+import io
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from datamodules.splits import fold_numbers, stratified_split
+from reporting.metrics import classification_metrics
+from storage.files import replacing
+from tasks.auto.calibration import Calibration, calibrated, cross_entropy, uncalibrated
+from tasks.auto.cheap import Path as SettingPath
+from tasks.auto.cheap import Scorer, class_counts
+
+INNER_FOLDS = 3
+ONE_SPLIT_FROM = 3000  # rows from which one split of a fifth chooses in place of inner folds
+PATIENCE = 1  # settings in a row without a lower loss end a path
+_INNER = 9  # stream of random numbers
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A candidate fitted on rows, with what their inner validation chose.
+
+    Attributes:
+        scorer: rows -> logits (N, C).
+        calibration: of the logits.
+        setting: the chosen setting in words.
+        validation_macro_f1: of the calibrated scores on inner validation rows.
+    """
+
+    scorer: Scorer
+    calibration: Calibration
+    setting: str
+    validation_macro_f1: float
+
+
+def fitted(path: SettingPath, rows: Floats, labels: NDArray[np.int64], texts: list[str], num_classes: int,
+           calibrate: bool = True) -> Fitted:  # fmt: skip
+    """The candidate on these rows: its setting by the cross-entropy of inner validation rows, then calibrated on them.
+
+    Args:
+        path: of settings, see `tasks.auto.cheap`.
+        rows: (N, D) embeddings.
+        labels: (N,).
+        texts: N texts, equal ones stay on one side.
+        num_classes: C.
+        calibrate: False leaves the scores as they are.
+    """
+    with threadpool_limits(1):  # so small that threads cost more than they bring, most of all on a busy machine
+        return _fitted(path, rows, labels, texts, num_classes, calibrate)
+
+
+def _fitted(path: SettingPath, rows: Floats, labels: NDArray[np.int64], texts: list[str], num_classes: int,
+            calibrate: bool) -> Fitted:  # fmt: skip
+    parts = _inner_parts(labels, texts)
+    logits: list[list[Floats]] = []
+    for train, val in parts:
+        logits.append(_path_logits(path, rows, labels, train, val, num_classes))
+    truth = np.concatenate([labels[val] for _, val in parts])
+    depth = min(map(len, logits))
+    pooled = [np.concatenate([part[number] for part in logits]) for number in range(depth)]
+    best = int(np.argmin([cross_entropy(scores, truth) for scores in pooled]))
+    counts = class_counts(labels, num_classes)
+    calibration = calibrated(pooled[best], truth, counts) if calibrate else uncalibrated(num_classes)
+    predictions = calibration.probabilities(pooled[best]).argmax(1)
+    figure = classification_metrics(truth, predictions, num_classes)["macro_f1"]
+    for number, (setting, scorer) in enumerate(path(rows, labels, num_classes)):
+        if number == best:
+            return Fitted(scorer, calibration, setting, figure)
+    raise AssertionError("a path of settings has the same length on all rows")
+
+
+def _inner_parts(labels: NDArray[np.int64], texts: list[str]) -> list[tuple[NDArray, NDArray]]:
+    if len(labels) >= ONE_SPLIT_FROM:
+        return [stratified_split(labels, 0.2, np.random.default_rng([0, _INNER]), "keep_in_train")]
+    numbers = fold_numbers(labels, texts, min(INNER_FOLDS, len(set(texts))), repeat=0)
+    return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(numbers.max() + 1)]
+
+
+def _path_logits(
+    path: SettingPath, rows: Floats, labels: NDArray[np.int64], train: NDArray, val: NDArray, num_classes: int
+) -> list[Floats]:
+    """Logits of the validation rows for one setting after the other, until they stop to get better."""
+    logits: list[Floats] = []
+    losses: list[float] = []
+    for _, scorer in path(rows[train], labels[train], num_classes):
+        logits.append(scorer(rows[val]))
+        losses.append(cross_entropy(logits[-1], labels[val]))
+        if len(losses) - 1 - int(np.argmin(losses)) > PATIENCE:
+            break
+    return logits
+
+
+@dataclass(frozen=True)
+class FoldOutcome:
+    """Of the rows of one fold: their numbers (N,), calibrated probabilities (N, C), what was chosen, and seconds."""
+
+    rows: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    scale: float
+    offset: NDArray[np.float64]
+    validation_macro_f1: float
+    seconds_fit: float
+    seconds_predict: float
+    setting: str = ""
+    run_id: str = ""
+    epochs: float = 0.0
+
+    def save(self, file: Path) -> None:
+        with replacing(file) as stream:
+            np.savez(stream, **vars(self))
+
+
+def load_outcome(file: Path) -> FoldOutcome | None:
+    """The outcome that a file holds; None where there is no whole one."""
+    try:
+        with np.load(io.BytesIO(file.read_bytes())) as arrays:
+            values: dict[str, Any] = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        return None
+    return FoldOutcome(**{name: value if value.ndim else value.item() for name, value in values.items()})
+
+
+def cheap_fold(
+    path: SettingPath,
+    rows: Floats,
+    labels: NDArray[np.int64],
+    texts: NDArray,
+    test: NDArray[np.int64],
+    num_classes: int,
+    calibrate: bool = True,
+    seconds_per_text: float = 0.0,
+) -> tuple[FoldOutcome, Fitted]:
+    """Fit on all other rows, then read the rows `test` once."""
+    train = np.setdiff1d(np.arange(len(labels)), test)
+    started = time.perf_counter()
+    found = fitted(path, rows[train], labels[train], texts[train].tolist(), num_classes, calibrate)
+    ready = time.perf_counter()
+    probabilities = found.calibration.probabilities(found.scorer(rows[test]))
+    seconds = time.perf_counter() - ready + seconds_per_text * len(test)
+    outcome = FoldOutcome(
+        test,
+        probabilities,
+        found.calibration.scale,
+        found.calibration.offset,
+        found.validation_macro_f1,
+        ready - started,
+        seconds,
+        found.setting,
+    )
+    return outcome, found
+
+
+def each_fold(labels: NDArray[np.int64], texts: list[str], folds: int, repeat: int) -> list[NDArray[np.int64]]:
+    """Rows of each fold, the same that `protocol=kfold` takes."""
+    numbers = fold_numbers(labels, texts, folds, repeat)
+    return [np.flatnonzero(numbers == fold) for fold in range(folds)]

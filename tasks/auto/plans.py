@@ -1,0 +1,43 @@
+"""Plans of the runs that candidates stand for: composed from words, as the command line would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from engine.identify import compose_run
+from engine.plan import Plan
+from storage.errors import InputError
+
+FOLDS = ("protocol=kfold", "protocol.val_fraction=0.2", "dataset.singleton_classes=keep_in_train")
+UNTRAINED = ("nearest_name", "prototypes")  # methods whose protocol is their own
+
+
+def plan_of(words: Sequence[str]) -> Plan:
+    """The plan of these overrides; the last of one key counts. Raises InputError where they do not go together."""
+    run = compose_run(tuple(words))
+    if run.problem:
+        raise InputError(run.problem)
+    return Plan.make(OmegaConf.create(dict(run.config)))
+
+
+def data_words(rows: Path, name: str, max_length: int) -> list[str]:
+    """Overrides for the rows that a study keeps in its folder."""
+    return ["dataset=csv", f"dataset.train={_value(str(rows))}", f"dataset.name={name}",
+            f"dataset.max_length={max_length}"]  # fmt: skip
+
+
+def protocol_words(method: str, fold: int | None, folds: int = 5, repeat: int = 0) -> list[str]:
+    """Overrides that hold out a fold; those of a method that chooses nothing are empty."""
+    if method in UNTRAINED:
+        return []
+    return [*FOLDS, f"protocol.folds={folds}", f"protocol.fold={'null' if fold is None else fold}",
+            f"protocol.repeat={repeat}"]  # fmt: skip
+
+
+def _value(text: str) -> str:
+    """A value that Hydra reads as this text."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,233 @@
+"""A file that a person has: which column is the text, which the label, and what stands in them. Needs no torch."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from datamodules.labels import label_name
+from storage.errors import InputError, short, short_list
+from storage.tables import Row, checked_encoding, format_of, open_table
+
+LOOKED_AT = 2000  # rows from which the columns are guessed
+TEXT_NAMES = (
+    *("text", "texts", "content", "body", "message", "sentence", "document", "review", "comment", "tweet", "post"),
+    *("abstract", "description", "question", "utterance", "query", "title", "subject", "headline"),
+    *("inhalt", "nachricht", "satz", "dokument", "bewertung", "kommentar", "beschreibung", "frage", "titel", "betreff"),
+    *("texte", "contenu", "texto", "contenido", "mensaje", "testo"),
+)
+LABEL_NAMES = (
+    *("label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "tag", "y", "rating", "stars"),
+    *("klasse", "kategorie", "thema", "kennzeichnung", "einstufung", "gruppe", "etikett", "rubrik", "sparte"),
+    *("classe", "categorie", "catégorie", "étiquette", "etiqueta", "categoria", "categoría", "clase", "etichetta"),
+)
+SEPARATORS = "|;,"  # between the labels of a text, where it has several
+MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|&(?:[a-z]{2,8}|#\d{1,5});")
+MOST_CLASSES = 0.5  # of the rows; more different values are no classes
+
+
+@dataclass
+class Labelled:
+    """Texts with a label, and what was said of the file on the way.
+
+    Attributes:
+        texts, labels, lines: of each labelled row; `lines` number the row in its file, the header being 1.
+        file: the path that the rows came from, for messages and tables.
+        unlabelled: texts of the rows without a label.
+        about: facts of the file for the report: format, encoding, delimiter, columns, which of them were guessed.
+        notes: what a person should know, a line each.
+    """
+
+    file: str
+    texts: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    unlabelled: list[str] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def checked(self) -> Labelled:
+        """Itself. Raises InputError where no choice between methods can be made of it."""
+        counts = Counter(self.labels)
+        where, rows = self.file, len(self.labels)
+        if len(counts) == 1:
+            raise InputError(f"{where}: one class only, {short(self.labels[0])}; allowed: at least 2 classes")
+        if rows < 10 or sum(count > 1 for count in counts.values()) < 2:
+            raise InputError(
+                f"{where}: {rows} labelled rows of {len(counts)} classes are too few to compare methods; allowed: at "
+                f"least 10 rows and 2 classes of 2 (no labels yet: task=cluster shows topics)"
+            )
+        if len(set(self.texts)) < 5:
+            raise InputError(f"{where}: {len(set(self.texts))} different texts in {rows} rows; allowed: at least 5")
+        if len(counts) > MOST_CLASSES * rows:
+            column = self.about.get("label_column", "label")
+            raise InputError(
+                f"{where}: column {short(column)} has {len(counts)} different values in {rows} rows, too many for "
+                f"classes; allowed: label_column=NAME of a column with a few labels"
+            )
+        self._refuse_several(counts)
+        return self
+
+    def _refuse_several(self, counts: Counter[str]) -> None:
+        """Refuse labels that are several labels in one field, told by parts that are labels of other rows."""
+        for separator in SEPARATORS:
+            joined = [label for label in counts if separator in label]
+            parts = [part.strip() for label in joined for part in label.split(separator)]
+            alone = sum(part in counts for part in parts)
+            if joined and alone >= 0.8 * len(parts):
+                row = next(row for row, label in enumerate(self.labels) if label in joined)
+                raise InputError(
+                    f"{self.file}:{self.lines[row]}: several labels in one field, {short(self.labels[row])}; allowed "
+                    f"with task=auto: one label a text (several: method=bce dataset=csv dataset.train={self.file} "
+                    f"dataset.label_separator='{separator}')"
+                )
+
+
+def read_labelled(
+    file: str, text_column: str | None = None, label_column: str | None = None, encoding: str | None = None
+) -> Labelled:
+    """The labelled rows of a table; a column that is not named is guessed from names and contents.
+
+    Raises:
+        InputError: no file that can be read, no such column, no column that looks like a text or a label, labels in
+            lists; with file and line.
+    """
+    path = Path(file).expanduser()
+    if path.is_dir():
+        raise InputError(f"input={file}: a folder; allowed: a file (CSV, TSV, JSON Lines, XLSX, Parquet)")
+    if not path.is_file():
+        raise InputError(f"input={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
+    table = open_table(path, None, None, None, checked_encoding(encoding, "encoding"))
+    first = list(islice(table.rows, LOOKED_AT))
+    if not first:
+        raise InputError(f"{file}: no rows, allowed: a header line and rows")
+    columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
+    text, label, guessed = guess_columns(columns, [row for _, row in first], text_column, label_column, str(file))
+    data = Labelled(str(file))
+    data.about = {
+        "path": str(file),
+        "format": format_of(path) or "csv",
+        "encoding": encoding or "guessed",
+        "delimiter": table.delimiter,
+        "text_columns": [text],
+        "label_column": label,
+        "guessed": guessed,
+    }
+    empty = 0
+    for rows in (first, table.rows):
+        for where, row in rows:
+            value = row.get(text)
+            if not isinstance(value, str) or not value.strip():
+                empty += 1
+                continue
+            _add(data, where, value, row.get(label))
+    if empty:
+        data.notes.append(f"{empty} rows without a text are left out")
+    if not data.labels:
+        raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text)}")
+    if data.unlabelled:
+        data.notes.append(f"{len(data.unlabelled)} rows without a label are set aside")
+    if markup := sum(MARKUP.search(text) is not None for text in data.texts):
+        data.notes.append(f"{markup} rows hold markup, such as {_first_markup(data.texts)}")
+    data.about["markup_rows"] = markup
+    return data
+
+
+def _add(data: Labelled, where: str, text: str, label: Any) -> None:
+    if isinstance(label, list | tuple):
+        raise InputError(
+            f"{where}: a list of labels; allowed with task=auto: one label a text (several: method=bce "
+            f"dataset=jsonl dataset.train={data.file})"
+        )
+    if label is None or (isinstance(label, str) and label.strip().lower() in ("", "nan")):
+        data.unlabelled.append(text)
+        return
+    data.texts.append(text)
+    data.labels.append(label_name(label, where))
+    data.lines.append(int(re.search(r"(\d+)$", where).group(1)))  # type: ignore[union-attr]
+
+
+def _first_markup(texts: Sequence[str]) -> str:
+    return next(short(match.group(), 30) for text in texts if (match := MARKUP.search(text)))
+
+
+def topics_line(file: str, text_column: str) -> str:
+    """What to type for topics of texts without labels."""
+    column = "" if text_column == "text" else f" dataset.text_column={_quoted(text_column)}"
+    return (
+        f"topics of the texts: python run.py task=cluster method=sbert_kmeans dataset=csv dataset.train={file}{column} "
+        f"method.num_clusters=auto"
+    )
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"[\w.-]+", word) else f"\"'{word}'\""
+
+
+def guess_columns(
+    columns: Sequence[str], rows: Sequence[Row], text: str | None, label: str | None, file: str
+) -> tuple[str, str, list[str]]:
+    """The column of the texts, that of the labels, and which of the two ("text", "label") were guessed.
+
+    Known names count first, English, German and some others; among several, and without one, the text is the longest
+    column of mostly different values and the label a column of few short values.
+
+    Raises:
+        InputError: a named column is not there, or nothing looks like a text or a label.
+    """
+    for key, name in (("text_column", text), ("label_column", label)):
+        if name is not None and name not in columns:
+            raise InputError(f"{key}: found {short(name)}; allowed in {file}: one of {short_list(columns)}")
+    guessed = [kind for kind, name in (("text", text), ("label", label)) if name is None]
+    looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
+    if text is None:
+        named = [name for name in columns if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
+        free = [name for name in columns if name != label and (looks[name].is_text or name in named)]
+        text = max(free, key=lambda name: (_is_named(name, TEXT_NAMES), looks[name].length), default=None)
+        if text is None:
+            raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
+    if label is None:
+        few = [name for name in columns if name != text and looks[name].is_label]
+        named = [name for name in few if _is_named(name, LABEL_NAMES)]
+        named = named or [name for name in columns if name != text and _is_named(name, LABEL_NAMES[:4])]
+        label = next(iter(named or few[-1:]), None)
+        if label is None:
+            raise InputError(
+                f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
+                f"{topics_line(file, text)}"
+            )
+    return text, label, guessed
+
+
+def _is_named(name: str, names: Sequence[str]) -> bool:
+    return name.strip().lower() in names
+
+
+class _Column:
+    """What the first values of a column look like."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        texts = [str(value).strip() for value in values if value is not None and not isinstance(value, list | dict)]
+        texts = [text for text in texts if text]
+        different = len(set(texts))
+        self.length = sum(map(len, texts)) / max(len(texts), 1)
+        words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
+        self.are_strings = bool(texts) and all(isinstance(value, str) for value in values if value is not None)
+        is_free = words >= 2 or different > 0.5 * len(texts)
+        self.is_text = self.are_strings and is_free and not _numbers(texts)
+        few = different <= max(2, min(1000, 0.34 * len(texts)))
+        self.is_label = different >= 1 and few and self.length <= 60 and words <= 6 and not _fractions(texts)
+
+
+def _numbers(texts: Sequence[str]) -> bool:
+    return all(re.fullmatch(r"[-+\d.,:/ TZ]+", text) for text in texts)
+
+
+def _fractions(texts: Sequence[str]) -> bool:
+    """Whether these are measurements: many different numbers with a fraction."""
+    return len(set(texts)) > 20 and all(re.fullmatch(r"[-+]?\d+[.,]\d+", text) for text in texts)

@@ -1,0 +1,519 @@
+"""Candidates on the folds of one data set, within the minutes: cheap ones first, then those that train the encoder."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from callbacks.time_limit import OutOfTime
+from datamodules.datamodule import TextDataModule
+from datamodules.splits import rank_in_class
+from engine.finished import load_module
+from engine.plan import Plan
+from lightning_modules.base import ClassifierModule
+from reporting.metrics import classification_metrics
+from storage.files import replacing
+from storage.run_store import RunFolder, first_line
+from tasks.auto import cheap, models
+from tasks.auto.calibration import Calibration, calibrated
+from tasks.auto.candidates import Candidate
+from tasks.auto.clock import Clock, minutes_of
+from tasks.auto.embeddings import Embeddings
+from tasks.auto.folds import FoldOutcome, cheap_fold, each_fold, fitted, load_outcome
+from tasks.auto.plans import plan_of, protocol_words
+from tasks.fit import trained_run
+from tasks.predict import Encoded
+
+FOLDS, FOLDS_OF_MANY = 5, 3
+MANY_ROWS = 5000  # from which there are fewer folds
+REPEATS, REPEATED_SHARE = 3, 0.1  # of cheap candidates, as far as they take no more than this share of the minutes
+LEAST_STEPS, MOST_EPOCHS = 200, 15  # of training
+STEP_COST = 3.5  # of a text in a training step, in encodings of one
+START_SECONDS = 8.0  # of a training run, besides its steps
+CURVE_SHARES = (0.25, 0.5, 0.75)
+CURVES = ("logistic",)
+
+
+@dataclass
+class Entry:
+    """What `candidates.json` says of a candidate."""
+
+    candidate: str
+    title: str
+    overrides: list[str]
+    cost: int
+    status: str = "skipped"
+    reason: str | None = None
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    train_seconds: float | None = None
+    texts_per_second: float | None = None
+    size_mib: float | None = None
+    validation_macro_f1: float | None = None
+    macro_f1: float | None = None
+    run_ids: list[str] = field(default_factory=list)
+    can_be_recommended: bool = True
+
+
+class Study:
+    """The candidates of one question and what came of them; every fold that ends is kept in the folder at once.
+
+    Args:
+        run: the folder.
+        clock: of the question.
+        words: overrides of all its runs: the rows, the encoder, where things lie.
+        label_names: C.
+        labels: (N,) class indices.
+        texts: N.
+        embeddings: of the frozen encoder; None where there was no time for it.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        clock: Clock,
+        words: Sequence[str],
+        label_names: Sequence[str],
+        labels: NDArray[np.int64],
+        texts: Sequence[str],
+        embeddings: Embeddings | None,
+    ) -> None:
+        self.run, self.clock, self.words = run, clock, list(words)
+        self.label_names, self.labels = list(label_names), labels
+        self.texts = np.array(texts, dtype=object)
+        self.embeddings = embeddings
+        self.num_classes = len(self.label_names)
+        most = FOLDS if len(labels) < MANY_ROWS else FOLDS_OF_MANY
+        self.folds = min(most, len(set(texts)))
+        self.entries: dict[str, Entry] = {}
+        self.outcomes: dict[str, dict[tuple[int, int], FoldOutcome]] = {}
+        self.repeats = 1
+
+    # --- what is tried
+
+    def compare(self, candidates: Sequence[Candidate]) -> None:
+        """Try the candidates, cheapest first, and write what comes of it after each."""
+        encoder = "encoder" if self.embeddings is None else self._encoder_name()
+        for candidate in candidates:
+            title = candidate.title.format(encoder=encoder)
+            entry = Entry(candidate.name, title[0].upper() + title[1:], list(candidate.words), candidate.cost)
+            entry.can_be_recommended = candidate.kind != "counts"
+            self.entries[candidate.name] = entry
+        untrained = [candidate for candidate in candidates if candidate.kind != "trained"]
+        for number, candidate in enumerate(untrained, 1):
+            self._say(f"{number} of {len(candidates)}: {self.entries[candidate.name].title}")
+            if candidate.kind == "words":
+                self._try_words(candidate)
+            else:
+                self._try_cheap(candidate)
+            self._write()
+        cheap_ones = [candidate for candidate in untrained if candidate.kind != "words"]
+        self._repeat(cheap_ones)
+        self._learning_curve([c for c in cheap_ones if c.name in CURVES and self._is_finished(c)])
+        self._halve([candidate for candidate in candidates if candidate.kind == "trained"])
+        self._write()
+
+    def _encoder_name(self) -> str:
+        name = next((word.split("=", 1)[1] for word in self.words if word.startswith("encoder=")), "minilm")
+        return {"minilm": "MiniLM"}.get(name, name)
+
+    def _is_finished(self, candidate: Candidate) -> bool:
+        return self.entries[candidate.name].status == "finished"
+
+    def _path(self, candidate: Candidate) -> cheap.Path | str:
+        """The candidate's path of settings, or why it cannot be tried."""
+        if candidate.kind == "counts":
+            return cheap.majority
+        if self.embeddings is None:
+            return "no time to load and run the encoder"
+        if candidate.name == "nearest_name":
+            names = self.embeddings.names
+            return "the labels are codes, not names" if names is None else cheap.nearest_name(names)
+        if candidate.name == "prototypes":
+            return cheap.prototypes(self.embeddings.names)
+        return {"logistic": cheap.logistic, "neighbours": cheap.neighbours}[candidate.name]
+
+    @property
+    def _rows(self) -> NDArray[np.floating]:
+        """Embeddings; without them, what a candidate of counts alone slices."""
+        return np.empty((len(self.labels), 0)) if self.embeddings is None else self.embeddings.rows
+
+    def _try_cheap(self, candidate: Candidate, repeat: int = 0) -> None:
+        entry, path = self.entries[candidate.name], self._path(candidate)
+        if isinstance(path, str):
+            entry.reason = path
+            return
+        seconds_per_text = self.embeddings.seconds_per_text if candidate.kind == "embeddings" else 0.0  # type: ignore
+        for fold, test in enumerate(each_fold(self.labels, list(self.texts), self.folds, repeat)):
+            outcome = self._known(candidate.name, repeat, fold)
+            if outcome is None:
+                needed = self._shortest(candidate) * (self.folds - fold)
+                has_time = needed <= self.clock.left and self.clock.left > 0
+                if not has_time and candidate.kind != "counts":  # those take no time
+                    if repeat == 0:
+                        entry.reason = f"{self.folds} folds take about {minutes_of(needed)}, no time is left for that"
+                    return
+                try:
+                    outcome, _ = cheap_fold(
+                        path, self._rows, self.labels, self.texts, test, self.num_classes,
+                        candidate.name not in ("majority", "neighbours"), seconds_per_text,
+                    )  # fmt: skip
+                except ValueError as error:
+                    entry.status, entry.reason = "failed", first_line(error)
+                    return
+                outcome.save(self._file(candidate.name, repeat, fold))
+            self._keep(candidate.name, repeat, fold, outcome)
+        self._finish(candidate)
+
+    def _repeat(self, candidates: Sequence[Candidate]) -> None:
+        """More drawings of the folds for what is cheap, so that the draw of the folds matters less."""
+        done = [candidate for candidate in candidates if self._is_finished(candidate)]
+        once = sum(o.seconds_fit + o.seconds_predict for c in done for o in self.outcomes[c.name].values())
+        known = [int(file.stem.split("-")[-2]) + 1 for file in (self.run.path / "folds").glob("*.npz")]
+        share = REPEATED_SHARE * 60 * self.clock.minutes
+        self.repeats = max([min(REPEATS, 1 + int(share / max(once, 1e-3))), *known])
+        for repeat in range(1, self.repeats):
+            if self.clock.left <= 0:
+                return
+            self._say(f"drawing {repeat + 1} of the folds, for what is cheap")
+            for candidate in done:
+                self._try_cheap(candidate, repeat)
+
+    def _learning_curve(self, candidates: Sequence[Candidate]) -> None:
+        """`learning_curve.csv`: macro-F1 and accuracy with shares of the train rows, on the folds of the first draw."""
+        lines: list[tuple[Any, ...]] = []
+        if self.run.has("learning_curve.csv"):
+            return
+        folds = each_fold(self.labels, list(self.texts), self.folds, 0)
+        for candidate in candidates:
+            path, rows = self._path(candidate), self._rows
+            assert not isinstance(path, str)
+            once = sum(o.seconds_fit for (r, _), o in self.outcomes[candidate.name].items() if r == 0)
+            if once * sum(CURVE_SHARES) > 0.2 * self.clock.left:
+                continue
+            self._say(f"learning curve of {self.entries[candidate.name].title}")
+            for fold, test in enumerate(folds):
+                train = np.setdiff1d(np.arange(len(self.labels)), test)
+                ranks = rank_in_class(self.labels[train], np.random.default_rng([fold, 11]))
+                sizes = np.bincount(self.labels[train], minlength=self.num_classes)
+                for share in CURVE_SHARES:
+                    part = train[ranks < np.ceil(share * sizes)[self.labels[train]]]
+                    try:
+                        found = fitted(path, rows[part], self.labels[part], self.texts[part].tolist(), self.num_classes)
+                    except ValueError:  # too few different texts
+                        continue
+                    predictions = found.calibration.probabilities(found.scorer(rows[test])).argmax(1)
+                    lines.append((candidate.name, len(part), 0, fold, *self._figures(test, predictions)))
+                whole = self.outcomes[candidate.name][0, fold]
+                figures = self._figures(whole.rows, whole.probabilities.argmax(1))
+                lines.append((candidate.name, len(train), 0, fold, *figures))
+        header = ("candidate", "rows", "repeat", "fold", "macro_f1", "accuracy")
+        if lines:
+            self.run.write_csv("learning_curve.csv", lines, header)
+
+    def _figures(self, rows: NDArray[np.int64], predictions: NDArray[np.int64]) -> tuple[float, float]:
+        metrics = classification_metrics(self.labels[rows], predictions, self.num_classes)
+        return metrics["macro_f1"], metrics["accuracy"]
+
+    def _try_words(self, candidate: Candidate) -> None:
+        """Every fold is solved anew, words and all; that takes seconds."""
+        for fold in range(self.folds):
+            if self._known(candidate.name, 0, fold) is None:
+                needed = self._shortest(candidate) * (self.folds - fold)
+                if needed > self.clock.left or self.clock.left <= 0:
+                    entry = self.entries[candidate.name]
+                    entry.reason = f"{self.folds} folds take about {minutes_of(needed)}, no time is left for that"
+                    return
+            if not self._read_run(candidate, fold, []):
+                return
+        self._finish(candidate)
+
+    # --- training: every candidate has the same folds; after the first two the worse half goes
+
+    def _halve(self, candidates: Sequence[Candidate]) -> None:
+        if self.embeddings is None:
+            for candidate in candidates:
+                self.entries[candidate.name].reason = "no time to load and run the encoder"
+            return
+        alive = list(candidates)
+        for fold in range(self.folds):
+            for candidate in list(alive):
+                if self._known(candidate.name, 0, fold) is None:
+                    title = self.entries[candidate.name].title
+                    self._say(f"{title}, fold {fold + 1} of {self.folds}")
+                if not self._try_trained(candidate, fold):
+                    alive.remove(candidate)
+                self._write()
+            if fold < 2 and len(alive) > 1 and fold + 1 < self.folds:
+                alive = self._better_half(alive, fold)
+            alive = self._those_that_can_end(alive, fold)
+        for candidate in alive:
+            self._finish(candidate)
+
+    def _validation(self, candidate: Candidate) -> float:
+        found = [o.validation_macro_f1 for (repeat, _), o in self.outcomes[candidate.name].items() if repeat == 0]
+        return float(np.mean(found))
+
+    def _better_half(self, alive: list[Candidate], fold: int) -> list[Candidate]:
+        order = sorted(alive, key=self._validation, reverse=True)
+        keep = order[: math.ceil(len(order) / 2)]
+        for candidate in order[len(keep) :]:
+            own, best = self._validation(candidate), self._validation(order[0])
+            entry = self.entries[candidate.name]
+            entry.status = "dropped"
+            entry.reason = (
+                f"behind on validation rows after {fold + 1} of {self.folds} folds: macro-F1 {100 * own:.1f}, "
+                f"the best of those trained {100 * best:.1f}"
+            )
+        return [candidate for candidate in alive if candidate in keep]
+
+    def _those_that_can_end(self, alive: list[Candidate], fold: int) -> list[Candidate]:
+        """Without those, the worst first, whose remaining folds do not fit into the time."""
+
+        def needed(candidate: Candidate) -> float:
+            unknown = [f for f in range(fold + 1, self.folds) if self._known(candidate.name, 0, f) is None]
+            return len(unknown) * self._longest(candidate)
+
+        alive = list(alive)
+        while alive:
+            refit = max(map(self._longest, alive)) * self.folds / (self.folds - 1)
+            together = sum(map(needed, alive))
+            if together == 0 or together + refit <= self.clock.left_with_fit:
+                break
+            worst = min(alive, key=self._validation)
+            alive.remove(worst)
+            more = math.ceil((together + refit - self.clock.left_with_fit) / 60)
+            entry = self.entries[worst.name]
+            entry.reason = f"its other folds do not fit into the time; about {more} more minutes would do"
+        return alive
+
+    def _longest(self, candidate: Candidate) -> float:
+        """Seconds of its longest fold so far."""
+        return max((o.seconds_fit for o in self.outcomes.get(candidate.name, {}).values()), default=0.0)
+
+    def _run_words(self, candidate: Candidate, fold: int | None) -> list[str]:
+        """Overrides of the run of a fold, or of all rows."""
+        if candidate.kind == "words":
+            words = [word for word in self.words if not word.startswith("encoder")]
+            return [*words, *candidate.words, *protocol_words(candidate.name, fold, self.folds), "logger=null"]
+        rows = len(self.labels) if fold is None else len(self.labels) * (self.folds - 1) // self.folds
+        batch = 16 if rows < 2000 else 32
+        steps = max(1, int(0.8 * rows) // batch)
+        epochs = max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps)))
+        few = ("protocol.monitor=val/loss", "protocol.mode=min") if 0.2 * rows < 300 else ()
+        return [
+            *self.words,
+            *candidate.words,
+            *protocol_words(candidate.name, fold, self.folds),
+            *few,
+            f"trainer.max_epochs={epochs}",
+            f"sampler.batch_size={batch}",
+            "callbacks.progress=null",
+            "logger=null",
+        ]
+
+    def _shortest(self, candidate: Candidate) -> float:
+        """Seconds of its shortest fold so far: the first one loads and caches what the others find."""
+        return min((o.seconds_fit for o in self.outcomes.get(candidate.name, {}).values()), default=0.0)
+
+    def _expected_seconds(self, candidate: Candidate, fold: int) -> float:
+        """Of one fold, before anything was trained."""
+        if known := self._longest(candidate):
+            return known
+        assert self.embeddings is not None
+        words = self._run_words(candidate, fold)
+        epochs = next(int(word.split("=")[1]) for word in words if word.startswith("trainer.max_epochs="))
+        rows = 0.8 * len(self.labels) * (self.folds - 1) / self.folds
+        views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
+        half = 0.5 if "encoder.train=top_layers" in candidate.words else 1.0
+        return START_SECONDS + STEP_COST * half * views * epochs * rows * self.embeddings.seconds_per_text
+
+    def _try_trained(self, candidate: Candidate, fold: int) -> bool:
+        """Train and read one fold; False where it cannot end or fails, the entry says why."""
+        if self._known(candidate.name, 0, fold) is not None:
+            return self._read_run(candidate, fold, [])
+        unknown = sum(self._known(candidate.name, 0, f) is None for f in range(self.folds))
+        runs = unknown + self.folds / (self.folds - 1)  # and the last fit, on all rows
+        allowed, expected = self.clock.left_with_fit / runs, self._expected_seconds(candidate, fold)
+        entry = self.entries[candidate.name]
+        if expected > allowed:
+            left = minutes_of(max(self.clock.left, 0))
+            entry.reason = f"all folds take about {minutes_of(expected * runs)}, {left} are left"
+            return False
+        node = "+callbacks.time_limit"
+        limit = [f"{node}._target_=callbacks.time_limit.TimeLimit", f"{node}.seconds={max(allowed, 1.0):.1f}"]
+        try:
+            if not self._read_run(candidate, fold, limit):
+                return False
+        except OutOfTime as error:
+            whole = minutes_of((error.seconds + START_SECONDS) * runs)
+            entry.reason = f"all folds would take about {whole}, told from its first steps"
+            return False
+        self.clock.keep(self._longest(candidate) * self.folds / (self.folds - 1))
+        return True
+
+    def _read_run(self, candidate: Candidate, fold: int, limit: Sequence[str]) -> bool:
+        """The outcome of a fold, from its file or by the run; False where that fails, the entry says why."""
+        outcome = self._known(candidate.name, 0, fold)
+        if outcome is None:
+            try:
+                outcome = self._run_outcome(candidate, plan_of([*self._run_words(candidate, fold), *limit]))
+            except OutOfTime:
+                raise
+            except (ValueError, RuntimeError) as error:
+                entry = self.entries[candidate.name]
+                entry.status, entry.reason = "failed", first_line(error)
+                return False
+            outcome.save(self._file(candidate.name, 0, fold))
+        self._keep(candidate.name, 0, fold, outcome)
+        return True
+
+    def _run_outcome(self, candidate: Candidate, plan: Plan) -> FoldOutcome:
+        started = time.perf_counter()
+        datamodule = plan.datamodule(plan.corpus())
+        if candidate.kind == "words":  # seconds of work are not worth a run of their own
+            figures: dict[str, Any] = {"run_id": "", "epochs": 0.0}
+            module = self._solved(plan, datamodule)
+        else:
+            run = trained_run(plan)
+            figures = {"run_id": run.id, "epochs": run.read_metrics()["epochs"]}
+            module = load_module(run, plan)[0]
+        encoded = Encoded(module, plan)
+        val, _ = encoded(datamodule.texts("val"))
+        labels = datamodule.labels["val"].astype(np.int64)
+        calibration = calibrated(val, labels, datamodule.class_counts.numpy())
+        predictions = calibration.probabilities(val).argmax(1)
+        figure = classification_metrics(labels, predictions, self.num_classes)["macro_f1"]
+        ready = time.perf_counter()
+        test, _ = encoded(datamodule.texts("test"))
+        seconds = time.perf_counter() - ready
+        rows, probabilities = datamodule.indices["test"], calibration.probabilities(test)
+        spent = max(ready - started, run.read_metrics()["seconds/total"]) if figures["run_id"] else ready - started
+        scale, offset = calibration.scale, calibration.offset
+        return FoldOutcome(rows, probabilities, scale, offset, figure, spent, seconds, **figures)
+
+    @staticmethod
+    def _solved(plan: Plan, datamodule: TextDataModule) -> ClassifierModule:
+        module = plan.module(datamodule).eval()
+        with threadpool_limits(1):
+            module.solve({split: datamodule.token_rows(split) for split in ("train", "val")})
+        return module
+
+    # --- what is kept
+
+    def _file(self, name: str, repeat: int, fold: int) -> Path:
+        return self.run.path / "folds" / f"{name}-{repeat}-{fold}.npz"
+
+    def _known(self, name: str, repeat: int, fold: int) -> FoldOutcome | None:
+        kept = self.outcomes.get(name, {}).get((repeat, fold))
+        return kept or load_outcome(self._file(name, repeat, fold))
+
+    def _keep(self, name: str, repeat: int, fold: int, outcome: FoldOutcome) -> None:
+        self.outcomes.setdefault(name, {})[repeat, fold] = outcome
+
+    def _finish(self, candidate: Candidate) -> None:
+        """All folds of a drawing are there: figures of the candidate, and its table of out-of-fold predictions."""
+        entry, found = self.entries[candidate.name], self.outcomes[candidate.name]
+        whole = [r for r in range(REPEATS + 1) if all((r, f) in found for f in range(self.folds))]
+        kept = {key: outcome for key, outcome in found.items() if key[0] in whole}
+        self._write_out_of_fold(candidate.name, kept)
+        fits = [outcome.seconds_fit for outcome in kept.values()]
+        predicted = sum(len(outcome.rows) for outcome in kept.values())
+        seconds = sum(outcome.seconds_predict for outcome in kept.values())
+        encode = 0.0
+        if self.embeddings is not None and candidate.kind == "embeddings":
+            encode = len(self.labels) * self.embeddings.seconds_per_text
+        entry.status, entry.reason = "finished", None
+        entry.stage_seconds = {"encode": encode, "fit": sum(fits), "predict": seconds}
+        entry.train_seconds = encode + float(np.mean(fits)) * self.folds / (self.folds - 1)
+        entry.texts_per_second = predicted / max(seconds, 1e-9)
+        entry.size_mib = self._size(candidate)
+        entry.validation_macro_f1 = float(np.mean([outcome.validation_macro_f1 for outcome in kept.values()]))
+        entry.run_ids = [outcome.run_id for outcome in kept.values() if outcome.run_id]
+        labels = np.concatenate([self.labels[outcome.rows] for outcome in kept.values()])
+        predictions = np.concatenate([outcome.probabilities.argmax(1) for outcome in kept.values()])
+        entry.macro_f1 = classification_metrics(labels, predictions, self.num_classes)["macro_f1"]
+
+    def _size(self, candidate: Candidate) -> float:
+        numbers = len(self.labels) if candidate.name == "neighbours" else self.num_classes
+        if candidate.kind == "words":
+            distinct = len({word for text in self.texts for word in text.lower().split()})
+            return distinct * 4 * (self.num_classes + 1) / 2**20
+        if candidate.kind == "counts" or self.embeddings is None:
+            return 0.0
+        return self.embeddings.size_mib + 4 * numbers * self.embeddings.rows.shape[1] / 2**20
+
+    def _write_out_of_fold(self, name: str, kept: dict[tuple[int, int], FoldOutcome]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = np.concatenate([outcome.rows for outcome in kept.values()])
+        probabilities = np.concatenate([outcome.probabilities for outcome in kept.values()])
+        columns: dict[str, Any] = {
+            "row": rows,
+            "repeat": np.concatenate([np.full(len(o.rows), repeat) for (repeat, _), o in kept.items()]),
+            "fold": np.concatenate([np.full(len(o.rows), fold) for (_, fold), o in kept.items()]),
+            "label": self.labels[rows],
+        } | {f"p_{c}": probabilities[:, c] for c in range(self.num_classes)}
+        with replacing(self.run.path / "out_of_fold" / f"{name}.parquet") as file:
+            pq.write_table(pa.table(columns), file)
+
+    def _write(self) -> None:
+        entries = []
+        for entry in self.entries.values():
+            plain = asdict(entry)
+            plain["stage seconds"] = plain.pop("stage_seconds")
+            entries.append(plain)
+        self.run.write_json("candidates.json", entries)
+        self.run.write_metrics(minutes={"asked": self.clock.minutes, "used": self.clock.used})
+
+    def best(self) -> Entry | None:
+        """The finished candidate with the highest macro-F1 so far, for people who wait."""
+        done = [entry for entry in self.entries.values() if entry.status == "finished" and entry.macro_f1 is not None]
+        return max(done, key=lambda entry: entry.macro_f1 or 0.0, default=None)
+
+    def _say(self, line: str) -> None:
+        best = self.best()
+        more = "" if best is None else f" · best so far: {best.candidate}, macro-F1 {100 * (best.macro_f1 or 0):.1f}"
+        self.clock.say(line + more)
+
+    # --- the model
+
+    def refit(self, candidate: Candidate, more: dict[str, Any]) -> None:
+        """`model/`: the candidate on all rows, calibrated; `more` goes into its metrics."""
+        run = RunFolder(self.run.path / "model")
+        counts = np.bincount(self.labels, minlength=self.num_classes)
+        place = (self.label_names, counts)
+        found = self.outcomes[candidate.name].values()
+        if candidate.kind in ("trained", "words"):
+            plan = plan_of(self._run_words(candidate, None))
+            if candidate.kind == "words":
+                module = self._solved(plan, plan.datamodule(plan.corpus()))
+            else:
+                module = load_module(trained_run(plan), plan)[0]
+            scale = float(np.exp(np.mean([math.log(outcome.scale) for outcome in found])))
+            offset = np.mean([outcome.offset for outcome in found], axis=0)
+            models.write_module(run, plan, module, *place, Calibration(scale, offset, 0.0), more)
+            return
+        path = self._path(candidate)
+        assert not isinstance(path, str)
+        calibrate = candidate.name != "neighbours"
+        rows, texts = self._rows, self.texts.tolist()
+        found_all = fitted(path, rows, self.labels, texts, self.num_classes, calibrate)
+        plan = plan_of([*self.words, *self._frozen_words(candidate), "logger=null"])
+        scorer: Any = found_all.scorer
+        if candidate.name == "neighbours":
+            models.write_neighbours(run, plan, *place, scorer, texts, more)
+        else:
+            models.write_linear(run, plan, *place, scorer, found_all.calibration, more)
+
+    @staticmethod
+    def _frozen_words(candidate: Candidate) -> list[str]:
+        return [*candidate.words, *protocol_words(candidate.name, None)]

@@ -1,0 +1,79 @@
+"""`task=auto` end to end on a small file, killed on the way, and what is done with its answer."""
+
+import json
+from functools import partial
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.command_lines import command, rows
+from tests.own_process import context, die_at_write, run_alone
+
+CANDIDATES = "methods=[tfidf_linear,logistic,neighbours,prototypes,ce]"
+
+
+@pytest.fixture
+def words(store, toy_csv, tiny_encoder_dir):
+    """The line, with a tiny encoder."""
+    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "trainer.precision=32"]
+    return ["task=auto", f"input={toy_csv['train']}", "minutes=3", CANDIDATES, *encoder, *store]
+
+
+def tables(folder):
+    """What must not depend on when and how often the study was started."""
+    return {file.name: pq.read_table(file) for file in sorted((folder / "out_of_fold").iterdir())}
+
+
+@pytest.mark.slow
+def test_the_answer_is_the_same_after_a_kill_and_its_model_predicts(words, use, tmp_path, toy_csv):
+    whole = command([*words, f"paths.runs={tmp_path / 'whole'}"])
+    expected = tables(whole.folder)
+    assert set(expected) >= {"majority.parquet", "logistic.parquet", "tfidf_linear.parquet", "ce.parquet"}
+
+    for number in (20, 60):  # files written before the end comes
+        dies = partial(die_at_write, number, "after")
+        process = context.Process(target=run_alone, args=(words, tmp_path / "output", dies))
+        process.start()
+        process.join()
+        assert process.exitcode == -9
+    half = the_run_of_auto(tmp_path / "runs")
+    before = {file.name: file.stat().st_mtime_ns for file in (half / "folds").iterdir()}
+    result = command(words)
+    assert result.folder == half and tables(half) == expected
+    again = {file.name: file.stat().st_mtime_ns for file in (half / "folds").iterdir()}
+    assert before and before.items() <= again.items()  # what had ended was not done again
+
+    metrics = result.metrics
+    assert metrics["status"] == "finished" and f"{metrics['recommended']}.parquet" in expected
+    assert metrics["minutes"]["used"] < 3.3
+    page = (half / "index.html").read_text()
+    assert metrics["sentence"].split(":")[0] in page
+    assert "answered already" in command(words).out
+
+    predicted = use("predict", str(half), f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}")
+    assert predicted.code == 0, predicted.err
+    table = rows(tmp_path / "out.csv")
+    assert sum(row["prediction"] == row["label"] for row in table) > 0.7 * len(table)
+    assert all(0.25 <= float(row["probability"]) <= 1 for row in table)
+
+
+def the_run_of_auto(store):
+    (folder,) = [path for path in store.iterdir() if path.name.startswith("auto-")]
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tfidf_linear", "nearest_name", "neighbours", "prototypes", "ce"])
+def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, name):
+    """Recommended alone, each is fitted on all rows, and predicts what its folds would lead one to expect."""
+    options = [word for word in words if not word.startswith("methods")]
+    result = command([*options, f"methods=[{name}]"])
+    candidates = {entry["candidate"]: entry for entry in json.loads((result.folder / "candidates.json").read_text())}
+    assert candidates[name]["status"] == "finished", candidates[name]["reason"]
+    model = json.loads((result.folder / "model" / "metrics.json").read_text())
+    assert model["candidate"] == name
+    predicted = use("predict", str(result.folder), f"input={toy_csv['train']}", f"output={tmp_path / 'out.csv'}")
+    assert predicted.code == 0, predicted.err
+    table = rows(tmp_path / "out.csv")
+    right = sum(row["prediction"] == row["label"] for row in table) / len(table)
+    assert right > 0.9 * candidates[name]["macro_f1"]

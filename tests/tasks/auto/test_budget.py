@@ -1,0 +1,69 @@
+"""Minutes: what is left of them, which candidates they go to, and a run that cannot end."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from callbacks import time_limit
+from storage.errors import InputError
+from tasks.auto import passed_on, safe_name
+from tasks.auto.candidates import chosen, regimes_of
+from tasks.auto.clock import Clock
+from tasks.auto.data import sampled
+from tasks.auto.reading import Labelled
+
+
+def test_what_is_left_counts_earlier_starts_and_what_is_kept():
+    now = [100.0]
+    clock = Clock(10, used=4, now=lambda: now[0])
+    assert clock.left == 6 * 60 - 24 and clock.used == 4
+    now[0] += 60
+    clock.keep(30)
+    clock.keep(10)
+    assert clock.left == 5 * 60 - 24 - 30 and clock.used == 5
+
+
+def test_candidates_follow_the_data_and_come_cheapest_first():
+    names = [c.name for c in chosen(regimes_of(np.array([900, 800])), None)]
+    assert names[0] == "majority" and "logistic" in names and not {"sharprecl", "scl_ce"} & set(names)
+    rare = chosen(regimes_of(np.array([186, 70, 30, 14])), None)
+    assert {"sharprecl", "scl_ce", "logit_adjusted"} <= {c.name for c in rare}
+    assert [c.cost for c in rare] == sorted(c.cost for c in rare)
+    assert [c.name for c in chosen([], ["ce", "logistic"])] == ["majority", "logistic", "ce"]
+    with pytest.raises(InputError, match="methods: found 'svm'; allowed: majority, tfidf_linear"):
+        chosen([], ["svm"])
+
+
+def test_words_that_would_do_nothing_are_refused():
+    assert passed_on(["task=auto", "input=a.csv", "encoder=tiny", "seed=1"]) == ["encoder=tiny", "seed=1"]
+    for word in ("method=ce", "trainer.max_epochs=3", "encoder.train=frozen", "loss.tau=1", "callbacks=none"):
+        with pytest.raises(InputError, match=word):
+            passed_on([word])
+    assert safe_name("Kunden Mails (neu)") == "Kunden_Mails_neu"
+
+
+def test_sampling_keeps_small_classes_and_the_order_of_the_file():
+    labels = ["a"] * 900 + ["b"] * 90 + ["c"] * 4
+    data = Labelled("f.csv", [str(n) for n in range(994)], labels, list(range(994)))
+    part = sampled(data, 100, seed=0)
+    assert [part.labels.count(name) for name in "abc"] == [91, 10, 4] and part.lines == sorted(part.lines)
+    assert part.notes == ["105 of 994 rows, drawn at random, are compared and learned from"]
+    assert sampled(data, 994, seed=0) is data
+
+
+def test_a_run_that_cannot_end_is_not_trained_on(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time_limit.time, "monotonic", lambda: now[0])
+    trainer = SimpleNamespace(max_epochs=10, current_epoch=0, num_training_batches=20)
+
+    def steps(seconds, number):
+        limit = time_limit.TimeLimit(None, None, seconds=200.0)
+        limit.on_train_start(trainer, None)
+        for step in range(number):
+            now[0] += seconds
+            limit.on_train_batch_end(trainer, None, {}, {}, step)
+
+    steps(0.9, 20)
+    with pytest.raises(time_limit.OutOfTime, match="training would take about 220 s, allowed: 200 s"):
+        steps(1.1, 6)

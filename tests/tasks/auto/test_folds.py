@@ -1,0 +1,80 @@
+"""Folds: what their rows may and may not decide, and what is kept of them."""
+
+import numpy as np
+import pytest
+
+from tasks.auto import cheap
+from tasks.auto.calibration import calibrated
+from tasks.auto.folds import cheap_fold, each_fold, load_outcome
+
+COUNTS = [40, 20, 10]
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Embeddings (70, 8) of three classes that overlap a little, labels, texts."""
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.repeat(np.arange(3), COUNTS))
+    rows = rng.normal(size=(70, 8)) + 2.5 * np.eye(3, 8)[labels]
+    return rows.astype(np.float32), labels, np.array([f"text {row}" for row in range(70)], dtype=object)
+
+
+def paths(blobs):
+    names = np.eye(3, 8)
+    return {
+        "majority": cheap.majority,
+        "nearest_name": cheap.nearest_name(names),
+        "logistic": cheap.logistic,
+        "prototypes": cheap.prototypes(None),
+        "neighbours": cheap.neighbours,
+    }
+
+
+@pytest.mark.parametrize("name", ["majority", "nearest_name", "logistic", "prototypes", "neighbours"])
+def test_the_labels_of_a_fold_decide_nothing(blobs, name):
+    rows, labels, texts = blobs
+    test = each_fold(labels, list(texts), 5, 0)[1]
+    outcome, _ = cheap_fold(paths(blobs)[name], rows, labels, texts, test, 3)
+    others = labels.copy()
+    others[test] = (labels[test] + 1) % 3
+    again, _ = cheap_fold(paths(blobs)[name], rows, others, texts, test, 3)
+    assert np.array_equal(outcome.probabilities, again.probabilities)
+    assert np.allclose(outcome.probabilities.sum(1), 1)
+    right = (outcome.probabilities.argmax(1) == labels[test]).mean()
+    assert right > (0.5 if name == "majority" else 0.7)
+
+
+@pytest.mark.parametrize("name", ["logistic", "prototypes", "neighbours"])
+def test_a_class_without_a_train_row_is_never_predicted(blobs, name):
+    rows, labels, texts = blobs
+    lone = np.append(labels, 3)
+    more = np.concatenate([rows, np.full((1, 8), 5, np.float32)])
+    outcome, _ = cheap_fold(paths(blobs)[name], more, lone, np.append(texts, "alone"), np.array([70]), 4)
+    assert outcome.probabilities[0, 3] < 0.1
+
+
+def test_what_is_kept_of_a_fold_comes_back_whole_or_not_at_all(blobs, tmp_path):
+    rows, labels, texts = blobs
+    outcome, _ = cheap_fold(cheap.majority, rows, labels, texts, np.arange(10), 3)
+    file = tmp_path / "majority-0-0.npz"
+    outcome.save(file)
+    loaded = load_outcome(file)
+    assert np.array_equal(loaded.probabilities, outcome.probabilities) and loaded.setting == ""
+    file.write_bytes(file.read_bytes()[:-40])
+    assert load_outcome(file) is None and load_outcome(tmp_path / "none.npz") is None
+
+
+def test_calibration_finds_the_temperature_and_helps_a_rare_class():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(4000, 3)) * 2
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    labels = (shares.cumsum(1) > rng.random((4000, 1))).argmax(1)
+    found = calibrated(logits * 5, labels, np.array([1, 1, 1]))
+    assert found.scale == pytest.approx(0.2, rel=0.1) and np.allclose(found.offset, found.offset[0])
+    # scores that follow a prior of 98 to 2, while what tells the classes apart is weak
+    labels = (rng.random(4000) < 0.02).astype(int)
+    evidence = rng.normal(size=4000) + 1.5 * labels
+    logits = np.stack([np.zeros(4000), 1.5 * evidence - 1.1 + np.log(0.02 / 0.98)], 1)
+    found = calibrated(logits, labels, np.bincount(labels))
+    assert found.strength > 0
+    assert found.probabilities(logits).argmax(1)[labels == 1].mean() > (logits.argmax(1)[labels == 1]).mean()

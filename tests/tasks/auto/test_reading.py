@@ -1,0 +1,89 @@
+"""What people have in their files: columns guessed, faults in a line."""
+
+import csv
+
+import pytest
+
+from storage.errors import InputError
+from tasks.auto.reading import guess_columns, read_labelled
+
+TEXTS = [f"a text of some words, number {number}" for number in range(12)]
+TITLES = [f"title {number}" for number in range(12)]
+LABELS = ["red", "green", "blue"] * 4
+
+
+def write(path, header, rows, encoding="utf-8", delimiter=","):
+    with path.open("w", newline="", encoding=encoding) as file:
+        csv.writer(file, delimiter=delimiter).writerows([header, *rows])
+    return str(path)
+
+
+def test_columns_with_german_names_in_another_encoding(tmp_path):
+    rows = [(number, text, f"größe {label}") for number, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True))]
+    file = write(tmp_path / "a.csv", ("Nr", "Nachricht", "Kategorie"), rows, "cp1252", ";")
+    data = read_labelled(file).checked()
+    assert (data.texts, data.lines) == (TEXTS, list(range(2, 14)))
+    assert data.labels[:2] == ["größe red", "größe green"]
+    assert data.about["text_columns"] == ["Nachricht"] and data.about["label_column"] == "Kategorie"
+    assert data.about["guessed"] == ["text", "label"] and data.about["delimiter"] == ";"
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"a": TEXTS, "b": LABELS}, ("a", "b")),
+        ({"id": list(map(str, range(12))), "b": LABELS, "a": TEXTS}, ("a", "b")),
+        ({"title": TITLES, "body": TEXTS, "score": ["1.5", "2"] * 6, "topic": LABELS}, ("body", "topic")),
+        ({"when": [f"2024-01-{d:02}" for d in range(1, 13)], "x": TEXTS, "group": ["1", "0"] * 6}, ("x", "group")),
+        ({"sentence": TEXTS, "label": [0, 1, 1] * 4}, ("sentence", "label")),
+    ],
+)
+def test_names_count_first_then_contents(columns, expected):
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    assert guess_columns(list(columns), rows, None, None, "f.csv")[:2] == expected
+
+
+def test_a_column_that_is_named_is_taken(tmp_path):
+    file = write(tmp_path / "a.csv", ("text", "label", "other"), zip(TEXTS, LABELS, LABELS[::-1], strict=True))
+    assert read_labelled(file, label_column="other").labels == LABELS[::-1]
+    with pytest.raises(InputError, match="label_column: found 'missing'; allowed in .*'text', 'label', 'other'"):
+        read_labelled(file, label_column="missing")
+
+
+def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):
+    rows = [*zip(TEXTS, LABELS, strict=True), ("", "red"), ("<p>unknown</p>", "")]
+    data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows))
+    assert data.unlabelled == ["<p>unknown</p>"] and len(data.labels) == 12
+    assert data.notes == ["1 rows without a text are left out", "1 rows without a label are set aside"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["red"] * 12, "one class only, 'red'"),
+        (["red", "green"], "2 labelled rows of 2 classes are too few"),
+        (["red", *["green"] * 11], "12 labelled rows of 2 classes are too few"),
+        ([f"label {number}" for number in range(12)], "12 labelled rows of 12 classes are too few"),
+        ([f"{number % 8}" for number in range(12)], "'label' has 8 different values in 12 rows, too many"),
+        (["red", "green", "red|green"] * 4, ":4: several labels in one field, 'red\\|green'; allowed"),
+        ([""] * 12, "no row has a label in column 'label'; topics of the texts: python run.py task=cluster"),
+    ],
+)
+def test_labels_that_no_choice_can_be_made_of(tmp_path, labels, message):
+    file = write(tmp_path / "a.csv", ("text", "label"), zip(TEXTS, labels, strict=False))
+    with pytest.raises(InputError, match=message):
+        read_labelled(file).checked()
+
+
+def test_files_without_what_is_needed(tmp_path):
+    with pytest.raises(InputError, match="a folder; allowed: a file"):
+        read_labelled(str(tmp_path))
+    with pytest.raises(InputError, match="no column looks like labels .*topics of the texts: .*text_column=body"):
+        read_labelled(write(tmp_path / "a.csv", ("id", "body"), enumerate(TEXTS)))
+    with pytest.raises(InputError, match="1 different texts in 12 rows"):
+        read_labelled(write(tmp_path / "b.csv", ("text", "label"), [("same", label) for label in LABELS])).checked()
+    with pytest.raises(InputError, match="no rows"):
+        read_labelled(write(tmp_path / "c.csv", ("text", "label"), []))
+    (tmp_path / "d.jsonl").write_text('{"text": "a b", "label": ["x", "y"]}\n')
+    with pytest.raises(InputError, match="d.jsonl:1: a list of labels"):
+        read_labelled(str(tmp_path / "d.jsonl"), label_column="label")

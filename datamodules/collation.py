@@ -11,13 +11,14 @@ from datamodules.tokens import Tokens
 Batch = dict[str, torch.Tensor | int]
 
 
-def pad_views(views: Sequence[Tokens], rows: Sequence[np.ndarray], pad_id: int) -> Batch:
+def pad_views(views: Sequence[Tokens], rows: Sequence[np.ndarray], pad_id: int, width: int = 0) -> Batch:
     """Pad V views of B texts to the longest of them.
 
     Args:
         views: V token stores.
         rows: V arrays ``(B,)``, the rows of the batch in each store.
         pad_id: id that fills short rows.
+        width: L, where it is more than the longest has.
 
     Returns:
         ``input_ids`` and ``attention_mask``, both ``(V * B, L)`` int64, view-major: rows ``[v * B:(v + 1) * B]`` are
@@ -25,7 +26,7 @@ def pad_views(views: Sequence[Tokens], rows: Sequence[np.ndarray], pad_id: int) 
     """
     starts = [view.offsets[r] for view, r in zip(views, rows, strict=True)]
     lengths = [view.offsets[r + 1] - start for view, r, start in zip(views, rows, starts, strict=True)]
-    columns = np.arange(max(int(length.max()) for length in lengths))
+    columns = np.arange(max(width, *(int(length.max()) for length in lengths)))
     mask = columns < np.concatenate(lengths)[:, None]
     input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
     for v, (view, start) in enumerate(zip(views, starts, strict=True)):

@@ -112,7 +112,7 @@ class TextDataModule(LightningDataModule):
             raise InputError(f"num_views: found {num_views}, allowed: >= 1")
         self._learned = tokenizer if isinstance(tokenizer, LearnedTokenizer) else None
         if self._learned is None:
-            _check_tokenizer(tokenizer, max_length)
+            check_tokenizer(tokenizer, max_length)
         self.corpus, self.tokenizer, self.max_length = corpus, tokenizer, max_length
         self.augment, self.imbalance, self.sampler = augment, imbalance, sampler
         self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
@@ -139,7 +139,7 @@ class TextDataModule(LightningDataModule):
             table, rows = self.corpus.table(self._table_of["train"]), self.indices["train"]
             texts = (part.column("text").to_pylist() for part in _parts(table, rows))
             self.tokenizer = self._learned.make(texts, self.labels["train"], self.num_classes)
-            _check_tokenizer(self.tokenizer, self.max_length)
+            check_tokenizer(self.tokenizer, self.max_length)
         self._open_tokens()
         self._ready = True
 
@@ -414,7 +414,7 @@ def predict_loader(texts: list[str], tokenizer, max_length: int, sampler) -> Dat
 
     Texts are tokenised in memory; give a long stream in pieces.
     """
-    _check_tokenizer(tokenizer, max_length)
+    check_tokenizer(tokenizer, max_length)
     return _table_loader(tokenize(texts, tokenizer, max_length), tokenizer, sampler)
 
 
@@ -435,7 +435,8 @@ def _loader(data: Dataset, order: Batches, num_workers: int = 0) -> DataLoader:
     )
 
 
-def _check_tokenizer(tokenizer, max_length: int) -> None:
+def check_tokenizer(tokenizer, max_length: int) -> None:
+    """Raises InputError: no room for a token in `max_length`, or no padding token."""
     least = tokenizer.num_special_tokens_to_add() + 1
     if max_length < least:
         raise InputError(f"dataset.max_length: found {max_length}, allowed: >= {least}")

@@ -53,6 +53,8 @@ class Top:
     run: str | None = None
     input: Annotated[str | None, "with task=predict|auto"] = None
     output: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|export|chat_export"] = None
+    format: Annotated[Literal["transformers", "onnx", "sentence_transformers"], "with task=export"] = "transformers"
+    quantize: Annotated[Literal["int8"] | None, "with task=export"] = None
     text_column: Annotated[str, "with task=predict|datastore|auto"] = "text"
     label_column: Annotated[str, "with task=datastore|auto"] = "label"
     encoding: Annotated[str | None, "with task=predict|datastore|auto"] = None

@@ -61,7 +61,8 @@ def replacing_folder(path: Path | str) -> Iterator[Path]:
     try:
         with _hold(temporary):
             yield temporary
-            temporary.chmod(0o755)
+            for path in (temporary, *temporary.rglob("*")):  # some libraries write for their own user alone
+                path.chmod(0o755 if path.is_dir() else 0o644)
             if target.exists():
                 shutil.rmtree(target)
             os.replace(temporary, target)

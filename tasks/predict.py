@@ -12,19 +12,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
+from torch.nn import functional
 
 from callbacks.predictions import labels_above
-from datamodules.datamodule import predict_loader
+from datamodules.alone import batches_alone
 from engine.assign import Assigner
 from engine.finished import load_module, open_run
 from engine.plan import Plan
 from engine.retrieval import build_retrieval, chosen_vote, open_datastore
 from engine.trainer import resolve_precision
-from lightning_modules.base import ClassifierModule
+from lightning_modules.base import Batch, ClassifierModule
 from storage.run_store import RunFolder
 from storage.tables import STDIN, Row, Table, check_output, checked_encoding, checked_text, open_table, write_table
 
 PIECE = 8192  # rows held in memory at a time
+BLOCK = 64  # rows that the classifier sees at once
 Floats = NDArray[np.floating]
 
 
@@ -121,20 +123,30 @@ class Encoded:
     def __init__(self, module: ClassifierModule, plan: Plan) -> None:
         self.module = module
         self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length
-        self.sampler = plan.sampler()
+        self.batch_size = plan.sampler().eval_batch_size
         self.bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
 
     @torch.inference_mode()
     def __call__(self, texts: list[str]) -> tuple[Floats, Floats]:
         parts: dict[str, list[torch.Tensor]] = {"logits": [], "embeddings": [], "indices": []}
-        for batch in predict_loader(texts, self.tokenizer, self.max_length, self.sampler):
+        for batch in batches_alone(texts, self.tokenizer, self.max_length, self.batch_size):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
-                output = self.module(batch) | {"indices": batch["indices"]}
+                output = self._output(batch)
+            output["indices"] = torch.as_tensor(batch["indices"])
             for key, values in parts.items():
                 values.append(output[key])
         order = torch.cat(parts["indices"]).argsort()
         logits, embeddings = (torch.cat(parts[key])[order].float().numpy() for key in ("logits", "embeddings"))
         return logits, embeddings
+
+    def _output(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Of the classifier by blocks of one size: small products round otherwise for other numbers of rows."""
+        if type(self.module).forward is not ClassifierModule.forward or self.module.generates:
+            return self.module(batch)
+        embeddings = self.module.embed(batch)
+        blocks = functional.pad(embeddings, (0, 0, 0, -len(embeddings) % BLOCK)).split(BLOCK)
+        logits = torch.cat([self.module.logits(block) for block in blocks])[: len(embeddings)]
+        return {"embeddings": embeddings, "logits": logits}
 
 
 class _Predictor:

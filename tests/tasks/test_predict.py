@@ -1,11 +1,8 @@
-"""Evaluate, predict and export on a finished run."""
+"""Evaluate and predict on a finished run; what each task takes."""
 
 import csv
 import io
 import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -145,21 +142,3 @@ def test_a_damaged_checkpoint_is_refused(run, use):
     assert "best.ckpt: found other bytes than the run wrote" in use("evaluate", run.folder.name).error
     best.write_text("garbage\n")
     assert "best.ckpt: found other bytes than the run wrote" in use("evaluate", run.folder.name).error
-
-
-@pytest.mark.slow
-def test_an_exported_folder_predicts_the_same_by_its_own_readme(fit, use, toy_csv, tmp_path):
-    texts = [row["text"] for row in rows(toy_csv["test"])]
-    code = []
-    for pooling in ("mean", "first_token", "cls"):
-        run = fit(f"encoder.pooling={pooling}", "method.classifier_bias=false" if pooling == "cls" else "seed=0")
-        folder = tmp_path / pooling
-        assert use("export", run, f"output={folder}").folder == folder
-        (snippet,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
-        assert '["a text"]' in snippet
-        code.append(snippet.replace('["a text"]', repr(texts)))
-        stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
-        code.append(f"assert [about['label_names'][i] for i in logits.argmax(-1)] == {stored!r}")
-    code.append("import sys; assert not {'lightning', 'hydra', 'tasks'} & set(sys.modules)")
-    alone = subprocess.run([sys.executable, "-c", "\n".join(code)], cwd=tmp_path, text=True, capture_output=True)
-    assert alone.returncode == 0, alone.stderr

@@ -1,0 +1,115 @@
+"""Write a finished run as a folder that other libraries load by themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+
+from engine.finished import load_module, open_run
+from engine.plan import Plan
+from lightning_modules.encoders.words import WordEncoder
+from storage.files import replacing_folder, write_errors
+from storage.run_store import RunFolder
+from tasks.export import onnx_folder, sentence_transformers_folder, transformers_folder
+from tasks.export.card import Card
+from tasks.export.classifier import Classifier, classifier_of
+from tasks.predict import Encoded
+
+FORMATS = {
+    "transformers": transformers_folder,
+    "onnx": onnx_folder,
+    "sentence_transformers": sentence_transformers_folder,
+}
+CLOSE = 1e-3  # between the probabilities of the run and of the folder
+
+
+def export(config: DictConfig, overrides: list[str]) -> Path:
+    """Write `output`: weights and tokenizer in `format`, `kontrast.json` with the facts, a model card.
+
+    `transformers` (pipeline, AutoModelForSequenceClassification), `onnx` (onnxruntime), or `sentence_transformers`
+    (embeddings, and the classifier beside them). Before the folder gets its name it is loaded as its card says, and
+    must give the probabilities that the run gives.
+
+    Raises:
+        ValueError: the run is not there or not finished, or `output` is a folder with something else in it; the run
+            predicts by more than an encoder and a linear classifier; the folder would predict otherwise than the run.
+    """
+    form = FORMATS[config.format]
+    if config.quantize is not None and config.format != "onnx":
+        raise ValueError(f"quantize: found {config.quantize}; allowed with format={config.format}: null")
+    run, plan = open_run(config)
+    _check_exportable(plan, model_alone="retrieval=none" in overrides or "~retrieval" in overrides)
+    form.check(plan)
+    folder = _checked_folder(config.output, run)
+    module, label_names = load_module(run, plan)
+    head = module.prediction_head()
+    encoded = Encoded(module, plan)
+    encoded.bf16 = False  # the folder has full precision
+    texts = _sample_texts(label_names)
+    expected = module.probabilities(torch.from_numpy(encoded(texts)[0])).numpy()
+    classifier = classifier_of(run, plan, module, head, label_names)
+    with write_errors(folder), replacing_folder(folder) as temporary:
+        form.write(classifier, temporary, config.quantize)
+        (temporary / "kontrast.json").write_text(json.dumps(_facts(classifier, config), indent=2) + "\n")
+        about = Card(run, plan, classifier, form.HOW_TO_LOAD, folder, config.quantize)
+        (temporary / "README.md").write_text(about.text())
+        found = form.probabilities(temporary, texts)
+        difference = float(np.abs(found - expected).max())
+        if config.quantize is not None:
+            print(f"int8: probabilities of {len(texts)} texts differ by at most {difference:.4f}", file=sys.stderr)
+        elif difference > CLOSE:
+            raise ValueError(
+                f"task=export: method={module.name} predicts by more than an encoder and a linear classifier (the "
+                f"folder's probabilities differ by up to {difference:.3f}); allowed: task=serve"
+            )
+    return folder
+
+
+def _check_exportable(plan: Plan, model_alone: bool) -> None:
+    if isinstance(plan.encoder, WordEncoder):
+        raise ValueError(f"task=export: found encoder={plan.encoder.name}; allowed: transformers")
+    if plan.plain.get("head"):
+        raise ValueError(f"task=export: found head={plan.plain['head']['name']}; allowed: null, a linear classifier")
+    if plan.config.get("retrieval") and not model_alone:
+        raise ValueError(
+            "task=export: the run predicts with its neighbours, which no exported folder holds; allowed: task=serve, "
+            "or retrieval=none for the model without them"
+        )
+
+
+def _sample_texts(label_names: tuple[str, ...]) -> list[str]:
+    """Texts of several lengths, some beyond what the model reads."""
+    words = " ".join(label_names).split()[:20] or ["text"]
+    return ["a", "a text", *words, " ".join(words), 'Ünlike 日本, "quoted"; (2) texts\n' * 4, "a longer text " * 200]
+
+
+def _facts(classifier: Classifier, config: DictConfig) -> dict:
+    return {
+        "run": classifier.run,
+        "method": classifier.method,
+        "format": config.format,
+        "quantize": config.quantize,
+        "label_names": classifier.label_names,
+        "pooling": classifier.pooling,
+        "unit_norm_embeddings": classifier.unit_norm_embeddings,
+        "unit_norm_logits": classifier.unit_norm_logits,
+        "max_length": classifier.max_length,
+        **({"threshold": classifier.thresholds} if classifier.thresholds is not None else {}),
+        "metrics": classifier.metrics,
+    }
+
+
+def _checked_folder(output: str | None, run: RunFolder) -> Path:
+    if output == "":
+        raise ValueError("output: found '', allowed: a folder, or null for one in the run")
+    folder = Path(output) if output else run.path / "export"
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output: {folder} is no folder; allowed: a new or empty folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "kontrast.json").exists():
+        raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")
+    return folder

@@ -1,0 +1,86 @@
+"""The model card of an exported folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.plan import Plan
+from storage.run_store import RunFolder
+from tasks.export.classifier import Classifier
+
+FIGURES = ("accuracy", "macro_f1", "micro_f1")
+PROTOCOLS = {
+    "published": "the epoch was chosen on test rows: the figures are too good",
+    "fixed": "every label trained, nothing was chosen",
+    "few_shot": "the epoch was chosen on a fifth of the labelled rows; test rows were read once, at the end",
+    "clean": "the epoch was chosen on validation rows; test rows were read once, at the end",
+}
+
+
+@dataclass
+class Card:
+    """What is said of a folder.
+
+    Attributes:
+        how_to_load: lines of Python for texts with `one` label and `several`, and the `libraries` they need.
+        folder: where it will lie.
+        quantize: what its weights were brought to, if anything.
+    """
+
+    run: RunFolder
+    plan: Plan
+    classifier: Classifier
+    how_to_load: Mapping[str, str]
+    folder: Path
+    quantize: str | None
+
+    def text(self) -> str:
+        """Markdown with the front matter that the hub reads."""
+        parts = (self._front(), self._loading(), self._training(), self._figures(), self._licence())
+        return "\n".join(line for part in parts for line in part)
+
+    def _front(self) -> Iterator[str]:
+        classifier = self.classifier
+        yield f"---\npipeline_tag: text-classification\nlibrary_name: {self.how_to_load['libraries'].split(' ')[0]}"
+        yield f"tags: [kontrast, {classifier.method}]\n---\n\n# {self.run.id}\n"
+        yield f"Texts to {len(classifier.label_names)} classes: {', '.join(classifier.label_names)}.\n"
+
+    def _loading(self) -> Iterator[str]:
+        code = self.how_to_load["one" if self.classifier.thresholds is None else "several"].format(folder=self.folder)
+        yield f"## How to load\n\nWith {self.how_to_load['libraries']} alone:\n\n```python{code}```\n"
+        yield f"At most {self.classifier.max_length} tokens of a text are read, as in training."
+        if self.quantize is None:
+            yield "When it was written the folder was loaded like this, and gave the run's own probabilities.\n"
+        else:
+            yield "Weights and activations have 8 bits; the figures below are those of the run, before.\n"
+
+    def _training(self) -> Iterator[str]:
+        plan, data, protocol = self.plan, self.plan.dataset, self.plan.plain["protocol"]["name"]
+        counts = zip(self.classifier.label_names, self.run.metric("class_counts", list, int), strict=True)
+        yield "## Training\n"
+        yield f"- method `{self.classifier.method}`, seed {plan.config.seed}; encoder `{plan.encoder.name}`"
+        yield f"- data `{data.name}`: {data.origin or 'origin not stated'}; licence: {data.licence}"
+        yield f"- train rows: {', '.join(f'{name} {count}' for name, count in counts)}"
+        yield f"- protocol `{protocol}`: {PROTOCOLS.get(protocol, 'see the documentation')}\n"
+
+    def _figures(self) -> Iterator[str]:
+        metrics = self.classifier.metrics
+        yield "## Figures\n"
+        if not metrics:
+            yield "There were no test rows."
+            return
+        yield "| test | value | 95 % interval |\n|---|---|---|"
+        for name in FIGURES:
+            if (value := metrics.get(f"test/{name}")) is not None:
+                low, high = (metrics.get(f"test/{name}_{end}") for end in ("low", "high"))
+                interval = "" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f} %"
+                yield f"| {name} | {100 * value:.2f} % | {interval} |"
+
+    def _licence(self) -> Iterator[str]:
+        encoder: Any = self.plan.encoder
+        yield "\n## Licence\n"
+        yield f"The weights began as `{encoder.path or encoder.repo}`: its licence holds for them,"
+        yield "and what the licence of the data asks for. Kontrast itself is under the MIT licence.\n"

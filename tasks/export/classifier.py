@@ -1,0 +1,91 @@
+"""What every format writes: the encoder, the linear classifier on its embeddings, and what they need to be used."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from engine.plan import Plan
+from lightning_modules.base import ClassifierModule
+from lightning_modules.encoders.lora import plain_model
+from storage.run_store import RunFolder
+from tasks.export.modeling_kontrast import KontrastConfig, KontrastForSequenceClassification
+
+
+@dataclass
+class Classifier:
+    """A run as encoder and linear classifier.
+
+    Attributes:
+        encoder: the transformer, adapters merged.
+        tokenizer: cuts texts to `max_length` tokens where it is told to cut.
+        head: `weight` (C, D) and perhaps `bias` (C,).
+        thresholds: of each label, (C,); None where a text has one label.
+        metrics: figures of the test rows.
+    """
+
+    run: str
+    method: str
+    encoder: Any
+    tokenizer: Any
+    head: dict[str, Tensor]
+    label_names: tuple[str, ...]
+    pooling: str
+    unit_norm_embeddings: bool
+    unit_norm_logits: bool
+    max_length: int
+    thresholds: list[float] | None
+    metrics: dict[str, Any]
+
+    def model(self) -> KontrastForSequenceClassification:
+        """The two as one model of transformers, in eval mode; the encoder is shared with this one's."""
+        config = KontrastConfig(
+            encoder_class=type(self.encoder).__name__,
+            encoder=self.encoder.config.to_dict(),
+            pooling=self.pooling,
+            unit_norm_embeddings=self.unit_norm_embeddings,
+            unit_norm_logits=self.unit_norm_logits,
+            classifier_bias="bias" in self.head,
+            max_tokens=self.max_length,
+            thresholds=self.thresholds,
+            id2label=dict(enumerate(self.label_names)),
+            label2id={name: number for number, name in enumerate(self.label_names)},
+            problem_type="single_label_classification" if self.thresholds is None else "multi_label_classification",
+        )
+        model = KontrastForSequenceClassification(config)
+        model.encoder = self.encoder
+        model.classifier.load_state_dict(self.head)
+        return model.eval()
+
+
+def classifier_of(
+    run: RunFolder, plan: Plan, module: ClassifierModule, head: dict[str, Tensor], label_names: tuple[str, ...]
+) -> Classifier:
+    """The parts of a run's module, whose adapters are merged: it is not to be used after this."""
+    metrics = run.read_metrics()
+    tokenizer = copy.deepcopy(plan.encoder.tokenizer())
+    tokenizer.model_max_length = plan.dataset.max_length
+    thresholds = np.broadcast_to(metrics["threshold"], len(label_names)).tolist() if module.multilabel else None
+    return Classifier(
+        run=run.id,
+        method=module.name,
+        encoder=plain_model(module.encoder.model).eval(),
+        tokenizer=tokenizer,
+        head={name: tensor.detach().float().contiguous() for name, tensor in head.items()},
+        label_names=label_names,
+        pooling=plan.encoder.pooling,
+        unit_norm_embeddings=module.unit_norm_embeddings,
+        unit_norm_logits=module.unit_norm_logits,
+        max_length=plan.dataset.max_length,
+        thresholds=thresholds,
+        metrics={name: value for name, value in metrics.items() if name.startswith("test/")},
+    )
+
+
+def as_probabilities(logits: Tensor, several_labels: bool) -> Tensor:
+    """Of the classes (B, C)."""
+    return logits.sigmoid() if several_labels else logits.softmax(-1)

@@ -31,20 +31,20 @@ def test_lloyd_ends_where_the_definition_ends():
     rows, _ = blobs([30, 20, 10, 25], spread=2.0)
     first = rows[[0, 1, 2, 3]]
     centres, assignments = slow_lloyd(rows, first)
-    found = lloyd(rows, first, max_iter=100)
-    assert found.assignments.tolist() == assignments.tolist()
-    np.testing.assert_allclose(found.centres, centres, rtol=1e-5, atol=1e-5)
-    assert found.inertia == pytest.approx(((rows - centres[assignments]) ** 2).sum(), rel=1e-5)
+    actual = lloyd(rows, first, max_iter=100)
+    assert actual.assignments.tolist() == assignments.tolist()
+    np.testing.assert_allclose(actual.centres, centres, rtol=1e-5, atol=1e-5)
+    assert actual.inertia == pytest.approx(((rows - centres[assignments]) ** 2).sum(), rel=1e-5)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_separated_groups_are_found(sparse):
     rows, labels = blobs([50, 5, 20, 30, 8])
-    found = kmeans(csr_matrix(rows) if sparse else rows, 5, np.random.default_rng(0))
-    pairs = set(zip(labels.tolist(), found.assignments.tolist(), strict=True))
+    actual = kmeans(csr_matrix(rows) if sparse else rows, 5, np.random.default_rng(0))
+    pairs = set(zip(labels.tolist(), actual.assignments.tolist(), strict=True))
     assert len(pairs) == 5
     spread = sum(((rows[labels == k] - rows[labels == k].mean(axis=0)) ** 2).sum() for k in range(5))
-    assert found.inertia == pytest.approx(spread, rel=1e-4)
+    assert actual.inertia == pytest.approx(spread, rel=1e-4)
 
 
 def test_more_starts_are_never_worse_and_a_seed_gives_the_same():
@@ -57,9 +57,9 @@ def test_more_starts_are_never_worse_and_a_seed_gives_the_same():
 
 def test_centres_from_a_sample_serve_all_rows():
     rows, labels = blobs([200, 100, 60])
-    found = kmeans(rows, 3, np.random.default_rng(0), sample_rows=90)
-    assert len(set(zip(labels.tolist(), found.assignments.tolist(), strict=True))) == 3
-    assert found.inertia == pytest.approx(nearest(rows, found.centres)[1].sum(), rel=1e-5)
+    actual = kmeans(rows, 3, np.random.default_rng(0), sample_rows=90)
+    assert len(set(zip(labels.tolist(), actual.assignments.tolist(), strict=True))) == 3
+    assert actual.inertia == pytest.approx(nearest(rows, actual.centres)[1].sum(), rel=1e-5)
 
 
 def test_seeds_are_different_rows_where_there_are_enough():
@@ -71,22 +71,22 @@ def test_seeds_are_different_rows_where_there_are_enough():
 @pytest.mark.parametrize("num_clusters", [1, 2, 3, 6])
 def test_few_and_equal_rows(num_clusters):
     rows = np.array([[0, 0], [0, 0], [0, 0], [1, 1], [1, 1], [2, 0]], dtype=np.float32)
-    found = kmeans(rows, num_clusters, np.random.default_rng(0))
-    assert isinstance(found, KMeans) and found.centres.shape == (num_clusters, 2)
-    assert np.isfinite(found.centres).all()
-    assert found.inertia == pytest.approx({1: 14 / 3, 2: 4 / 3, 3: 0.0, 6: 0.0}[num_clusters], abs=1e-5)
-    assert len(np.unique(found.assignments)) <= num_clusters
+    actual = kmeans(rows, num_clusters, np.random.default_rng(0))
+    assert isinstance(actual, KMeans) and actual.centres.shape == (num_clusters, 2)
+    assert np.isfinite(actual.centres).all()
+    assert actual.inertia == pytest.approx({1: 14 / 3, 2: 4 / 3, 3: 0.0, 6: 0.0}[num_clusters], abs=1e-5)
+    assert len(np.unique(actual.assignments)) <= num_clusters
 
 
 def test_one_row():
-    found = kmeans(np.ones((1, 4), np.float32), 1, np.random.default_rng(0))
-    assert found.assignments.tolist() == [0] and found.inertia == 0
+    actual = kmeans(np.ones((1, 4), np.float32), 1, np.random.default_rng(0))
+    assert actual.assignments.tolist() == [0] and actual.inertia == 0
 
 
 def test_a_centre_without_rows_takes_the_farthest_one():
     rows = np.array([[0.0], [1.0], [2.0], [50.0]], dtype=np.float32)
-    found = lloyd(rows, np.array([[1.0], [1000.0]], dtype=np.float32), max_iter=10)
-    assert found.assignments.tolist() == [0, 0, 0, 1]
+    actual = lloyd(rows, np.array([[1.0], [1000.0]], dtype=np.float32), max_iter=10)
+    assert actual.assignments.tolist() == [0, 0, 0, 1]
 
 
 def test_means_of_members_and_of_nobody():

@@ -16,12 +16,12 @@ GOLDEN = {case["id"]: case for case in json.loads(FILE.read_text(encoding="utf-8
 
 def slow_accuracy(labels, clusters):
     """The best of all ways to name the clusters, one after the other."""
-    names, found = sorted(set(labels)), sorted(set(clusters))
-    names += [None] * max(0, len(found) - len(names))
+    names, actual = sorted(set(labels)), sorted(set(clusters))
+    names += [None] * max(0, len(actual) - len(names))
     return max(
-        sum(dict(zip(found, order, strict=False)).get(cluster) == label
+        sum(dict(zip(actual, order, strict=False)).get(cluster) == label
             for label, cluster in zip(labels, clusters, strict=True))
-        for order in permutations(names, min(len(found), len(names)))
+        for order in permutations(names, min(len(actual), len(names)))
     ) / len(labels)  # fmt: skip
 
 
@@ -59,8 +59,8 @@ def test_golden_scores(name):
     scores = clustering_scores(case["inputs"]["y_true"], case["inputs"]["y_pred"])
     expected = case["expected"] if isinstance(case["expected"], dict) else {"ACC": case["expected"]}
     keys = {"ACC": "acc", "NMI_geometric": "nmi", "NMI_arithmetic_sklearn_default": "nmi_arithmetic"}
-    found = {key: scores[keys[key]] for key in expected if key in keys}
-    assert found == pytest.approx({key: expected[key] for key in found}, abs=1e-10) and "ACC" in found
+    actual = {key: scores[keys[key]] for key in expected if key in keys}
+    assert actual == pytest.approx({key: expected[key] for key in actual}, abs=1e-10) and "ACC" in actual
 
 
 def test_golden_attention_to_other_labels():
@@ -103,7 +103,7 @@ def test_within_label_cosine():
     vectors[7] = 0  # has no direction: cosine 0
     means = []
     for label in (0, 1, 3):
-        own = [row for row, found in zip(vectors, labels, strict=True) if found == label]
+        own = [row for row, actual in zip(vectors, labels, strict=True) if actual == label]
         cosines = [
             a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-300)
             for i, a in enumerate(own) for j, b in enumerate(own) if i != j

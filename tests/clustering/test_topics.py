@@ -34,9 +34,9 @@ def test_central_texts_are_the_nearest_and_different():
 
 
 def test_topics_come_by_size():
-    found = topics(TEXTS + ["iron"], np.zeros(7), np.append(CLUSTERS, 0))
-    assert [(topic.cluster, topic.size) for topic in found] == [(0, 4), (3, 3)]
-    assert found[1].central == (0, 1, 4)
+    actual = topics(TEXTS + ["iron"], np.zeros(7), np.append(CLUSTERS, 0))
+    assert [(topic.cluster, topic.size) for topic in actual] == [(0, 4), (3, 3)]
+    assert actual[1].central == (0, 1, 4)
 
 
 @pytest.mark.parametrize("kind", ["bow", "tfidf"])
@@ -62,9 +62,9 @@ def test_sparse_and_dense_distances_agree():
     rows, labels = blobs([20, 10, 15])
     centres = rows[:5]
     for number in (1, 3):
-        found, dense = several_nearest(csr_matrix(rows), centres, number), several_nearest(rows, centres, number)
-        np.testing.assert_array_equal(found[0], dense[0])
-        np.testing.assert_allclose(found[1], dense[1], rtol=1e-4, atol=1e-4)
+        actual, dense = several_nearest(csr_matrix(rows), centres, number), several_nearest(rows, centres, number)
+        np.testing.assert_array_equal(actual[0], dense[0])
+        np.testing.assert_allclose(actual[1], dense[1], rtol=1e-4, atol=1e-4)
     own = np.square(rows - centres[labels]).sum(axis=1)
     np.testing.assert_allclose(distances_to_own(rows, centres, labels), own, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(nearest(rows, centres)[0], several_nearest(rows, centres, 1)[0][:, 0])

@@ -70,11 +70,11 @@ def step(module, chunk):
     return loss.item(), {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
 
 
-def assert_same(found, expected, tolerance):
-    assert found[0] == pytest.approx(expected[0], rel=tolerance)
-    assert found[1].keys() == expected[1].keys() and len(found[1]) > 20
+def assert_same(actual, expected, tolerance):
+    assert actual[0] == pytest.approx(expected[0], rel=tolerance)
+    assert actual[1].keys() == expected[1].keys() and len(actual[1]) > 20
     for name, grad in expected[1].items():
-        torch.testing.assert_close(found[1][name], grad, atol=tolerance, rtol=tolerance)
+        torch.testing.assert_close(actual[1][name], grad, atol=tolerance, rtol=tolerance)
     largest = max(grad.abs().max() for name, grad in expected[1].items() if name.startswith("encoder."))
     assert largest > 100 * tolerance
 
@@ -110,11 +110,11 @@ def kept_chunks(function, parameters, chunk, *tokens):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_dropout_is_replayed(method, monkeypatch):
-    found = step(build(method, dropout=0.3), 5)
+    actual = step(build(method, dropout=0.3), 5)
     # the same chunks, all kept in memory: what a wrong replay would differ from
     monkeypatch.setattr("lightning_modules.base.embed_in_chunks", kept_chunks)
-    assert_same(found, step(build(method, dropout=0.3), 5), 1e-6)
-    assert found[0] != pytest.approx(step(build(method), None)[0], rel=1e-6)
+    assert_same(actual, step(build(method, dropout=0.3), 5), 1e-6)
+    assert actual[0] != pytest.approx(step(build(method), None)[0], rel=1e-6)
 
 
 def test_the_encoder_sees_no_more_rows_than_a_chunk():
@@ -135,15 +135,15 @@ def test_under_autocast_and_with_parameters_outside_of_it(monkeypatch):
         module = build("bcl", dropout=0.2)
         module.encoder.model.embeddings.requires_grad_(False)
         with torch.autocast("cpu", torch.bfloat16):
-            found = step(module, 5)
+            actual = step(module, 5)
             again = module.encoder(make_batch()["input_ids"], make_batch()["attention_mask"])
         assert again.requires_grad  # no cast weight without gradient was left behind
-        return found
+        return actual
 
-    found = result()
+    actual = result()
     monkeypatch.setattr("lightning_modules.base.embed_in_chunks", kept_chunks)
-    assert_same(found, result(), 1e-2)
-    assert not any("embeddings" in name for name in found[1])
+    assert_same(actual, result(), 1e-2)
+    assert not any("embeddings" in name for name in actual[1])
 
 
 def test_random_numbers_after_backward_are_those_before():

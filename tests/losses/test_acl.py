@@ -115,10 +115,10 @@ def test_gradcheck(options):
 
 def test_without_alignment_weights_and_centres_it_is_supervised_contrast():
     z, labels, *rest = make()
-    found = ACLLoss(0.3, "none", "all_positives", with_centres=False)(z, labels, *rest)
+    actual = ACLLoss(0.3, "none", "all_positives", with_centres=False)(z, labels, *rest)
     expected = supervised_contrastive(z, labels, 0.3)
-    assert found.item() == pytest.approx(expected.item(), abs=1e-10)
-    grads = [torch.autograd.grad(loss, z)[0] for loss in (found, expected)]
+    assert actual.item() == pytest.approx(expected.item(), abs=1e-10)
+    grads = [torch.autograd.grad(loss, z)[0] for loss in (actual, expected)]
     assert torch.allclose(*grads, atol=1e-10, rtol=0)
 
 
@@ -132,8 +132,8 @@ def test_golden_gradients_every_positive_attracts():
         if not expected["is_centre"]:
             # the golden's positives are numbered among the rows of the class without the anchor
             others = [k for k in range(len(z)) if k != expected["anchor"] and labels[k] == labels[expected["anchor"]]]
-            found = pairs[expected["anchor"], others[expected["positive"]]].item() * len(z) / tau
-            assert found == pytest.approx(expected["coef_on_z_i"], abs=1e-10)
+            actual = pairs[expected["anchor"], others[expected["positive"]]].item() * len(z) / tau
+            assert actual == pytest.approx(expected["coef_on_z_i"], abs=1e-10)
 
 
 def test_golden_conflicts_of_supervised_contrast():
@@ -143,26 +143,26 @@ def test_golden_conflicts_of_supervised_contrast():
     pairs = ACLLoss(tau, "none", "all_positives", with_centres=False).pair_gradients(z, labels, *state)
     anchors = 6  # the seventh is alone in its class
     for expected in case["expected"]:
-        found = pairs[expected["anchor"], expected["positive"]].item() * anchors / tau
-        assert found == pytest.approx(expected["coef_on_z_i"], abs=1e-10)
-        assert (found > 0) == expected["repelled"]
+        actual = pairs[expected["anchor"], expected["positive"]].item() * anchors / tau
+        assert actual == pytest.approx(expected["coef_on_z_i"], abs=1e-10)
+        assert (actual > 0) == expected["repelled"]
 
 
 def test_golden_centres():
     case = CASES["ema_centre_convention"]
     z, labels, centres, is_seen, _ = arguments(case)
-    found, seen = updated_centres(centres, is_seen, z, labels, case["inputs"]["momentum"])
-    assert torch.allclose(found, torch.tensor(case["expected"]["normalised"], dtype=torch.float64), atol=1e-10, rtol=0)
+    actual, seen = updated_centres(centres, is_seen, z, labels, case["inputs"]["momentum"])
+    assert torch.allclose(actual, torch.tensor(case["expected"]["normalised"], dtype=torch.float64), atol=1e-10, rtol=0)
     assert seen.all()
 
 
 def test_a_centre_starts_at_the_mean_direction_and_stays_while_absent():
     z, labels, centres, is_seen, _ = make(6)
     labels = torch.tensor([2, 2, 2, 0, 0, 0])
-    found, seen = updated_centres(centres, is_seen, z, labels, 0.9)
+    actual, seen = updated_centres(centres, is_seen, z, labels, 0.9)
     assert not is_seen[2] and seen.all()
-    assert torch.allclose(found[2], F.normalize(z[:3].mean(0), dim=0))
-    assert torch.equal(found[[1, 3]], centres[[1, 3]]) and not torch.equal(found[0], centres[0])
+    assert torch.allclose(actual[2], F.normalize(z[:3].mean(0), dim=0))
+    assert torch.equal(actual[[1, 3]], centres[[1, 3]]) and not torch.equal(actual[0], centres[0])
 
 
 def test_golden_views_pairs_and_total():
@@ -175,8 +175,8 @@ def test_golden_views_pairs_and_total():
     assert counts == CASES["positive_pair_counts"]["expected"]["aware"]
     soft = CASES["balanced_softmax"]["inputs"]
     logits = torch.tensor(soft["logits"], dtype=torch.float64)
-    found = BalancedSoftmaxLoss()(logits, torch.tensor(soft["labels"]), torch.tensor(soft["class_counts"])).item()
-    assert found == pytest.approx(CASES["balanced_softmax"]["expected"]["mean"], abs=1e-10)
+    actual = BalancedSoftmaxLoss()(logits, torch.tensor(soft["labels"]), torch.tensor(soft["class_counts"])).item()
+    assert actual == pytest.approx(CASES["balanced_softmax"]["expected"]["mean"], abs=1e-10)
 
 
 COUNTS = torch.tensor([5, 4, 3, 2])

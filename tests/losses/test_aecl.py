@@ -108,8 +108,8 @@ def test_golden_similarity_guided(tau):
         "published_loss_py_value": AS_PUBLISHED,
     }
     for key, options in readings.items():
-        found = SimilarityGuidedLoss(float(tau), **options)(*inputs, clusters)
-        assert found.item() == pytest.approx(expected[key], abs=1e-10, rel=0)
+        actual = SimilarityGuidedLoss(float(tau), **options)(*inputs, clusters)
+        assert actual.item() == pytest.approx(expected[key], abs=1e-10, rel=0)
     unguided = SimilarityGuidedLoss(float(tau), guided=False)(*inputs, clusters).item()
     assert unguided == pytest.approx(-sum(map(math.log, expected["l1"])) / 5, abs=1e-10)
 
@@ -118,8 +118,8 @@ def test_golden_similarity_guided(tau):
 def test_golden_cluster_contrast(tau):
     *logits, expected = golden(f"cluster_contrastive_eq10_11_tau{tau}", "logits0", "logits1")
     for printed, key in ((True, "L_C"), (False, "published_loss_py_value")):
-        found = ClusterContrastiveLoss(float(tau), positive_in_denominator=not printed)(*logits).item()
-        assert found == pytest.approx(expected[key], abs=1e-10, rel=0)
+        actual = ClusterContrastiveLoss(float(tau), positive_in_denominator=not printed)(*logits).item()
+        assert actual == pytest.approx(expected[key], abs=1e-10, rel=0)
 
 
 def test_golden_assignments():
@@ -128,8 +128,8 @@ def test_golden_assignments():
     logits, expected = golden("row_entropy_eq5", "logits0")
     assert assignment_entropy(logits).item() == pytest.approx(expected, abs=1e-10, rel=0)
     a, b, expected = golden("pseudo_ce_eq12", "logits0", "logits1")
-    found = pseudo_label_cross_entropy(b, confident_clusters(a, 0.95)).item()
-    assert found == pytest.approx(expected, abs=1e-10, rel=0)
+    actual = pseudo_label_cross_entropy(b, confident_clusters(a, 0.95)).item()
+    assert actual == pytest.approx(expected, abs=1e-10, rel=0)
     a, b, expected = golden("balance_entropy_eq13", "logits0", "logits1")
     assert balance_entropy(a, b).item() == pytest.approx(expected["L_E2"], abs=1e-10, rel=0)
     assert divergence_from_uniform(a, b).item() == pytest.approx(expected["published_ne_loss"], abs=1e-10, rel=0)
@@ -154,8 +154,8 @@ def test_golden_totals(key, options, monkeypatch):
     instance = loss.instance.forward
     monkeypatch.setattr(loss.instance, "forward", lambda z, h, s, _: instance(z, h, s, clusters))
     expected = GOLDEN["totals_eq14_15"]["expected"]
-    found = loss(3, *vectors, logits)
-    assert found["loss"].item() == pytest.approx(expected[key], abs=1e-10, rel=0)
+    actual = loss(3, *vectors, logits)
+    assert actual["loss"].item() == pytest.approx(expected[key], abs=1e-10, rel=0)
     assert loss(1, *vectors, logits)["loss"].item() == pytest.approx(expected["stage1"], abs=1e-10, rel=0)
     labels = confident_clusters(logits[0])
     assert loss(2, *vectors, logits, labels)["loss"].item() == pytest.approx(expected["stage2"], abs=1e-10, rel=0)
@@ -174,8 +174,8 @@ def test_similarity_guided_slow_reference(tau, clusters, positives, itself):
 @pytest.mark.parametrize("positive_in_denominator", [True, False])
 def test_cluster_contrast_slow_reference(tau, positive_in_denominator):
     logits = make_logits(6, 4)
-    found = ClusterContrastiveLoss(tau, positive_in_denominator)(*logits).item()
-    assert found == pytest.approx(slow_cluster_contrast(logits, tau, positive_in_denominator), abs=1e-10)
+    actual = ClusterContrastiveLoss(tau, positive_in_denominator)(*logits).item()
+    assert actual == pytest.approx(slow_cluster_contrast(logits, tau, positive_in_denominator), abs=1e-10)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)

@@ -54,8 +54,8 @@ def test_gradcheck(reading):
 
 def test_without_averaging_and_complement_it_is_supervised_contrast():
     z, labels, prototypes = make()
-    found = BalancedContrastiveLoss(0.3, False, False)(z, labels, prototypes)
-    assert found.item() == pytest.approx(supervised_contrastive(z, labels, 0.3).item(), abs=1e-10)
+    actual = BalancedContrastiveLoss(0.3, False, False)(z, labels, prototypes)
+    assert actual.item() == pytest.approx(supervised_contrastive(z, labels, 0.3).item(), abs=1e-10)
 
 
 @pytest.mark.parametrize("averaging", [True, False])

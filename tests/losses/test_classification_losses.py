@@ -118,17 +118,17 @@ def test_class_balanced_formula(base, average):
         }[base]
         total, weight = total + weights[label] * value, weight + weights[label]
     expected = total / (weight if average == "weights" else 6)
-    found = ClassBalancedLoss(0.99, base, 1.5, average)(logits, LABELS, COUNTS)
-    assert found.item() == pytest.approx(expected, abs=1e-10)
+    actual = ClassBalancedLoss(0.99, base, 1.5, average)(logits, LABELS, COUNTS)
+    assert actual.item() == pytest.approx(expected, abs=1e-10)
 
 
 def test_class_balanced_weights_and_torch():
     weights = class_balanced_weights(COUNTS, 0.99)
     assert weights.tolist() == pytest.approx(slow_weights(0.99), abs=1e-10)
     assert weights.sum().item() == pytest.approx(4) and (weights.diff() > 0).all()
-    found = ClassBalancedLoss(0.99, average="weights")(make_logits(), LABELS, COUNTS)
+    actual = ClassBalancedLoss(0.99, average="weights")(make_logits(), LABELS, COUNTS)
     expected = F.cross_entropy(make_logits(), LABELS, weight=weights)
-    assert found.item() == pytest.approx(expected.item(), abs=1e-12)
+    assert actual.item() == pytest.approx(expected.item(), abs=1e-12)
 
 
 def test_balanced_softmax_golden():
@@ -162,8 +162,8 @@ def test_ldam_formula(reweight, average):
         shifted = [5.0 * (f - (margins[label] if c == label else 0)) for c, f in enumerate(row)]
         total, weight = total - weights[label] * math.log(softmax(shifted)[label]), weight + weights[label]
     expected = total / (weight if average == "weights" else 6)
-    found = LDAMLoss(0.4, 5.0, 0.99, average)(cosines, LABELS, COUNTS, reweight)
-    assert found.item() == pytest.approx(expected, abs=1e-10)
+    actual = LDAMLoss(0.4, 5.0, 0.99, average)(cosines, LABELS, COUNTS, reweight)
+    assert actual.item() == pytest.approx(expected, abs=1e-10)
 
 
 def test_margins_are_widest_for_the_rarest_class():

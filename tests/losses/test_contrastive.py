@@ -72,10 +72,10 @@ def test_supervised_matches_the_formula(batch, small_blocks, tile, symmetric_fro
 def test_info_nce_matches_the_formula(batch, small_blocks, tile, symmetric_from, mode):
     small_blocks(tile, symmetric_from)
     (a, _), (b, _) = batch(5), batch(5, seed=1)
-    found, expected = info_nce(a, b, 0.3, mode), reference.info_nce(a, b, 0.3, mode)
-    assert found.item() == pytest.approx(expected.item(), abs=1e-10)
+    actual, expected = info_nce(a, b, 0.3, mode), reference.info_nce(a, b, 0.3, mode)
+    assert actual.item() == pytest.approx(expected.item(), abs=1e-10)
     for grad, expected_grad in zip(
-        torch.autograd.grad(found, (a, b)), torch.autograd.grad(expected, (a, b)), strict=True
+        torch.autograd.grad(actual, (a, b)), torch.autograd.grad(expected, (a, b)), strict=True
     ):
         assert torch.allclose(grad, expected_grad, atol=1e-10, rtol=0)
 
@@ -121,11 +121,11 @@ def test_autocast_computes_in_float32(batch):
     z, labels = batch(40, dimension=16, dtype=torch.float32)
     expected = supervised_contrastive(z, labels, 0.1)
     with torch.autocast("cpu", torch.bfloat16):
-        found = supervised_contrastive(z, labels, 0.1)
+        actual = supervised_contrastive(z, labels, 0.1)
         half = supervised_contrastive(z.bfloat16(), labels, 0.1)
         views = info_nce(z.bfloat16(), z.bfloat16(), 0.1)
-    assert found.dtype == half.dtype == views.dtype == torch.float32
-    assert found.item() == expected.item()
+    assert actual.dtype == half.dtype == views.dtype == torch.float32
+    assert actual.item() == expected.item()
     assert half.item() == pytest.approx(expected.item(), rel=2e-2) and views.isfinite()
     (grad,) = torch.autograd.grad(half, z)
     assert grad.isfinite().all()

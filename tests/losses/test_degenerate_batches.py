@@ -30,6 +30,7 @@ from losses import (
     MultiLabelContrastiveLoss,
     ParametricContrastiveLoss,
     PrototypicalContrastiveLoss,
+    PseudoLabelLoss,
     RSTCLoss,
     SCCLLoss,
     SharpReCLLoss,
@@ -212,6 +213,7 @@ def staged(stage):
 CASES = {
     **{name: Case(loss, lambda b: (b.logits, b.labels, b.counts)) for name, loss in CLASSIFICATION.items()},
     "bce": Case(BinaryCrossEntropy(), lambda b: (b.logits, b.label_sets.to(b.logits))),
+    "pseudo_labels": Case(PseudoLabelLoss(), lambda b: (b.logits, b.labels, b.labels % 2 == 0)),
     # contrast within a batch
     "scl": Case(SupervisedContrastiveLoss(0.3), one_label, no_pair),
     "scl of sets": Case(SupervisedContrastiveLoss(0.05), label_sets, no_pair),

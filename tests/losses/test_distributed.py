@@ -43,13 +43,13 @@ def losses(model, x, labels):
 
 
 def results(model, x, labels):
-    found = []
+    actual = []
     for which in range(2):
         model.zero_grad()
         loss = losses(model, x, labels)[which]
         loss.backward()
-        found.append((loss.item(), [parameter.grad.clone() for parameter in model.parameters()]))
-    return found
+        actual.append((loss.item(), [parameter.grad.clone() for parameter in model.parameters()]))
+    return actual
 
 
 def views(x):

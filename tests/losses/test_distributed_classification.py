@@ -45,14 +45,14 @@ def make_batch():
 
 
 def results(model, x, labels):
-    found = {}
+    actual = {}
     for name, loss in LOSSES.items():
         model.zero_grad()
         extra = {"reweight": True} if name.startswith("ldam") else {}
         value = loss(model(x), labels, COUNTS, **extra)
         value.backward()
-        found[name] = (value.item(), [parameter.grad.clone() for parameter in model.parameters()])
-    return found
+        actual[name] = (value.item(), [parameter.grad.clone() for parameter in model.parameters()])
+    return actual
 
 
 def worker(rank, address, shares, folder):
@@ -70,9 +70,9 @@ def test_two_processes_equal_one(tmp_path, shares):
     mp.spawn(worker, (f"file://{tmp_path}/rendezvous", shares, str(tmp_path)), nprocs=2)
     expected = results(make_model(), *make_batch())
     for rank in range(2):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        actual = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         for name, (value, grads) in expected.items():
-            assert found[name][0] == pytest.approx(value, abs=1e-12), name
-            for grad, expected_grad in zip(found[name][1], grads, strict=True):
+            assert actual[name][0] == pytest.approx(value, abs=1e-12), name
+            for grad, expected_grad in zip(actual[name][1], grads, strict=True):
                 assert expected_grad.abs().max() > 1e-4
                 torch.testing.assert_close(grad, expected_grad, atol=1e-12, rtol=0)

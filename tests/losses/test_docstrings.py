@@ -11,12 +11,12 @@ SOURCE = re.compile(r"\bsource\b|\beqs?\. ?\d", re.IGNORECASE)
 
 def public() -> list[tuple[str, str]]:
     """(file:name, docstring) of each public class and function."""
-    found = []
+    actual = []
     for file in sorted(LOSSES.glob("*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-                found.append((f"{file.name}:{node.name}", ast.get_docstring(node) or ""))
-    return found
+                actual.append((f"{file.name}:{node.name}", ast.get_docstring(node) or ""))
+    return actual
 
 
 def test_shapes_and_source_are_given():

@@ -39,8 +39,8 @@ def test_formula_with_strength(case, strength, unit_norm):
         floor = 1e-9 if unit_norm else 0.0
         shifted = [v / norm + strength * math.log(n / 60 + floor) for v, n in zip(row, counts.tolist(), strict=True)]
         total += math.log(sum(map(math.exp, shifted))) - shifted[label]
-    found = LogitCompensatedCrossEntropy(strength, unit_norm)(logits, labels, counts)
-    assert found.item() == pytest.approx(total / 4, abs=1e-10)
+    actual = LogitCompensatedCrossEntropy(strength, unit_norm)(logits, labels, counts)
+    assert actual.item() == pytest.approx(total / 4, abs=1e-10)
 
 
 def test_gradcheck(case):

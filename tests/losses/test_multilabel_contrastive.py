@@ -26,8 +26,8 @@ def test_golden(case):
     labels = torch.tensor(case["inputs"]["labels"])
     beta = "binary" if "without_beta" in case["id"] else "dynamic"
     for reduction, expected in (("sum", "total_sum"), ("mean", "mean_over_rows_with_a_positive")):
-        found = MultiLabelContrastiveLoss(case["inputs"]["tau"], beta, reduction)(z, labels)
-        assert found.item() == pytest.approx(case["expected"][expected], abs=1e-10)
+        actual = MultiLabelContrastiveLoss(case["inputs"]["tau"], beta, reduction)(z, labels)
+        assert actual.item() == pytest.approx(case["expected"][expected], abs=1e-10)
 
 
 def slow(z, labels, tau, binary):
@@ -46,8 +46,8 @@ def slow(z, labels, tau, binary):
 @pytest.mark.parametrize("beta", ["dynamic", "binary"])
 def test_slow_reference(beta):
     z, labels = rows()
-    found = MultiLabelContrastiveLoss(2.0, beta, "sum")(z, labels).item()
-    assert found == pytest.approx(slow(z.tolist(), labels, 2.0, beta == "binary"), abs=1e-10)
+    actual = MultiLabelContrastiveLoss(2.0, beta, "sum")(z, labels).item()
+    assert actual == pytest.approx(slow(z.tolist(), labels, 2.0, beta == "binary"), abs=1e-10)
 
 
 def test_the_ablation_differs():

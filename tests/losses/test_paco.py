@@ -60,8 +60,8 @@ def slow(anchors, logits, labels, keys, key_labels, counts, tau=0.05, **options)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("tau", [0.05, 0.5])
 def test_slow_reference(options, tau):
-    found = ParametricContrastiveLoss(tau, **options)(*make())
-    assert found.item() == pytest.approx(slow(*make(), tau, **options).item(), abs=1e-10)
+    actual = ParametricContrastiveLoss(tau, **options)(*make())
+    assert actual.item() == pytest.approx(slow(*make(), tau, **options).item(), abs=1e-10)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -73,8 +73,8 @@ def test_gradcheck(options):
 
 def test_without_the_samples_it_is_balanced_softmax():
     anchors, logits, labels, *rest = make()
-    found = ParametricContrastiveLoss(positive_weight=0.0, contrast_weight=0.0)(anchors, logits, labels, *rest)
-    assert found.item() == pytest.approx(BalancedSoftmaxLoss()(logits, labels, COUNTS).item(), abs=1e-10)
+    actual = ParametricContrastiveLoss(positive_weight=0.0, contrast_weight=0.0)(anchors, logits, labels, *rest)
+    assert actual.item() == pytest.approx(BalancedSoftmaxLoss()(logits, labels, COUNTS).item(), abs=1e-10)
 
 
 def test_a_single_class_has_no_other_to_smooth_towards():

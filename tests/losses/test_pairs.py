@@ -20,7 +20,7 @@ COUNTS = torch.tensor([9, 4, 2])
 def by_differences(loss, z, step=1e-6):
     """dL/d(z_i.z_k), one pair after another: in more dimensions than rows a similarity can be moved alone."""
     gram, size = (z @ z.T).detach(), len(z)
-    found = torch.zeros(size, size, dtype=z.dtype)
+    actual = torch.zeros(size, size, dtype=z.dtype)
     for i in range(size):
         for k in range(i):
             values = []
@@ -29,8 +29,8 @@ def by_differences(loss, z, step=1e-6):
                 moved[i, k] += sign * step
                 moved[k, i] += sign * step
                 values.append(loss(torch.linalg.cholesky(moved)).item())
-            found[i, k] = found[k, i] = (values[0] - values[1]) / (2 * step)
-    return found
+            actual[i, k] = actual[k, i] = (values[0] - values[1]) / (2 * step)
+    return actual
 
 
 @pytest.fixture
@@ -46,17 +46,17 @@ def test_against_differences(rows, name):
     if name == "simcse":
         z = z[:6]
         loss = SimCSELoss(0.3)
-        found = pair_gradients(lambda x, extend: loss(*x.chunk(2)), z)
+        actual = pair_gradients(lambda x, extend: loss(*x.chunk(2)), z)
         expected = by_differences(lambda x: loss(*x.chunk(2)), z)
     else:
         loss = SupervisedContrastiveLoss(0.3)
-        found, expected = (
+        actual, expected = (
             pair_gradients(lambda x, extend: loss(x, labels), z),
             by_differences(lambda x: loss(x, labels), z),
         )
-    found = found.fill_diagonal_(0)
+    actual = actual.fill_diagonal_(0)
     assert expected.abs().max() > 1e-2
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_against_acl_with_both_ends_of_a_pair_added_up(rows):
@@ -64,9 +64,9 @@ def test_against_acl_with_both_ends_of_a_pair_added_up(rows):
     state = (torch.zeros(3, 10, dtype=torch.float64), torch.zeros(3, dtype=torch.bool), COUNTS)
     loss = ACLLoss(0.3)
     anchors = loss.pair_gradients(z, labels, *state) / 0.3
-    found = pair_gradients(lambda x, extend: loss(x, labels, extend(state[0]), *state[1:]), z)
+    actual = pair_gradients(lambda x, extend: loss(x, labels, extend(state[0]), *state[1:]), z)
     expected = anchors + anchors.T
-    torch.testing.assert_close(found.fill_diagonal_(0), expected.fill_diagonal_(0), atol=1e-10, rtol=1e-8)
+    torch.testing.assert_close(actual.fill_diagonal_(0), expected.fill_diagonal_(0), atol=1e-10, rtol=1e-8)
 
 
 def test_vectors_beside_the_batch_keep_their_similarities(rows):

@@ -35,8 +35,8 @@ def test_golden(case):
 
 def test_golden_of_eq_1():
     case = next(case for case in CASES if case["id"] == "scl_eq1_cosine")
-    found = supervised_contrastive(*inputs(case), case["inputs"]["tau"])
-    assert found.item() == pytest.approx(case["expected"]["mean_over_anchors_with_positives"], abs=1e-10)
+    actual = supervised_contrastive(*inputs(case), case["inputs"]["tau"])
+    assert actual.item() == pytest.approx(case["expected"]["mean_over_anchors_with_positives"], abs=1e-10)
 
 
 def slow(z, labels, tau, k):
@@ -54,9 +54,9 @@ def slow(z, labels, tau, k):
 @pytest.mark.parametrize("k", [1, 3, 100])
 def test_slow_reference(batch, k):
     z, labels = batch(11)
-    found = HardNegativeContrastiveLoss(0.3, k)(z, labels).item()
-    assert found == pytest.approx(slow(z.detach(), labels, 0.3, k), abs=1e-10)
-    assert (found == pytest.approx(supervised_contrastive(z, labels, 0.3).item(), abs=1e-10)) == (k == 100)
+    actual = HardNegativeContrastiveLoss(0.3, k)(z, labels).item()
+    assert actual == pytest.approx(slow(z.detach(), labels, 0.3, k), abs=1e-10)
+    assert (actual == pytest.approx(supervised_contrastive(z, labels, 0.3).item(), abs=1e-10)) == (k == 100)
 
 
 def test_gradcheck(batch):

@@ -33,9 +33,9 @@ def slow(z, labels, tau, k, positives, over_all=False):
 def test_slow_reference(batch, positives, k):
     z, labels = batch(len(LABELS))[0], torch.tensor(LABELS, dtype=torch.float32)
     expected = slow(z.detach(), LABELS, 0.3, k, positives)
-    found = HardNegativeContrastiveLoss(0.3, k, positives=positives)(z, labels)
-    assert found.item() == pytest.approx(expected, abs=1e-10)
-    assert found.item() == HardNegativeContrastiveLoss(0.3, k, positives=positives)(z, labels.long()).item()
+    actual = HardNegativeContrastiveLoss(0.3, k, positives=positives)(z, labels)
+    assert actual.item() == pytest.approx(expected, abs=1e-10)
+    assert actual.item() == HardNegativeContrastiveLoss(0.3, k, positives=positives)(z, labels.long()).item()
     over_all = HardNegativeContrastiveLoss(0.3, k, anchors="all", positives=positives)(z, labels)
     assert over_all.item() == pytest.approx(slow(z.detach(), LABELS, 0.3, k, positives, over_all=True), abs=1e-10)
     scl = SupervisedContrastiveLoss(0.3, positives)(z, labels)

@@ -57,8 +57,8 @@ GOLDEN = {  # reading -> (arguments of the loss, which of the expected figures i
 def test_eq11_golden(eq11, reading):
     arguments, tau, case = eq11
     options, figure, sign = GOLDEN[reading]
-    found = SharpReCLLoss(tau, **options)(*arguments).item()
-    assert found == pytest.approx(sign * case["expected"][reading][figure], abs=1e-10)
+    actual = SharpReCLLoss(tau, **options)(*arguments).item()
+    assert actual == pytest.approx(sign * case["expected"][reading][figure], abs=1e-10)
 
 
 def test_total_golden(golden, eq11):
@@ -95,9 +95,9 @@ def test_both_paths_match_the_formula(class_weight, denominator, normaliser):
     )
     expected = sum(per_anchor) / (1 if normaliser == "printed" else len(z))
     (expected_grad,) = torch.autograd.grad(expected, z, retain_graph=True)
-    for found in (loss(z, labels, positives, negatives, counts), loss.from_samples(z, labels, samples, counts)):
-        (grad,) = torch.autograd.grad(found, z, retain_graph=True)
-        assert found.item() == pytest.approx(expected.item(), abs=1e-10)
+    for actual in (loss(z, labels, positives, negatives, counts), loss.from_samples(z, labels, samples, counts)):
+        (grad,) = torch.autograd.grad(actual, z, retain_graph=True)
+        assert actual.item() == pytest.approx(expected.item(), abs=1e-10)
         assert torch.allclose(grad, expected_grad, atol=1e-10, rtol=0)
 
 
@@ -126,8 +126,8 @@ def test_gradcheck():
 
 def test_without_samples_it_is_the_supervised_contrastive_loss():
     z, labels, counts = make(views=20, classes=3)
-    found = SharpReCLLoss(0.3, "none")(z, labels, *rebalanced_sets(z, labels, 3, n_pos=0, n_neg=0), counts)
-    assert found.item() == pytest.approx(reference.supervised_contrastive(z, labels.tolist(), 0.3).item(), abs=1e-10)
+    actual = SharpReCLLoss(0.3, "none")(z, labels, *rebalanced_sets(z, labels, 3, n_pos=0, n_neg=0), counts)
+    assert actual.item() == pytest.approx(reference.supervised_contrastive(z, labels.tolist(), 0.3).item(), abs=1e-10)
 
 
 # The rebalanced sets
@@ -240,25 +240,25 @@ def test_one_class(views, denominator):
     samples = draw_samples(z, labels, 1, n_pos=10, n_neg=500, generator=seeded())
     assert samples.neg_i.shape == (1, 0)
     loss = SharpReCLLoss(0.5, denominator=denominator)
-    for found in (loss.from_samples(z, labels, samples, counts), loss(z, labels, *samples.sets(z), counts)):
-        (grad,) = torch.autograd.grad(found, z)
-        assert found.isfinite() and grad.isfinite().all()
+    for actual in (loss.from_samples(z, labels, samples, counts), loss(z, labels, *samples.sets(z), counts)):
+        (grad,) = torch.autograd.grad(actual, z)
+        assert actual.isfinite() and grad.isfinite().all()
 
 
 @pytest.mark.parametrize("normaliser", ["mean", "printed"])
 def test_no_anchor_has_a_positive(normaliser):
     z, labels, counts = make(views=0, classes=4)
     samples = draw_samples(z, labels, 4, n_pos=0, n_neg=5, generator=seeded())
-    found = SharpReCLLoss(0.5, normaliser=normaliser).from_samples(z, labels, samples, counts)
-    (grad,) = torch.autograd.grad(found, z)
-    assert found.item() == 0 and (grad == 0).all()
+    actual = SharpReCLLoss(0.5, normaliser=normaliser).from_samples(z, labels, samples, counts)
+    (grad,) = torch.autograd.grad(actual, z)
+    assert actual.item() == 0 and (grad == 0).all()
 
 
 def test_anchors_without_positives_are_left_out_of_the_mean():
     z, labels, counts = make(views=8, classes=4, absent=(2,))
-    found = SharpReCLLoss(0.5, "none").from_samples(z, labels, draw_samples(z, labels, 4, n_pos=0, n_neg=0), counts)
+    actual = SharpReCLLoss(0.5, "none").from_samples(z, labels, draw_samples(z, labels, 4, n_pos=0, n_neg=0), counts)
     expected = reference.supervised_contrastive(z, labels.tolist(), 0.5)
-    assert found.item() == pytest.approx(expected.item(), abs=1e-10)
+    assert actual.item() == pytest.approx(expected.item(), abs=1e-10)
 
 
 def test_opposite_rows_mix_to_something_finite():
@@ -289,12 +289,12 @@ def test_autocast_computes_in_float32():
     expected = loss.from_samples(z, labels, samples, counts)
     with torch.autocast("cpu", torch.bfloat16):
         again = draw_samples(z, labels, 4, generator=seeded())
-        found = loss.from_samples(z, labels, samples, counts)
+        actual = loss.from_samples(z, labels, samples, counts)
         explicit = loss(z, labels, *samples.sets(z), counts)
         half = loss.from_samples(z.bfloat16(), labels, samples, counts)
     assert all(map(torch.equal, samples, again))
-    assert found.dtype == explicit.dtype == half.dtype == torch.float32
-    assert found.item() == expected.item()
+    assert actual.dtype == explicit.dtype == half.dtype == torch.float32
+    assert actual.item() == expected.item()
     assert explicit.item() == pytest.approx(expected.item(), rel=1e-5)
     assert half.item() == pytest.approx(expected.item(), rel=2e-2)
     assert torch.autograd.grad(half, z)[0].isfinite().all()

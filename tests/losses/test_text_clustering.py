@@ -54,16 +54,16 @@ def test_student_t_slow_reference(alpha, clusters):
     p = slow_targets(q, [sum(row[j] for row in q) for j in range(clusters)])
     assert torch.allclose(sharpened_targets(log_q), torch.tensor(p, dtype=torch.float64), atol=1e-10, rtol=0)
     expected = sum(p[i][j] * math.log(p[i][j] / q[i][j]) for i in range(5) for j in range(clusters))
-    found = StudentTClusteringLoss(alpha)(embeddings, centres).item()
-    assert found == pytest.approx(expected / 5, abs=1e-10)
+    actual = StudentTClusteringLoss(alpha)(embeddings, centres).item()
+    assert actual == pytest.approx(expected / 5, abs=1e-10)
 
 
 def test_targets_of_given_frequencies():
     log_q = student_t_log_assignments(normal(4, 3), normal(3, 3, seed=1))
     frequencies = [7.0, 2.0, 1.0]
-    found = sharpened_targets(log_q, torch.tensor(frequencies).double().log())
+    actual = sharpened_targets(log_q, torch.tensor(frequencies).double().log())
     expected = slow_targets(log_q.exp().tolist(), frequencies)
-    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-10, rtol=0)
+    assert torch.allclose(actual, torch.tensor(expected, dtype=torch.float64), atol=1e-10, rtol=0)
 
 
 def test_gradient_flows_through_assignments_alone():
@@ -126,16 +126,16 @@ def objective(log_plan, log_p, e1, e2):
 @pytest.mark.parametrize(("e1", "e2"), [(0.1, 0.1), (0.1, 1.0), (0.05, 0.01), (1.0, 5.0)])
 def test_transport_against_an_optimizer(e1, e2):
     log_p = (2 * normal(6, 3) + torch.tensor([3.0, 0.0, 0.0])).log_softmax(1)
-    found = self_adaptive_transport(log_p, e1, e2, tolerance=1e-9)
+    actual = self_adaptive_transport(log_p, e1, e2, tolerance=1e-9)
     reference = minimize(objective, np.zeros(18), (log_p.numpy(), e1, e2), method="BFGS", options={"gtol": 1e-7})
     plan = np.exp(reference.x.reshape(6, 3))
     plan = plan / plan.sum(1, keepdims=True) / 6
-    assert np.abs(found.plan.numpy() - plan).max() < 1e-4
+    assert np.abs(actual.plan.numpy() - plan).max() < 1e-4
     # the optimizer stops a little above the least value
-    value = objective(found.plan.log().numpy(), log_p.numpy(), e1, e2)
+    value = objective(actual.plan.log().numpy(), log_p.numpy(), e1, e2)
     assert reference.fun - 1e-5 < value <= reference.fun + 1e-9
-    assert torch.allclose(found.plan.sum(1), torch.full((6,), 1 / 6, dtype=torch.float64))
-    assert torch.allclose(found.plan.sum(0), found.sizes, atol=1e-6) and found.sizes.sum().item() == pytest.approx(1)
+    assert torch.allclose(actual.plan.sum(1), torch.full((6,), 1 / 6, dtype=torch.float64))
+    assert torch.allclose(actual.plan.sum(0), actual.sizes, atol=1e-6) and actual.sizes.sum().item() == pytest.approx(1)
 
 
 def test_uniform_sizes_are_sinkhorn():
@@ -145,8 +145,8 @@ def test_uniform_sizes_are_sinkhorn():
     for _ in range(5000):
         u = 1 / 6 / (kernel @ v)
         v = 1 / 3 / (kernel.T @ u)
-    found = self_adaptive_transport(log_p, 0.2, sizes="uniform", tolerance=1e-12, max_iterations=5000)
-    assert np.abs(found.plan.numpy() - u[:, None] * kernel * v).max() < 1e-10
+    actual = self_adaptive_transport(log_p, 0.2, sizes="uniform", tolerance=1e-12, max_iterations=5000)
+    assert np.abs(actual.plan.numpy() - u[:, None] * kernel * v).max() < 1e-10
 
 
 def test_sizes_adapt_between_the_data_and_even_ones():
@@ -162,27 +162,27 @@ def test_sizes_adapt_between_the_data_and_even_ones():
 def test_nothing_underflows(e1):
     """exp(log p / e1) is 0 in double precision from log p = -0.75 on at e1 = 1e-3."""
     log_p = (30 * normal(40, 5, dtype=torch.float32)).log_softmax(1)
-    found = self_adaptive_transport(log_p, e1, 0.1, max_iterations=200)
-    assert found.plan.isfinite().all() and torch.allclose(found.plan.sum(1), torch.full((40,), 1 / 40), rtol=1e-3)
+    actual = self_adaptive_transport(log_p, e1, 0.1, max_iterations=200)
+    assert actual.plan.isfinite().all() and torch.allclose(actual.plan.sum(1), torch.full((40,), 1 / 40), rtol=1e-3)
 
 
 def test_rows_hold_even_where_the_iterations_end_early():
     log_p = (5 * normal(30, 4)).log_softmax(1)
-    found = self_adaptive_transport(log_p, 0.02, 1.0, max_iterations=3)
-    assert found.iterations == 3 and found.gap > 1e-4
-    assert torch.allclose(found.plan.sum(1), torch.full((30,), 1 / 30, dtype=torch.float64))
+    actual = self_adaptive_transport(log_p, 0.02, 1.0, max_iterations=3)
+    assert actual.iterations == 3 and actual.gap > 1e-4
+    assert torch.allclose(actual.plan.sum(1), torch.full((30,), 1 / 30, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("size", "clusters"), [(1, 3), (4, 1), (1, 1)])
 def test_transport_at_the_ends(size, clusters):
-    found = self_adaptive_transport(normal(size, clusters).log_softmax(1))
-    assert found.plan.sum().item() == pytest.approx(1) and found.sizes.sum().item() == pytest.approx(1)
+    actual = self_adaptive_transport(normal(size, clusters).log_softmax(1))
+    assert actual.plan.sum().item() == pytest.approx(1) and actual.sizes.sum().item() == pytest.approx(1)
 
 
 def test_an_empty_cluster_gets_its_share():
     log_p = torch.tensor([[0.0, 0.0, -500.0]]).double().log_softmax(1).repeat(6, 1)
-    found = self_adaptive_transport(log_p, 0.1, 0.1)
-    assert found.plan.isfinite().all() and found.plan.sum(0)[2] > 1e-5
+    actual = self_adaptive_transport(log_p, 0.1, 0.1)
+    assert actual.plan.isfinite().all() and actual.plan.sum(0)[2] > 1e-5
 
 
 # class-aware contrast

@@ -75,8 +75,8 @@ def test_slow_reference_with_all_positives(tau, target_weight):
     batch = make()
     expected = slow(*batch, tau, all_of_class(batch[1], batch[4]), target_weight)
     for number, generator in ((0, None), (7, seeded())):  # all by name, and all because there are no more
-        found = TargetedContrastiveLoss(tau, number, target_weight)(*batch, generator)
-        assert found.item() == pytest.approx(expected.item(), abs=1e-10)
+        actual = TargetedContrastiveLoss(tau, number, target_weight)(*batch, generator)
+        assert actual.item() == pytest.approx(expected.item(), abs=1e-10)
 
 
 def test_drawn_positives_stay_within_the_class_and_in_the_denominator():

@@ -30,31 +30,31 @@ def assert_two_processes_equal_one(
     for number, (value, gradient, more) in enumerate(_results(losses, [*shared, *same])):
         assert gradient.abs().max() > 1e-4
         for rank in range(2):
-            found, found_gradient, found_more = torch.load(f"{folder}/{rank}.pt")[number]
-            assert found == pytest.approx(value, abs=1e-12), losses[number]
+            actual, found_gradient, found_more = torch.load(f"{folder}/{rank}.pt")[number]
+            assert actual == pytest.approx(value, abs=1e-12), losses[number]
             torch.testing.assert_close(found_gradient, gradient, atol=1e-12, rtol=0)
             torch.testing.assert_close(found_more, more, atol=1e-12, rtol=0)
 
 
 def _results(losses: Sequence[Loss], tensors: Sequence[Tensor]) -> list[tuple[float, Tensor, Tensor]]:
-    found = []
+    actual = []
     for loss in losses:
         weight = torch.eye(tensors[0].shape[1], dtype=torch.float64, requires_grad=True)
         returned = loss(weight, *tensors)
         value, more = returned if isinstance(returned, tuple) else (returned, torch.zeros(0))
         value.backward()
-        found.append((value.item(), weight.grad, more.detach()))
-    return found
+        actual.append((value.item(), weight.grad, more.detach()))
+    return actual
 
 
 def _worker(rank, losses, parts, same, address, folder):
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     try:
-        found = _results(losses, [*parts[rank], *same])
-        for _, gradient, _ in found:
+        actual = _results(losses, [*parts[rank], *same])
+        for _, gradient, _ in actual:
             dist.all_reduce(gradient)
             gradient /= 2  # each process counts the whole loss
-        torch.save(found, f"{folder}/{rank}.pt")
+        torch.save(actual, f"{folder}/{rank}.pt")
         dist.barrier()  # nobody closes its connections while another still uses them
     finally:
         dist.destroy_process_group()

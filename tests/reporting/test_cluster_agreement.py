@@ -33,9 +33,9 @@ def add(tmp_path):
 def test_the_mean_over_all_pairs_of_seeds(add):
     rng = np.random.default_rng(0)
     clusters = [rng.integers(3, size=40) for _ in range(3)]
-    found = agreement([add(0.5, seed, each) for seed, each in enumerate(clusters)])
+    actual = agreement([add(0.5, seed, each) for seed, each in enumerate(clusters)])
     pairs = [adjusted_mutual_info_score(a, b) for a, b in combinations(clusters, 2)]
-    assert found.mean == pytest.approx(np.mean(pairs)) and found.lowest == pytest.approx(min(pairs))
+    assert actual.mean == pytest.approx(np.mean(pairs)) and actual.lowest == pytest.approx(min(pairs))
 
 
 def test_names_of_clusters_and_the_order_of_rows_do_not_count(add):
@@ -51,8 +51,8 @@ def test_the_setting_that_agrees_most_is_marked_within_its_method(add, tmp_path,
         add(1.0, seed, np.roll(clusters, seed), acc=0.75)
         add(0.5, seed, clusters, method="sccl")
     add(2.0, 0, [0, 0, 1, 1, 2, 2])  # one seed agrees with nobody
-    found = settings(list_runs(tmp_path), ["loss.tau"], {})
-    table = agreement_table(found, agreements(found), ["loss.tau"])
+    actual = settings(list_runs(tmp_path), ["loss.tau"], {})
+    table = agreement_table(actual, agreements(actual), ["loss.tau"])
     lowest = 100 * adjusted_mutual_info_score([0, 0, 1, 1, 2, 2], [2, 0, 0, 1, 1, 2])
     assert table.rows == (
         ("tweet", "aecl", "0.5", "2", "**100.00**", "100.00", "3, 3", "50.00 ± 0.00", "–"),
@@ -71,9 +71,9 @@ def test_the_order_by_agreement_beside_the_order_by_scores(add, tmp_path, capsys
         add(tau, 1, other, acc=second / 10, nmi=-second / 10)
         add(tau, 0, clusters, method="sccl")  # no scores
         add(tau, 1, other, method="sccl")
-    found = settings(list_runs(tmp_path), ["loss.tau"], {})
+    actual = settings(list_runs(tmp_path), ["loss.tau"], {})
     # ranks by agreement 4 3 2 1, by ACC 4 2 3 1: 1 - 6 (0 + 1 + 1 + 0) / (4 (16 - 1)) = 0.8
-    assert correlation_table(found, agreements(found)).rows == (("tweet", "aecl", "4", "0.80", "-0.80"),)
+    assert correlation_table(actual, agreements(actual)).rows == (("tweet", "aecl", "4", "0.80", "-0.80"),)
     main([str(tmp_path), "by=loss.tau"])
     assert "Spearman" in capsys.readouterr().out
     main([str(tmp_path), "by=loss.tau", "where=method:sccl"])
@@ -90,19 +90,19 @@ def test_a_value_is_one_however_it_is_typed_and_files_are_data_sets(add, tmp_pat
     clusters = [0, 0, 1, 1, 2, 2]
     add(10, 0, clusters)
     add(10.0, 1, clusters)
-    found = settings(list_runs(tmp_path), ["loss.tau"], {"loss.tau": "1e1"})
-    assert [(key, sorted(seeds)) for key, seeds in found.items()] == [(("tweet", "aecl", "10"), [0, 1])]
+    actual = settings(list_runs(tmp_path), ["loss.tau"], {"loss.tau": "1e1"})
+    assert [(key, sorted(seeds)) for key, seeds in actual.items()] == [(("tweet", "aecl", "10"), [0, 1])]
     add(10, 2, clusters, file="mine.csv")
-    found = settings(list_runs(tmp_path), ["loss.tau"], {})
-    assert {key[0]: sorted(seeds) for key, seeds in found.items()} == {"tweet": [0, 1], "tweet mine.csv": [2]}
+    actual = settings(list_runs(tmp_path), ["loss.tau"], {})
+    assert {key[0]: sorted(seeds) for key, seeds in actual.items()} == {"tweet": [0, 1], "tweet mine.csv": [2]}
 
 
 def test_no_order_among_equal_scores(add, tmp_path):
     for tau, other in {0.5: [0, 0, 1, 1], 1.0: [0, 1, 1, 1], 2.0: [0, 1, 0, 1]}.items():
         add(tau, 0, [0, 0, 1, 1], acc=0.5, nmi=tau)
         add(tau, 1, other, acc=0.5, nmi=tau)
-    found = settings(list_runs(tmp_path), ["loss.tau"], {})
-    assert correlation_table(found, agreements(found)).rows == (("tweet", "aecl", "3", "–", "-1.00"),)
+    actual = settings(list_runs(tmp_path), ["loss.tau"], {})
+    assert correlation_table(actual, agreements(actual)).rows == (("tweet", "aecl", "3", "–", "-1.00"),)
 
 
 def test_bad_input_is_refused(add, tmp_path):

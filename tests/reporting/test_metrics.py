@@ -55,9 +55,9 @@ def test_bad_input_is_refused():
 
 def test_a_prediction_that_is_no_class_is_an_error_of_its_class_alone():
     labels, predictions = [0, 0, 1, 1, 2], [0, -1, 1, 1, -1]
-    found = classification_metrics(labels, predictions, 3, [2, 2, 1])
+    actual = classification_metrics(labels, predictions, 3, [2, 2, 1])
     f1 = sklearn_metrics.f1_score(labels, predictions, labels=[0, 1, 2], average=None, zero_division=0)
-    assert found["accuracy"] == 0.6 and found["macro_f1"] == pytest.approx(f1.mean())
+    assert actual["accuracy"] == 0.6 and actual["macro_f1"] == pytest.approx(f1.mean())
     assert confusion_matrix(labels, predictions, 3).tolist() == [[1, 0, 0], [0, 2, 0], [0, 0, 0]]
     with pytest.raises(ValueError, match="predictions: found class"):
         confusion_matrix(labels, [0, -2, 1, 1, 0], 3)

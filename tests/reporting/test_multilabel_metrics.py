@@ -14,9 +14,9 @@ CASES = json.loads((Path(__file__).parents[1] / "golden" / "knn_mltc.json").read
 
 def test_golden():
     case = next(case for case in CASES if case["id"] == "metrics")
-    found = multilabel_metrics(case["inputs"]["gold"], case["inputs"]["pred"])
-    assert found["hamming_loss"] == pytest.approx(case["expected"]["hamming_loss"], abs=1e-12)
-    assert found["micro_f1"] == pytest.approx(case["expected"]["micro_f1"], abs=1e-12)
+    actual = multilabel_metrics(case["inputs"]["gold"], case["inputs"]["pred"])
+    assert actual["hamming_loss"] == pytest.approx(case["expected"]["hamming_loss"], abs=1e-12)
+    assert actual["micro_f1"] == pytest.approx(case["expected"]["micro_f1"], abs=1e-12)
 
 
 def test_scikit_learn_agrees():
@@ -24,20 +24,20 @@ def test_scikit_learn_agrees():
     true, scores = (rng.random((50, 7)) < 0.3).astype(int), rng.random((50, 7))
     true[:, 0] |= ~true.any(axis=1)
     thresholds = np.linspace(0.3, 0.8, 7)
-    found, predicted = multilabel_metrics(true, scores, thresholds), (scores > thresholds).astype(int)
-    assert found["micro_f1"] == pytest.approx(f1_score(true, predicted, average="micro"))
-    assert found["macro_f1"] == pytest.approx(f1_score(true, predicted, average="macro"))
-    assert found["subset_accuracy"] == pytest.approx(accuracy_score(true, predicted))
-    assert found["ndcg_at_5"] == pytest.approx(ndcg_score(true, scores, k=5))
+    actual, predicted = multilabel_metrics(true, scores, thresholds), (scores > thresholds).astype(int)
+    assert actual["micro_f1"] == pytest.approx(f1_score(true, predicted, average="micro"))
+    assert actual["macro_f1"] == pytest.approx(f1_score(true, predicted, average="macro"))
+    assert actual["subset_accuracy"] == pytest.approx(accuracy_score(true, predicted))
+    assert actual["ndcg_at_5"] == pytest.approx(ndcg_score(true, scores, k=5))
     best = np.argsort(-scores, axis=1)
     for k in (1, 3, 5):
         expected = np.mean([row[order[:k]].mean() for row, order in zip(true, best, strict=True)])
-        assert found[f"precision_at_{k}"] == pytest.approx(expected)
+        assert actual[f"precision_at_{k}"] == pytest.approx(expected)
 
 
 def test_rows_without_labels():
-    found = multilabel_metrics([[0, 0], [1, 0]], [[0.1, 0.2], [0.9, 0.1]])
-    assert found["ndcg_at_5"] == 0.5 and found["subset_accuracy"] == 1 and found["micro_f1"] == 1
+    actual = multilabel_metrics([[0, 0], [1, 0]], [[0.1, 0.2], [0.9, 0.1]])
+    assert actual["ndcg_at_5"] == 0.5 and actual["subset_accuracy"] == 1 and actual["micro_f1"] == 1
     with pytest.raises(ValueError, match="must be"):
         multilabel_metrics(np.zeros((0, 2)), np.zeros((0, 2)))
 
@@ -69,8 +69,8 @@ def test_figures_of_each_label_are_those_of_scikit_learn():
     rng = np.random.default_rng(2)
     true, scores = rng.random((30, 4)) < 0.4, rng.random((30, 4))
     scores[:, 3] = 0  # never predicted
-    found = label_scores(true, scores, 0.6)
+    actual = label_scores(true, scores, 0.6)
     expected = precision_recall_fscore_support(true, scores > 0.6, zero_division=0)
     for name, values in zip(("precision", "recall", "f1", "references"), expected, strict=True):
-        np.testing.assert_allclose(getattr(found, name), values)
-    assert found.predictions.tolist() == (scores > 0.6).sum(axis=0).tolist()
+        np.testing.assert_allclose(getattr(actual, name), values)
+    assert actual.predictions.tolist() == (scores > 0.6).sum(axis=0).tolist()

@@ -42,12 +42,12 @@ def test_spreads_of_pairs_are_compared_by_pitman_and_morgan():
     rng = np.random.default_rng(0)
     shared = rng.normal(0.6, 0.02, 30)
     a, b = shared + rng.normal(0, 0.005, 30), shared + rng.normal(0, 0.04, 30)
-    found = spread_comparison(dict(enumerate(a)), dict(enumerate(b)))
-    assert found.difference == pytest.approx(a.std(ddof=1) - b.std(ddof=1)) and found.difference < 0
+    actual = spread_comparison(dict(enumerate(a)), dict(enumerate(b)))
+    assert actual.difference == pytest.approx(a.std(ddof=1) - b.std(ddof=1)) and actual.difference < 0
     # by hand, from both variances and the covariance (Morgan 1939)
     (va, c), (_, vb) = np.cov(a, b)
     t = (va - vb) * np.sqrt(28) / np.sqrt(4 * (va * vb - c**2))
-    assert found.t_test_p == pytest.approx(2 * stats.t.sf(abs(t), 28))
+    assert actual.t_test_p == pytest.approx(2 * stats.t.sf(abs(t), 28))
     assert spread_comparison({0: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0}).t_test_p is None
     assert spread_comparison({0: 1.0, 1: 2.0, 2: 4.0}, {0: 2.0, 1: 3.0, 2: 5.0}).t_test_p is None
     with pytest.raises(ValueError, match="a spread needs 2 seeds in common"):

@@ -25,26 +25,26 @@ def first_segment(store):
 
 
 def test_what_goes_in_comes_out(store):
-    found = Datastore.open(store.folder, "model-1")
-    assert len(found) == 4 and found.texts() == TEXTS and found.header["config"] == {"pooling": "mean"}
-    (vectors,) = found.vectors()
+    actual = Datastore.open(store.folder, "model-1")
+    assert len(actual) == 4 and actual.texts() == TEXTS and actual.header["config"] == {"pooling": "mean"}
+    (vectors,) = actual.vectors()
     assert isinstance(vectors, np.memmap) and (vectors == ROWS).all()
     expected = [[[0, 1, 0], [1, 0, 1]], [[0, 0, 0], [0, 0, 0]]]
-    assert found.labels(np.array([[3, 2], [1, -1]])).tolist() == expected
+    assert actual.labels(np.array([[3, 2], [1, -1]])).tolist() == expected
 
 
 def test_new_rows_without_a_rebuild(store):
     before = (first_segment(store) / "vectors.npy").stat()
     assert store.add(ROWS[:1] + 100, [[1, 2]], ["new"]) == 1
-    found = Datastore.open(store.folder, "model-1")
-    after = (first_segment(found) / "vectors.npy").stat()
+    actual = Datastore.open(store.folder, "model-1")
+    after = (first_segment(actual) / "vectors.npy").stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-    first, *others = found.vectors()
+    first, *others = actual.vectors()
     index = Index(first)
     for vectors in others:
         index.add(vectors)
     position = index.search(ROWS[:1] + 100, 1)[1]
-    assert position.item() == 4 and found.texts()[4] == "new" and found.labels(position)[0, 0].tolist() == [0, 1, 1]
+    assert position.item() == 4 and actual.texts()[4] == "new" and actual.labels(position)[0, 0].tolist() == [0, 1, 1]
     assert store.labels(np.array([4, 0])).tolist() == [[0, 1, 1], [1, 0, 0]]  # what was read before is read anew
 
 
@@ -114,9 +114,9 @@ def build_again(folder):
 @pytest.mark.parametrize("function", [add, build_again])
 def test_a_killed_process_leaves_it_whole(store, function, rename):
     killed(rename, function, store.folder)
-    found = Datastore.open(store.folder, "model-1")
-    assert found.texts() == TEXTS
-    found.add(ROWS[:1], [[1]], ["kept"])
+    actual = Datastore.open(store.folder, "model-1")
+    assert actual.texts() == TEXTS
+    actual.add(ROWS[:1], [[1]], ["kept"])
     assert Datastore.open(store.folder, "model-1").texts() == [*TEXTS, "kept"]
     assert len(list(store.folder.glob("segment-*"))) == 2 and not list(store.folder.glob(".tmp-*"))
     build_again(store.folder)
@@ -144,11 +144,11 @@ def test_who_opened_the_old_one_does_not_add_to_the_new(store):
 
 def test_a_kept_file_goes_with_its_datastore(store):
     store.keep("index-a", lambda file: file.write(b"built"))
-    found = Datastore.open(store.folder, "model-1")
-    assert found.stored_file("index-a").read_bytes() == b"built" and found.stored_file("index-b") is None
-    found.add(ROWS[:1] + 50, [[0]], ["more"])
+    actual = Datastore.open(store.folder, "model-1")
+    assert actual.stored_file("index-a").read_bytes() == b"built" and actual.stored_file("index-b") is None
+    actual.add(ROWS[:1] + 50, [[0]], ["more"])
     assert Datastore.open(store.folder, "model-1").stored_file("index-a") is not None
     (store.folder / "index-a").write_bytes(b"cut")
-    assert found.stored_file("index-a") is None
+    assert actual.stored_file("index-a") is None
     build_again(store.folder)
     assert not (store.folder / "index-a").exists()

@@ -65,8 +65,8 @@ def test_the_index_is_built_once_and_grows(store, kind, monkeypatch):
     store.add(VECTORS[400:], [[number] for number in CLASSES[400:]], ["new"] * 200)
     monkeypatch.setattr(knn.Index, "save", None)
     monkeypatch.setattr("retrieval.search._empty_index", None)  # neither built nor written again
-    found = Datastore.open(store.folder, "model")
-    positions = retrieval.open_index(found).search(VECTORS[400:], 1)[1][:, 0]
+    actual = Datastore.open(store.folder, "model")
+    positions = retrieval.open_index(actual).search(VECTORS[400:], 1)[1][:, 0]
     assert (positions == np.arange(400, 600)).mean() > 0.95
 
 

@@ -52,11 +52,11 @@ def test_new_rows_are_found_at_once(vectors, library, monkeypatch):
 @pytest.mark.parametrize("kind", ["ivf", "hnsw", "pq"])
 def test_recall_of_approximate_kinds(vectors, kind):
     index = Index(vectors, kind, probes=16)
-    found = recall(index, [vectors[:700], vectors[700:]], vectors[:100])
-    assert found > (0.5 if kind == "pq" else 0.95)
+    actual = recall(index, [vectors[:700], vectors[700:]], vectors[:100])
+    assert actual > (0.5 if kind == "pq" else 0.95)
     assert recall(Index(vectors), [vectors], vectors[:100]) == 1
     if kind == "ivf":
-        assert recall(Index(vectors, kind, probes=1), [vectors], vectors[:100]) < found
+        assert recall(Index(vectors, kind, probes=1), [vectors], vectors[:100]) < actual
 
 
 def test_probes_are_chosen_for_the_recall(vectors, monkeypatch):

@@ -26,12 +26,12 @@ def test_golden(case):
     assert final == pytest.approx(expected["y_final"], abs=1e-10)
     assert (final > 0.5).astype(int).tolist() == expected["y_hat_at_0_5"]
     query = np.array([given["query"]], np.float32)
-    found, positions = Index(store.astype(np.float32)).search(query, given["k"])
+    actual, positions = Index(store.astype(np.float32)).search(query, given["k"])
     number = len(order)
     assert positions[0, :number].tolist() == expected["neighbours"]
-    assert found[0, :number] == pytest.approx(expected["distances"], abs=1e-5)  # not squared
-    assert np.isinf(found[0, number:]).all() and (positions[0, number:] == -1).all()
-    assert neighbour_weights(found, given["tau"])[0, :number] == pytest.approx(expected["alpha"], abs=1e-5)
+    assert actual[0, :number] == pytest.approx(expected["distances"], abs=1e-5)  # not squared
+    assert np.isinf(actual[0, number:]).all() and (positions[0, number:] == -1).all()
+    assert neighbour_weights(actual, given["tau"])[0, :number] == pytest.approx(expected["alpha"], abs=1e-5)
 
 
 def test_shared_label_share_is_golden():
@@ -60,14 +60,15 @@ def test_the_best_vote_is_the_best(figure):
         return figure(interpolate(vote(distances[:, :k], labels[:, :k], tau), model_probabilities, lam), references)
 
     every = [score(k, tau, lam) for k in ks for tau in taus for lam in lams]
-    found = best_vote(distances, labels, model_probabilities, lambda scores: figure(scores, references), ks, taus, lams)
-    assert found["score"] == pytest.approx(max(every)) and max(every) > min(every)
-    assert score(found["k"], found["tau"], found["lam"]) == pytest.approx(max(every))
+    options = (lambda scores: figure(scores, references), ks, taus, lams)
+    actual = best_vote(distances, labels, model_probabilities, *options)
+    assert actual["score"] == pytest.approx(max(every)) and max(every) > min(every)
+    assert score(actual["k"], actual["tau"], actual["lam"]) == pytest.approx(max(every))
 
 
 def test_of_equally_good_votes_the_first_is_taken():
-    found = best_vote(np.ones((2, 2)), np.ones((2, 2, 3)), np.ones((2, 3)), lambda _: 0.0, (2, 1), (3.0, 1.0), (1, 0))
-    assert found == {"k": 2, "tau": 3.0, "lam": 1, "score": 0.0}
+    actual = best_vote(np.ones((2, 2)), np.ones((2, 2, 3)), np.ones((2, 3)), lambda _: 0.0, (2, 1), (3.0, 1.0), (1, 0))
+    assert actual == {"k": 2, "tau": 3.0, "lam": 1, "score": 0.0}
 
 
 def test_bad_input_is_named():

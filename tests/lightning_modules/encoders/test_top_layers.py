@@ -40,9 +40,9 @@ def test_embeddings_and_gradients_are_those_of_the_whole_model(family: str, numb
     one, other = batch(3, 7, 5), batch(2, 9)
     assert quick.top_layers.remember([one, other])
     for each in (one, other):
-        wanted, found = plain(**each), quick(**each)
-        torch.testing.assert_close(found, wanted, atol=2e-3, rtol=2e-3)
-        for encoder, embeddings in ((plain, wanted), (quick, found)):
+        expected, actual = plain(**each), quick(**each)
+        torch.testing.assert_close(actual, expected, atol=2e-3, rtol=2e-3)
+        for encoder, embeddings in ((plain, expected), (quick, actual)):
             encoder.zero_grad()
             embeddings.square().sum().backward()
         for (name, left), (_, right) in zip(plain.named_parameters(), quick.named_parameters(), strict=True):
@@ -113,9 +113,9 @@ def test_nothing_is_remembered_where_it_would_not_serve() -> None:
         transformers.T5Config(vocab_size=50, d_model=32, d_kv=16, d_ff=64, num_layers=4, num_heads=2)
     )
     encoder = TextEncoder(model, "mean", "top_layers", 2).eval()
-    wanted = encoder(**batch(3, 7, 5))
+    expected = encoder(**batch(3, 7, 5))
     assert not encoder.top_layers.remember([batch(3, 7, 5)])
-    assert torch.equal(encoder(**batch(3, 7, 5)), wanted)
+    assert torch.equal(encoder(**batch(3, 7, 5)), expected)
     encoder = build()
     assert not encoder.top_layers.remember([batch(3, 7, 5)], largest=100) and not encoder.top_layers.remembered
     assert encoder.training and encoder.model.encoder.layer[3].training

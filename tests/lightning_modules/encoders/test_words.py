@@ -103,9 +103,9 @@ def test_padding_and_companions_change_nothing(network):
 @pytest.mark.parametrize("length", [0, 2])
 def test_a_text_without_a_known_token_has_an_embedding(network, length):
     empty = torch.zeros(2, length, dtype=torch.long)
-    found = network.train()(empty, empty)
-    found.sum().backward()
-    assert found.isfinite().all() and all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
+    actual = network.train()(empty, empty)
+    actual.sum().backward()
+    assert actual.isfinite().all() and all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
     network.zero_grad()
 
 

@@ -122,9 +122,9 @@ def test_golden_bare_attention():
     for layer, weight in zip((attention.first, attention.second, attention.value), weights, strict=True):
         layer.weight.data = weight.T
     h, similarity = attention(z)
-    for found, key in ((h, "H"), (similarity, "S")):
+    for actual, key in ((h, "H"), (similarity, "S")):
         expected = torch.tensor(case["expected"][key], dtype=torch.float64)
-        assert torch.allclose(found, expected, atol=1e-10, rtol=0)
+        assert torch.allclose(actual, expected, atol=1e-10, rtol=0)
 
 
 def test_encoder_layer_is_that_of_torch():
@@ -270,8 +270,8 @@ def test_sif_vectors_slow_reference():
     direction = np.linalg.svd(averages)[2][0]
     expected = averages - averages @ direction[:, None] * direction
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    found = module.vectors_of(data.batch(torch.arange(TEXTS), 1))
-    assert np.abs(found.numpy() - expected).max() < 1e-4
+    actual = module.vectors_of(data.batch(torch.arange(TEXTS), 1))
+    assert np.abs(actual.numpy() - expected).max() < 1e-4
 
 
 @pytest.mark.parametrize("vectors", ["sif", "sentence"])
@@ -336,9 +336,9 @@ def test_texts_of_like_length_are_encoded_together(number):
     batch = {"input_ids": ids, "attention_mask": mask}
     widths = []
     hook = module.encoder.register_forward_pre_hook(lambda _, inputs: widths.append(inputs[0].shape))
-    found = module.embed(batch)
+    actual = module.embed(batch)
     hook.remove()
-    assert torch.allclose(found, module.encoder(ids, mask), atol=1e-6)
+    assert torch.allclose(actual, module.encoder(ids, mask), atol=1e-6)
     assert sum(rows for rows, _ in widths) == number and widths[0][1] == lengths.max()
     longest = [width for _, width in widths]
     assert len(widths) == -(-number // 100) and longest == sorted(longest, reverse=True)

@@ -106,11 +106,11 @@ def test_figures_while_training_are_those_of_the_report(threshold):
     for part in range(0, 40, 16):
         scores.update(logits[part : part + 16], labels[part : part + 16])
     chosen = best_threshold(labels, logits.sigmoid(), threshold) if isinstance(threshold, str) else threshold
-    found, expected = scores.compute(), multilabel_metrics(labels, logits.sigmoid(), chosen)
-    assert found.keys() == {"val/accuracy", "val/macro_f1", "val/micro_f1"}
-    assert found["val/accuracy"].item() == pytest.approx(expected["subset_accuracy"])
+    actual, expected = scores.compute(), multilabel_metrics(labels, logits.sigmoid(), chosen)
+    assert actual.keys() == {"val/accuracy", "val/macro_f1", "val/micro_f1"}
+    assert actual["val/accuracy"].item() == pytest.approx(expected["subset_accuracy"])
     for name in ("macro_f1", "micro_f1"):
-        assert found[f"val/{name}"].item() == pytest.approx(expected[name])
+        assert actual[f"val/{name}"].item() == pytest.approx(expected[name])
 
 
 def test_figures_where_nothing_occurs_and_nothing_is_predicted():

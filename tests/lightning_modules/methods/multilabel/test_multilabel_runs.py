@@ -65,11 +65,11 @@ def test_a_run_learns_and_its_files_agree(fit, use, tmp_path):
 
     predictions = scored(result.folder, "test")
     assert [] in [labels for labels, _, _ in predictions]
-    true, found = ([[name in row[k] for name in names] for row in predictions] for k in (0, 1))
-    again = multilabel_metrics(true, found)
+    true, actual = ([[name in row[k] for name in names] for row in predictions] for k in (0, 1))
+    again = multilabel_metrics(true, actual)
     for name in ("micro_f1", "macro_f1", "hamming_loss", "subset_accuracy"):
         assert metrics[f"test/{name}"] == pytest.approx(again[name])
-    assert all(len(found) == len(scores) for _, found, scores in predictions)
+    assert all(len(actual) == len(scores) for _, actual, scores in predictions)
     assert len(metrics["threshold"]) == 4
     per_label = {row["label"]: row for row in rows(result.folder / "labels.csv")}
     assert [float(per_label[name]["threshold"]) for name in names] == pytest.approx(metrics["threshold"], abs=1e-6)
@@ -82,19 +82,19 @@ def test_a_run_learns_and_its_files_agree(fit, use, tmp_path):
 
     texts = rows(tmp_path / "test.csv")
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/out.csv").code == 0
-    for row, given, (_, found, scores) in zip(rows(tmp_path / "out.csv"), texts, predictions, strict=True):
-        assert row["text"] == given["text"] and json.loads(row["prediction"]) == found
+    for row, given, (_, actual, scores) in zip(rows(tmp_path / "out.csv"), texts, predictions, strict=True):
+        assert row["text"] == given["text"] and json.loads(row["prediction"]) == actual
         assert json.loads(row["probability"]) == pytest.approx(scores, abs=1e-5)
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/out.jsonl").code == 0
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [line["prediction"] for line in lines] == [found for _, found, _ in predictions]
+    assert [line["prediction"] for line in lines] == [actual for _, actual, _ in predictions]
 
     folder = tmp_path / "exported"
     assert use("export", result, f"output={folder}").code == 0
     (snippet,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
     snippet = snippet.replace('["a text"]', repr([row["text"] for row in texts]))
     alone = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, text=True, capture_output=True)
-    assert alone.stdout.strip() == str([found for _, found, _ in predictions]), alone.stderr
+    assert alone.stdout.strip() == str([actual for _, actual, _ in predictions]), alone.stderr
 
 
 def test_gamma_0_is_binary_cross_entropy_and_the_threshold_changes_no_weight(fit):
@@ -174,9 +174,9 @@ def test_neighbours_vote_for_several_labels(fit, use, tmp_path, threshold):
     metrics, names = result.metrics, result.metrics["label_names"]
     assert metrics["val/retrieval_micro_f1"] >= metrics["val/micro_f1"]  # lam=0 was among what was tried
     predictions = [row for row in rows(result.folder / "predictions_retrieval.csv") if row["split"] == "test"]
-    true, found = ([[name in json.loads(row[key]) for name in names] for row in predictions]
+    true, actual = ([[name in json.loads(row[key]) for name in names] for row in predictions]
                    for key in ("label", "prediction"))  # fmt: skip
-    again = multilabel_metrics(true, found)
+    again = multilabel_metrics(true, actual)
     for name in ("micro_f1", "macro_f1", "hamming_loss", "subset_accuracy"):
         assert metrics[f"test/retrieval_{name}"] == pytest.approx(again[name])
     assert {f"test/{kind}_{name}" for kind in ("retrieval", "neighbours") for name in ("ndcg_at_5", "precision_at_3")

@@ -154,10 +154,10 @@ def count(build, batch, tmp_path):
 
 def test_supervised_contrast_conflicts_and_acl_does_not(count):
     lines = {name: count(loss) for name, loss in LOSSES.items()}
-    for found in lines.values():
-        assert [(line["epoch"], line["class"]) for line in found] == [(e, c) for e in "01" for c in "012"]
+    for actual in lines.values():
+        assert [(line["epoch"], line["class"]) for line in actual] == [(e, c) for e in "01" for c in "012"]
         # 2, 2 and 3 texts with 2, 3 and 4 views, two steps an epoch
-        assert [int(line["pairs"]) for line in found[:3]] == [2 * 4 * 3, 2 * 6 * 5, 2 * 12 * 11]
+        assert [int(line["pairs"]) for line in actual[:3]] == [2 * 4 * 3, 2 * 6 * 5, 2 * 12 * 11]
     assert all(int(line["conflicts"]) == 0 for line in lines["acl"])
     assert sum(int(line["conflicts"]) for line in lines["scl"]) > 0
     for line in lines["scl"]:

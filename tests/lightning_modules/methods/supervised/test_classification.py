@@ -50,9 +50,9 @@ def test_post_hoc_trains_as_cross_entropy_and_predicts_without_the_prior(batch, 
     adjusted.load_state_dict(plain.state_dict())  # the prior comes from the data, not from a checkpoint
     assert torch.equal(adjusted.training_losses(batch)["loss"], plain.training_losses(batch)["loss"])
     expected = plain.eval()(batch)["logits"] - 0.7 * log_prior(COUNTS).float()
-    found = adjusted.eval()(batch)["logits"]
-    torch.testing.assert_close(found, expected)
-    assert (found.argmax(1) == 2).sum() > (plain(batch)["logits"].argmax(1) == 2).sum()
+    actual = adjusted.eval()(batch)["logits"]
+    torch.testing.assert_close(actual, expected)
+    assert (actual.argmax(1) == 2).sum() > (plain(batch)["logits"].argmax(1) == 2).sum()
 
 
 def test_post_hoc_without_strength_is_cross_entropy(batch):

@@ -198,11 +198,11 @@ def test_classes_get_the_targets_that_lie_nearest_in_sum():
 
 def test_classes_are_assigned_anew_at_each_interval():
     module = build("tsc", assignment_interval=3, centre_momentum=0.0)
-    labels, found = torch.tensor([0, 1, 2]), []
+    labels, actual = torch.tensor([0, 1, 2]), []
     for number, order in enumerate(([0, 1, 2], [1, 2, 0], [1, 2, 0], [2, 0, 1])):
         at_step(module, number).assign(module.targets[order], labels)
-        found.append(module.assignment.tolist())
-    assert found == [[0, 1, 2], [0, 1, 2], [0, 1, 2], [2, 0, 1]]
+        actual.append(module.assignment.tolist())
+    assert actual == [[0, 1, 2], [0, 1, 2], [0, 1, 2], [2, 0, 1]]
 
 
 def test_the_first_stage_leaves_the_classifier_and_the_second_all_else():

@@ -83,8 +83,8 @@ def step():
 def gradients(loss, module):
     """Names of the parameters that a loss moves."""
     named = dict(module.named_parameters())
-    found = torch.autograd.grad(loss, list(named.values()), retain_graph=True, allow_unused=True)
-    return {name for name, grad in zip(named, found, strict=True) if grad is not None and grad.any()}
+    actual = torch.autograd.grad(loss, list(named.values()), retain_graph=True, allow_unused=True)
+    return {name for name, grad in zip(named, actual, strict=True) if grad is not None and grad.any()}
 
 
 def test_the_method_shares_the_classifier_and_draws_both_kinds(step):

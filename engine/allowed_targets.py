@@ -26,7 +26,7 @@ MODULES = {  # group -> the modules (and what lies below them) that its targets 
     "retrieval": ("retrieval",),
     "sampler": ("datamodules.samplers",),
     "scheduler": ("lightning_modules.schedules", "torch.optim.lr_scheduler"),
-    "search": ("tasks.search",),
+    "search": ("tasks.search", "tasks.halving"),
     "trainer": ("engine.trainer",),
 }
 

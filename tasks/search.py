@@ -24,6 +24,7 @@ from reporting.sweep_figure import trials_figure
 from reporting.tables import MISSING, SweepJob, Table, percent
 from storage.files import write_text
 from storage.run_store import RunFolder
+from tasks.halving import Halving, halve
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 DIGITS = 4  # significant ones of a drawn number, so that a trial's command can be typed
@@ -77,7 +78,9 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     from hydra.utils import instantiate
 
     plan = Plan.make(config, overrides)
-    options: Search = instantiate(config.search, _convert_="all")
+    options: Search | Halving = instantiate(config.search, _convert_="all")
+    if isinstance(options, Halving):
+        return halve(plan, overrides, options)
     if plan.plain["protocol"]["name"] == "published":
         raise ConfigError("protocol=published: chooses on test; allowed with search: protocol=clean")
     _check_keys(config, options)

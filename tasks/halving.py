@@ -1,0 +1,279 @@
+"""Successive halving: the same budget and space for every method, judged on validation, frozen for the pair.
+
+python run.py search=halving method=sharprecl dataset=ohsumed search.freeze=true
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from engine.command_line import CONF
+from engine.identity import run_id
+from engine.plan import Plan
+from engine.validation import ConfigError
+from launching.sweep import run_jobs
+from reporting.tables import MISSING, Table, percent
+from storage.files import write_text
+from storage.run_store import RunFolder
+
+MOST_OF_THE_METHOD = 2  # parameters of its own that a method may search beside the shared space
+TUNING_SEEDS = 100  # and above: no evaluation seed
+DIGITS = 3  # significant ones of a drawn number
+PLACES = ("paths.", "logger", "trainer.num_threads")  # words that change no run
+Settings = Mapping[str, Any]
+
+
+class Halving:
+    """How much is searched; the same for every method.
+
+    Trial 0 is the method as it stands, the others are drawn. All train a share of their epochs, half of them go on, and
+    so forth; ``finalists`` train to their end, and again on two more seeds. The best mean over the three seeds wins.
+    Source: Jamieson and Talwalkar, AISTATS 2016.
+
+    Args:
+        space: key of the config -> {low, high, log} or {choices}; the same for every method.
+        own: the same for parameters of the method, two at the most.
+        trials: settings in all.
+        finalists: of them that train to their end and on two more seeds.
+        shares: of a trial's epochs after which half of the trials stop, ascending, the last one 1.
+        n_jobs: runs at a time.
+        metric: its best value over epochs judges a run. Validation only.
+        first_seed: of the trials; the finalists' other seeds are the two after it.
+        sampler_seed: draws the settings.
+        freeze: write what won into conf/method_dataset, with the record of the search beside it.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Mapping[str, Any]],
+        own: Mapping[str, Mapping[str, Any]] | None = None,
+        trials: Annotated[int, ">= 2"] = 12,
+        finalists: Annotated[int, ">= 1"] = 4,
+        shares: Sequence[Annotated[float, "> 0", "<= 1"]] = (0.34, 0.67, 1.0),
+        n_jobs: Annotated[int, ">= 1"] = 1,
+        metric: Literal["val/macro_f1", "val/micro_f1", "val/accuracy"] = "val/macro_f1",
+        first_seed: Annotated[int, ">= 100"] = TUNING_SEEDS,
+        sampler_seed: Annotated[int, ">= 0"] = 0,
+        freeze: bool = False,
+    ) -> None:
+        if len(own or {}) > MOST_OF_THE_METHOD:
+            raise ConfigError(f"search.own: found {len(own or {})} keys; allowed: {MOST_OF_THE_METHOD} at the most")
+        if list(shares) != sorted(shares) or not shares or shares[-1] != 1:
+            raise ConfigError(f"search.shares: found {list(shares)}; allowed: ascending, the last one 1")
+        if finalists > trials:
+            raise ConfigError(f"search.finalists: found {finalists}; allowed: <= search.trials, {trials}")
+        self.space = {**space, **(own or {})}
+        self.trials, self.finalists, self.shares, self.n_jobs = trials, finalists, tuple(shares), n_jobs
+        self.metric, self.seeds = metric, tuple(range(first_seed, first_seed + 3))
+        self.sampler_seed, self.freeze = sampler_seed, freeze
+        for key, range_ in self.space.items():
+            if not ({"low", "high"} <= set(range_) or range_.get("choices")):
+                found = f"search.space.{key}: found {dict(range_)}"
+                raise ConfigError(f"{found}; allowed: {{low, high, log}} or {{choices}}")
+
+    def draw(self) -> list[dict[str, Any]]:
+        """The settings of every trial; none for trial 0, the method as it stands. Trial k depends on k alone."""
+        return [{}, *(self._drawn(number) for number in range(1, self.trials))]
+
+    def _drawn(self, number: int) -> dict[str, Any]:
+        rng = np.random.default_rng([self.sampler_seed, number])
+        return {key: _value(range_, rng) for key, range_ in self.space.items()}
+
+
+def _value(range_: Mapping[str, Any], rng: np.random.Generator) -> Any:
+    if choices := range_.get("choices"):
+        return list(choices)[int(rng.integers(len(choices)))]
+    low, high = range_["low"], range_["high"]
+    if isinstance(low, int) and isinstance(high, int):
+        return int(rng.integers(low, high + 1))
+    drawn = np.exp(rng.uniform(np.log(low), np.log(high))) if range_.get("log") else rng.uniform(low, high)
+    return float(f"{drawn:.{DIGITS}g}")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings on one seed, and the run that trains them."""
+
+    number: int
+    settings: Settings
+    seed: int
+    run: RunFolder
+    epochs: int
+
+    @property
+    def overrides(self) -> list[str]:
+        return [*(f"{key}={value}" for key, value in self.settings.items()), f"seed={self.seed}"]
+
+    def values(self, metric: str) -> list[float]:
+        """The metric of each epoch so far."""
+        if not self.run.has("history.csv"):
+            return []
+        return [float(row[metric]) for row in self.run.read_csv("history.csv") if row.get(metric)]
+
+    def reached(self, share: float, metric: str) -> bool:
+        """Whether it trained that share of its epochs, or has ended."""
+        done = self.run.has("metrics.json") and self.run.status == "finished"
+        return done if share == 1 else done or len(self.values(metric)) >= ceil(share * self.epochs)
+
+    def score(self, share: float, metric: str) -> float:
+        """Best value within that share of its epochs, however far it went; below all others where it has none."""
+        return max(self.values(metric)[: ceil(share * self.epochs)], default=float("-inf"))
+
+
+def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
+    """Do the runs that are still missing; the folder holds the record, and the line of what won.
+
+    Every decision follows from the histories of the runs, so that the same line goes on wherever it was stopped.
+    """
+    config = plan.config
+    if plan.plain["protocol"]["name"] != "clean":
+        found = plan.plain["protocol"]["name"]
+        raise ConfigError(f"protocol: found {found}; allowed with search=halving: clean")
+    if any(word.startswith("seed=") for word in overrides):
+        raise ConfigError("seed: search=halving tunes on seeds of its own, from search.first_seed on")
+    for key in options.space:
+        if OmegaConf.select(config, key, default=None) is None:
+            raise ConfigError(f"search.space.{key}: method={config.method.name} has no such key")
+    base = [word for word in overrides if word.split("=")[0].split(".")[0] != "search"]
+    said = [word for word in base if not word.startswith(PLACES)]
+    digest = hashlib.sha256(json.dumps([said, options.space, options.metric, options.seeds]).encode()).hexdigest()[:8]
+    name = f"{config.method.name}_{config.dataset.name}"
+    folder = Path(config.paths.runs) / "searches" / f"halving-{name}-{digest}"
+    trial = partial(_trial, config, plan.inputs(), _standing(config, options))
+    alive = [trial(number, settings, options.seeds[0]) for number, settings in enumerate(options.draw())]
+    reached: dict[int, float] = {}
+    for place, share in enumerate(options.shares):
+        _train(alive, share, base, folder / f"rung-{place}", options)
+        reached |= dict.fromkeys((one.number for one in alive), share)
+        alive = sorted(alive, key=lambda one: (-one.score(share, options.metric), one.number))
+        if share < 1:
+            alive = alive[: max(options.finalists, ceil(len(alive) / 2))]
+    alive = alive[: options.finalists]
+    again = [trial(one.number, one.settings, seed) for one in alive for seed in options.seeds[1:]]
+    _train(again, 1.0, base, folder / "seeds", options)
+    means = {one.number: _mean([one, *(b for b in again if b.number == one.number)], options.metric) for one in alive}
+    record = _record(said, options, reached, means, trial)
+    write_text(folder / "search.json", json.dumps(record, indent=1) + "\n")
+    _show(record, options)
+    if options.freeze:
+        print(_freeze(name, record))
+    return folder
+
+
+def _standing(config: DictConfig, options: Halving) -> dict[str, Any]:
+    """The values of the searched keys that the method has of itself."""
+    return {key: OmegaConf.select(config, key) for key in options.space}
+
+
+def _trial(
+    config: DictConfig, inputs: Mapping[str, str], standing: Settings, number: int, settings: Settings, seed: int
+) -> Trial:
+    settings = settings or standing
+    drawn = OmegaConf.merge(config, {})
+    for key, value in {**settings, "seed": seed}.items():
+        OmegaConf.update(drawn, key, value)
+    plain: Any = OmegaConf.to_container(drawn, resolve=True)
+    run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
+    return Trial(number, settings, seed, run, plain["trainer"]["max_epochs"])
+
+
+def _train(trials: Sequence[Trial], share: float, base: Sequence[str], folder: Path, options: Halving) -> None:
+    """Train each to that share of its epochs. Raises KeyboardInterrupt: the user stopped it."""
+    waiting = [one for one in trials if not one.reached(share, options.metric)]
+    if not waiting:
+        return
+    outcomes = run_jobs(
+        base,
+        [one.overrides for one in waiting],
+        folder,
+        options.n_jobs,
+        should_stop=lambda number: share < 1 and waiting[number].reached(share, options.metric),
+        shown=options.metric,
+    )
+    stopped = [
+        one
+        for one, (outcome, _) in zip(waiting, outcomes, strict=True)
+        if outcome.status in ("interrupted", "not started") and not one.reached(share, options.metric)
+    ]
+    if stopped:
+        raise KeyboardInterrupt
+
+
+def _mean(trials: Sequence[Trial], metric: str) -> float:
+    return float(np.mean([one.score(1.0, metric) for one in trials]))
+
+
+def _record(
+    base: Sequence[str], options: Halving, reached: Mapping[int, float], means: Mapping[int, float], trial: Any
+) -> dict[str, Any]:
+    """What was searched, every trial, and what won."""
+    rows = []
+    for number, settings in enumerate(options.draw()):
+        one = trial(number, settings, options.seeds[0])
+        score = one.score(reached[number], options.metric)
+        rows.append(
+            {
+                "trial": number,
+                "settings": dict(one.settings),
+                "share": reached[number],
+                "score": score if np.isfinite(score) else None,
+                "mean": means.get(number) if np.isfinite(means.get(number, np.nan)) else None,
+                "run": one.run.id,
+            }
+        )
+    finished = {number: mean for number, mean in means.items() if np.isfinite(mean)}
+    if not finished:
+        raise ConfigError("search: no finalist finished; see the logs of the folder's jobs")
+    best = min(finished, key=lambda number: (-finished[number], number))
+    return {
+        "line": " ".join(base),
+        "metric": options.metric,
+        "seeds": list(options.seeds),
+        "space": {key: dict(range_) for key, range_ in options.space.items()},
+        "shares": list(options.shares),
+        "trials": rows,
+        "best": best,
+        "settings": rows[best]["settings"],
+    }
+
+
+def _show(record: Mapping[str, Any], options: Halving) -> None:
+    rows = tuple(
+        (
+            str(row["trial"]),
+            *(str(row["settings"][key]) for key in options.space),
+            f"{row['share']:g}",
+            percent(row["score"]),
+            MISSING if row["mean"] is None else percent(row["mean"]),
+        )
+        for row in sorted(record["trials"], key=lambda row: (-(row["mean"] or 0), -row["share"], -(row["score"] or 0)))
+    )
+    header = ("trial", *options.space, "share of epochs", options.metric, "mean of 3 seeds")
+    Table(f"{len(rows)} trials, best first; figures in %", header, rows).show()
+    settings = " ".join(f"{key}={value}" for key, value in record["settings"].items())
+    print(f"\nbest: python run.py {record['line']} {settings}")
+
+
+def _freeze(name: str, record: Mapping[str, Any]) -> str:
+    """Write the settings that won where the pair finds them by itself, the record beside them; says what it did."""
+    file = CONF / "method_dataset" / f"{name}.yaml"
+    beside = file.with_suffix(".search.json")
+    if file.exists() and not beside.exists():
+        raise ConfigError(f"{file}: there already, and not by a search; allowed with search.freeze: no such file")
+    settings = OmegaConf.create({})
+    for key, value in record["settings"].items():
+        OmegaConf.update(settings, key, value)
+    title = f"# @package _global_\n# tuned on validation by search=halving; the record: {beside.name}\n"
+    write_text(file, title + OmegaConf.to_yaml(settings))
+    write_text(beside, json.dumps(record, indent=1) + "\n")
+    return f"frozen: {file}"

@@ -1,0 +1,126 @@
+"""Successive halving: who goes on, on which seeds, and that a stopped search goes on with the same decisions."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from omegaconf import OmegaConf
+
+from engine.identity import run_id
+from reporting.tables import SweepJob
+from storage.run_store import RunFolder, list_runs
+from tasks import halving as module
+from tasks.halving import ConfigError, Halving, halve
+from tests.command_lines import command
+
+SPACE = {"optimizer.lr": {"low": 1e-5, "high": 1e-3, "log": True}, "trainer.max_epochs": {"choices": [3, 6]}}
+
+
+@pytest.fixture
+def plan(tmp_path):
+    config = OmegaConf.create(
+        {"paths": {"runs": str(tmp_path)}, "method": {"name": "m"}, "dataset": {"name": "d"}, "seed": 0,
+         "optimizer": {"lr": 1e-4}, "trainer": {"max_epochs": 6}}
+    )  # fmt: skip
+    plain = {**OmegaConf.to_container(config), "protocol": {"name": "clean"}}
+    return SimpleNamespace(config=config, plain=plain, inputs=dict)
+
+
+class Trained:
+    """In place of processes: one epoch after another, better the nearer the rate is to 3e-4; counts them."""
+
+    def __init__(self, config, stops_after=10**9):
+        self.config, self.epochs, self.stops_after = config, {}, stops_after
+
+    def __call__(self, base, jobs, folder, n_jobs, should_stop, shown):
+        return [(SweepJob({}, self.train(number, words, should_stop)), None) for number, words in enumerate(jobs)]
+
+    def train(self, number, words, should_stop):
+        config = OmegaConf.merge(self.config, OmegaConf.from_dotlist(list(words)))
+        run = RunFolder(self.config.paths.runs + "/" + run_id(OmegaConf.to_container(config)))
+        history = run.read_csv("history.csv") if run.path.exists() else []
+        rows = [(int(row["epoch"]), row["val/macro_f1"]) for row in history]
+        key = (config.optimizer.lr, config.trainer.max_epochs, config.seed)
+        for epoch in range(len(rows), config.trainer.max_epochs):
+            if sum(self.epochs.values()) >= self.stops_after:
+                return "interrupted"
+            self.epochs[key] = self.epochs.get(key, 0) + 1
+            rows.append((epoch, 1 / (1 + 1e4 * abs(config.optimizer.lr - 3e-4)) + epoch / 1000))
+            run.write_csv("history.csv", rows, ("epoch", "val/macro_f1"))
+            run.write_metrics(status="running")
+            if should_stop(number):
+                run.write_metrics(status="interrupted")
+                return "interrupted"
+        run.write_metrics(status="finished")
+        return "finished"
+
+
+def searched(plan, monkeypatch, jobs, **options):
+    monkeypatch.setattr(module, "run_jobs", jobs)
+    folder = halve(plan, ["method=m", "dataset=d"], Halving(SPACE, trials=8, finalists=2, **options))
+    return json.loads((folder / "search.json").read_text())
+
+
+def test_half_go_on_and_the_finalists_train_to_their_end_on_two_more_seeds(plan, monkeypatch):
+    jobs = Trained(plan.config)
+    record = searched(plan, monkeypatch, jobs)
+    shares = [row["share"] for row in record["trials"]]
+    assert sorted(shares) == [0.34] * 4 + [0.67] * 2 + [1.0] * 2
+    assert record["trials"][0]["settings"] == {"optimizer.lr": 1e-4, "trainer.max_epochs": 6}, "the method as it stands"
+    finalists = [row for row in record["trials"] if row["share"] == 1]
+    assert {seed for *_, seed in jobs.epochs} == {100, 101, 102}
+    assert sum(seed > 100 for *_, seed in jobs.epochs) == 4 and all(row["mean"] for row in finalists)
+    best = max(finalists, key=lambda row: row["mean"])
+    assert record["settings"] == best["settings"] and record["seeds"] == [100, 101, 102]
+    first = sum(epochs for (*_, seed), epochs in jobs.epochs.items() if seed == 100)
+    assert first < sum(row["settings"]["trainer.max_epochs"] for row in record["trials"]), "cheaper than all to their end"
+
+
+@pytest.mark.parametrize("epochs", [1, 10, 25])
+def test_a_stopped_search_goes_on_and_ends_the_same(plan, monkeypatch, tmp_path, epochs):
+    whole = searched(plan, monkeypatch, Trained(plan.config))
+    plan.config.paths.runs = str(tmp_path / "again")
+    with pytest.raises(KeyboardInterrupt):
+        searched(plan, monkeypatch, Trained(plan.config, stops_after=epochs))
+    jobs = Trained(plan.config)
+    assert searched(plan, monkeypatch, jobs) == whole
+    assert searched(plan, monkeypatch, Trained(plan.config, stops_after=0)) == whole, "nothing is left to train"
+
+
+def test_what_won_is_frozen_with_its_record_and_no_other_file_is_written_over(plan, monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "CONF", tmp_path / "conf")
+    (tmp_path / "conf/method_dataset").mkdir(parents=True)
+    record = searched(plan, monkeypatch, Trained(plan.config), freeze=True)
+    file = tmp_path / "conf/method_dataset/m_d.yaml"
+    assert file.read_text().startswith("# @package _global_\n")
+    frozen = OmegaConf.load(file)
+    assert all(OmegaConf.select(frozen, key) == value for key, value in record["settings"].items())
+    assert json.loads(file.with_suffix(".search.json").read_text()) == record
+    file.with_suffix(".search.json").unlink()
+    with pytest.raises(ConfigError, match="there already, and not by a search"):
+        searched(plan, monkeypatch, Trained(plan.config), freeze=True)
+
+
+def test_what_is_unequal_is_refused(plan):
+    own = {f"method.{name}": {"choices": [1]} for name in "abc"}
+    with pytest.raises(ConfigError, match="search.own: found 3 keys; allowed: 2 at the most"):
+        Halving(SPACE, own)
+    with pytest.raises(ConfigError, match="search.shares: found"):
+        Halving(SPACE, shares=(0.5, 0.9))
+    with pytest.raises(ConfigError, match="seed: search=halving tunes on seeds of its own"):
+        halve(plan, ["seed=3"], Halving(SPACE))
+    with pytest.raises(ConfigError, match="search.space.loss.tau: method=m has no such key"):
+        halve(plan, [], Halving({"loss.tau": {"choices": [1]}}))
+
+
+@pytest.mark.slow
+def test_a_search_with_the_tiny_encoder(files, store, small, tmp_path):
+    words = [word for word in small if not word.startswith(("optimizer.lr", "trainer.max_epochs", "seed"))]
+    space = "search.space={optimizer.lr:{low:1e-4,high:1e-2,log:true},trainer.max_epochs:{choices:[3]}}"
+    line = [*files, *store, *words, "method=ce", "search=halving", "search.trials=4", "search.finalists=2", space]
+    record = json.loads((command(line).folder / "search.json").read_text())
+    runs = {run.id: run for run in list_runs(tmp_path / "runs")}
+    finished = [run for run in runs.values() if run.status == "finished"]
+    assert len(finished) == 6, "two finalists on three seeds"
+    assert {row["run"] for row in record["trials"]} <= runs.keys()
+    assert {run.read_config()["seed"] for run in finished} == {100, 101, 102}

@@ -56,6 +56,11 @@ class TokenBatches(Dataset):
         """Tokens of the longest view of each position, ``(N,)``."""
         return np.max([view.lengths[rows] for view, rows in zip(self.views, self.rows, strict=True)], axis=0)
 
+    @property
+    def text_lengths(self) -> np.ndarray:
+        """``(N,)`` tokens of the text itself, its first view."""
+        return self.views[0].lengths[self.rows[0]]
+
     def __getitem__(self, positions: np.ndarray) -> Batch:
         batch = pad_views(self.views, [rows[positions] for rows in self.rows], self.pad_id)
         return batch | _targets(self.labels, positions, len(self.views))

@@ -345,7 +345,8 @@ class TextDataModule(LightningDataModule):
         data = self._tokens("train")
         if self.trains_unlabelled and "unlabelled" in self.indices:
             data = self._joined_tokens("train", "unlabelled")
-        order = self.sampler.train(data.lengths, data.labels, self.seed, *self._place())
+        lengths = data.text_lengths if self.sampler.length_of == "text" else data.lengths
+        order = self.sampler.train(lengths, data.labels, self.seed, *self._place())
         return self._loader("train", data, order)
 
     def val_dataloader(self) -> DataLoader | list:

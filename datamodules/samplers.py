@@ -1,7 +1,7 @@
 """The order of rows in batches: a pure function of (seed, epoch, rank), so that a resumed run sees the same batches."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from torch.utils.data import Sampler
@@ -193,6 +193,7 @@ class Shuffle:
     """
 
     chunk_batches: int | None = None
+    length_of = "all_views"
     multilabel: bool | None = None  # None: the sampler does not look at labels
 
     def __init__(self, batch_size: Annotated[int, ">= 2"] = 64, eval_batch_size: Annotated[int, ">= 1"] = 128) -> None:
@@ -217,6 +218,8 @@ class LengthGrouped(Shuffle):
         batch_size: train rows of one step over all processes, >= 2 and divisible by their number.
         eval_batch_size: rows of one evaluation batch in each process, >= 1.
         chunk_batches: batches over which texts are sorted by length; more pads less and mixes less.
+        length_of: what a text is sorted by: the longest of `all_views`, which pads least, or the `text` itself, so that
+            methods with one view and with several see the same batches.
     """
 
     def __init__(
@@ -224,9 +227,10 @@ class LengthGrouped(Shuffle):
         batch_size: Annotated[int, ">= 2"] = 64,
         eval_batch_size: Annotated[int, ">= 1"] = 128,
         chunk_batches: Annotated[int, ">= 1"] = 50,
+        length_of: Annotated[Literal["all_views", "text"], "with method.num_views>1"] = "all_views",
     ) -> None:
         super().__init__(batch_size, eval_batch_size)
-        self.chunk_batches = _checked_chunk(chunk_batches)
+        self.chunk_batches, self.length_of = _checked_chunk(chunk_batches), length_of
 
 
 class ByClass(Shuffle):

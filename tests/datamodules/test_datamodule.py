@@ -66,6 +66,13 @@ class Reverse:
         return [" ".join([WORDS[seed % 50], *reversed(text.split())]) for text in texts]
 
 
+class Longer(Reverse):
+    """Makes some texts longer than they were."""
+
+    def augment(self, texts, seed, aug_column=None):
+        return [text * (1 + len(text) % 3) for text in texts]
+
+
 def wordpiece(folder: Path) -> PreTrainedTokenizerFast:
     vocab = {token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
     backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
@@ -221,6 +228,15 @@ def test_validation_comes_from_the_thinned_rows_unless_said(make):
     assert before.class_counts.tolist() == [27, 15, 9] and len(before.indices["val"]) == 10
     assert len(data.indices["test"]) == len(before.indices["test"]) == 12
     assert np.array_equal(np.bincount(data.labels["train"]), data.class_counts)
+
+
+def test_batches_by_the_text_alone_are_the_same_for_any_number_of_views(make):
+    def batches(views, length_of):
+        sampler = LengthGrouped(batch_size=8, eval_batch_size=5, length_of=length_of)
+        data = make(num_views=views, augment=Longer(), sampler=sampler)
+        return [batch["indices"].tolist() for batch in data.train_dataloader()]
+
+    assert batches(1, "text") == batches(2, "text") == batches(1, "all_views") != batches(2, "all_views")
 
 
 def test_seed_decides_split_thinning_and_order(make):

@@ -16,7 +16,7 @@ RUN_PYTHON := .venv/bin/python
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run auto reproduce-tables test test-all mutants attack lint docs bench lock clean
+.PHONY: help setup run auto reproduce-tables gpu-campaign test test-all mutants attack lint docs bench lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ auto: setup  ## which method for your texts, how good, and the model (DATA=my.cs
 
 reproduce-tables: setup  ## the papers' tables by own runs (BUDGET=smoke|cpu|frozen|paper TABLE=NAME DRY_RUN=1)
 	$(RUN_PYTHON) -m papers.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)
+
+gpu-campaign: setup  ## GPU tests, then tuning and fresh seeds of the central comparison (DRY_RUN=1 ARGS="minutes=40 jobs=4")
+	$(RUN_PYTHON) -m papers.campaign dry_run=$(DRY_RUN) $(ARGS)
 
 test: setup  ## the fast tests, on two processes (ARGS="-k name" is passed on to pytest)
 	$(RUN_PYTHON) -m pytest --numprocesses 2 --dist worksteal $(ARGS)

@@ -1,0 +1,160 @@
+"""The central comparison on a GPU in one go: GPU tests, tuning on equal terms, then fresh seeds, as much as fits.
+
+    make gpu-campaign [DRY_RUN=1] [ARGS="minutes=40 jobs=4 …"]
+    python -m papers.campaign [dry_run=1] [minutes=40] [jobs=4] [runs=DIR] [records=DIR] [freeze=0] [paths.data=… …]
+
+Cells, rows and seeds are those of BUDGET=evidence on SharpReCL's Table 2, main rows first. Each cell is searched
+(`search=halving`, on seeds 100 to 102), then what won is run on the budget's seeds. Stopped, or out of time, the same
+line goes on; on a machine without a GPU it does the same on the processor. `freeze=1` writes what won into
+conf/method_dataset, after which BUDGET=evidence has the same runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.command_line import SHARED_WORDS
+from engine.identify import compose_run
+from launching.sweep import run_jobs
+from papers.grid import Cell, cells, load_budget, load_grid
+from papers.paper_report import read_stores
+from reporting.arguments import run_command
+from reporting.tables import SweepJob
+from storage.errors import ReportError
+from storage.records import add_records
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE, BUDGET = "sharprecl_2", "evidence"
+GPU_TESTS = "tests/test_gpu.py"
+SHARE_OF_TUNING = 0.5  # of the time that is left after the tests
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line."""
+
+    minutes: float = 40.0
+    jobs: int = 4
+    runs: Path = Path("runs")
+    records: Path = Path("reports/records")
+    dry_run: bool = False
+    freeze: bool = False
+    passed_on: tuple[str, ...] = ()
+
+
+def parse(words: Sequence[str]) -> Options:
+    """Raises ReportError: a word that is unknown or malformed."""
+    passed = tuple(word for word in words if word.startswith("paths."))
+    values = dict(word.partition("=")[::2] for word in words if word not in passed)
+    kinds = {"minutes": float, "jobs": int, "runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
+    if unknown := [key for key in values if key not in kinds]:
+        raise ReportError(f"{unknown[0]}: unknown; allowed: {', '.join(kinds)}, paths.…")
+    try:
+        return Options(**{key: kinds[key](value) for key, value in values.items() if value}, passed_on=passed)
+    except ValueError as error:
+        raise ReportError(f"{' '.join(words)}: {error}; allowed: minutes and jobs as numbers") from error
+
+
+def _flag(text: str) -> bool:
+    return text not in ("0", "false")
+
+
+def planned() -> list[Cell]:
+    """The cells, those of the main rows first."""
+    runnable = [cell for cell in cells(load_grid(TABLE), load_budget(BUDGET)) if cell.skipped is None]
+    return sorted(runnable, key=lambda cell: cell.priority)
+
+
+def tuning_line(cell: Cell) -> tuple[str, ...]:
+    """What searches for the settings of a cell."""
+    return (*cell.overrides, "search=halving")
+
+
+def tuned(cell: Cell, runs: Path) -> tuple[str, ...] | None:
+    """The settings that won for a cell, as overrides; None before its search is through."""
+    for file in sorted((runs / "searches").glob("halving-*/search.json")):
+        record = json.loads(file.read_text())
+        if set(cell.overrides) == set(record["line"].split()) - {"trainer=gpu"}:
+            return tuple(f"{key}={value}" for key, value in record["settings"].items())
+    return None
+
+
+def evaluation_lines(options: Options) -> list[tuple[str, ...]]:
+    """The runs of every cell whose search is through, the first seed of all before the second."""
+    lines = []
+    for cell in planned():
+        if (settings := tuned(cell, options.runs)) is not None:
+            lines += [(seed, (*cell.overrides, *settings, f"seed={seed}")) for seed in cell.seeds]
+    return [line for _, line in sorted(lines, key=lambda entry: entry[0])]
+
+
+def missing(lines: Sequence[tuple[str, ...]], options: Options) -> list[tuple[str, ...]]:
+    """Those that neither the run store nor the records hold finished."""
+    done = read_stores([options.records, options.runs]) if options.records.is_dir() else read_stores([options.runs])
+    return [line for line in lines if compose_run(line).id(_seed(line)) not in done]
+
+
+def _seed(line: Sequence[str]) -> int:
+    return int(line[-1].partition("=")[2])
+
+
+def show(options: Options) -> None:
+    """What would be done, in order."""
+    print(f"1. {GPU_TESTS}: NCCL with one process, bf16, LoRA in 4 bits, faiss on the GPU")
+    for cell in planned():
+        state = "tuned already" if tuned(cell, options.runs) is not None else "tunes"
+        print(f"2. {state}: python run.py {' '.join(tuning_line(cell))}")
+    runs = sum(len(cell.seeds) for cell in planned())
+    print(f"3. {runs} runs with what won, {len(planned()[0].seeds)} seeds a cell; records in {options.records}")
+    print(f"{options.jobs} at a time, {options.minutes:g} minutes in all; the same line goes on")
+
+
+def main(words: Sequence[str]) -> int:
+    options = parse(words)
+    if options.dry_run:
+        show(options)
+        return 0
+    import torch
+
+    started, on_gpu = time.monotonic(), torch.cuda.is_available()
+    if on_gpu and (code := subprocess.call([sys.executable, "-m", "pytest", "-q", "-n0", GPU_TESTS], cwd=ROOT)):
+        return code
+    os.environ[SHARED_WORDS] = "1"
+    arguments = ["logger=csv", *options.passed_on, f"paths.runs={options.runs.absolute()}"]
+    arguments += ["trainer=gpu"] if on_gpu else []
+
+    def left() -> float:
+        return 60 * options.minutes - (time.monotonic() - started)
+
+    searches = [tuning_line(cell) for cell in planned() if tuned(cell, options.runs) is None]
+    _run(arguments, searches, options, "tuning", SHARE_OF_TUNING * left())
+    outcomes = _run(arguments, missing(evaluation_lines(options), options), options, "evaluation", left())
+    kept = [outcome.folder for outcome in outcomes if outcome.status == "finished" and outcome.folder is not None]
+    added, refused = add_records(kept, options.records)
+    print(f"{len(added)} records added to {options.records}, {len(refused)} refused (uncommitted code)")
+    if options.freeze:
+        finished = [tuning_line(cell) for cell in planned() if tuned(cell, options.runs) is not None]
+        _run([*arguments, "search.freeze=true"], finished, options, "freezing", 600.0)
+    return 0
+
+
+def _run(
+    arguments: Sequence[str], lines: Sequence[Sequence[str]], options: Options, name: str, seconds: float
+) -> list[SweepJob]:
+    if not lines:
+        return []
+    folder = options.runs / "sweeps" / f"campaign-{name}"
+    script = str(ROOT / "run.py")
+    return [job for job, _ in run_jobs(arguments, lines, folder, options.jobs, script=script, stop_after=seconds)]
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    run_command(main, __doc__, least=0)

@@ -1,0 +1,60 @@
+"""The campaign lists what it would do, runs what won, and goes on where it stopped."""
+
+import json
+
+import pytest
+
+from papers import campaign
+from reporting.tables import SweepJob
+from storage.errors import ReportError
+
+
+def test_a_dry_run_lists_tests_searches_and_seeds(capsys, tmp_path):
+    assert campaign.main(["dry_run=1", f"runs={tmp_path}"]) == 0
+    out = capsys.readouterr().out
+    searches = [line for line in out.splitlines() if line.startswith("2. tunes: python run.py ")]
+    assert len(searches) == 27 and all(line.endswith("search=halving") for line in searches)
+    assert "tests/test_gpu.py" in out and "270 runs with what won, 10 seeds a cell" in out
+
+
+def search_through(folder, cell, settings):
+    file = folder / "searches" / f"halving-{cell.row}-{cell.column}" / "search.json"
+    file.parent.mkdir(parents=True)
+    line = " ".join(["trainer=gpu", *cell.overrides])
+    file.write_text(json.dumps({"line": line, "settings": settings}))
+
+
+def test_what_won_is_run_on_fresh_seeds_and_finished_runs_are_left_out(tmp_path, monkeypatch):
+    first, second = campaign.planned()[:2]
+    search_through(tmp_path, first, {"optimizer.lr": 0.0003})
+    search_through(tmp_path, second, {"optimizer.lr": 0.0001})
+    options = campaign.parse([f"runs={tmp_path}", f"records={tmp_path / 'none'}"])
+    lines = campaign.evaluation_lines(options)
+    assert len(lines) == 20 and [line[-1] for line in lines[:2]] == ["seed=0", "seed=0"]
+    assert lines[0] == (*first.overrides, "optimizer.lr=0.0003", "seed=0")
+    assert campaign.tuned(campaign.planned()[2], tmp_path) is None
+    done = {campaign.compose_run(lines[0]).id(0): None}
+    monkeypatch.setattr(campaign, "read_stores", lambda _: done)
+    assert campaign.missing(lines[:3], options) == lines[1:3]
+
+
+def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_path, monkeypatch):
+    steps = []
+
+    def run_jobs(arguments, lines, folder, n_jobs, script, stop_after):
+        steps.append((folder.name, len(lines), n_jobs, stop_after))
+        for cell in campaign.planned()[:1] if folder.name == "campaign-tuning" else []:
+            search_through(tmp_path, cell, {"optimizer.lr": 0.0003})
+        return [(SweepJob({}, "not started"), None) for _ in lines]
+
+    monkeypatch.setattr(campaign, "run_jobs", run_jobs)
+    assert campaign.main([f"runs={tmp_path}", f"records={tmp_path / 'none'}", "minutes=10", "jobs=3"]) == 0
+    (tuning, evaluation) = steps
+    assert tuning[:3] == ("campaign-tuning", 27, 3) and tuning[3] == pytest.approx(300, abs=30)
+    assert evaluation[:3] == ("campaign-evaluation", 10, 3) and evaluation[3] == pytest.approx(600, abs=60)
+
+
+@pytest.mark.parametrize("words", [["minute=4"], ["jobs=many"]])
+def test_a_bad_word_is_one_line(words):
+    with pytest.raises(ReportError, match="allowed: minutes"):
+        campaign.parse(words)

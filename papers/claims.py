@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import yaml
 
 from papers.grid import HERE
-from papers.table_report import TableReport
-from reporting.statistics import PairedComparison, equivalence_p, holm, paired_comparison, spread_comparison
+from papers.table_report import Comparison, TableReport
+from papers.test_rows import bootstrap_of
+from reporting.statistics import (
+    BootstrapComparison,
+    PairedComparison,
+    equivalence_p,
+    holm,
+    paired_comparison,
+    power,
+    spread_comparison,
+)
 from storage.errors import ReportError
+from storage.records import Run
 
 LEVEL = 0.05
 Test = Literal["greater", "less", "equal", "positive", "steadier"]
@@ -20,7 +31,10 @@ Outcome = Literal["yes", "no", "open"]
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper, and the comparisons that decide on it. `margin` in points of %."""
+    """A statement of a paper, and the comparisons that decide on it. `margin` and `effect` in points of %.
+
+    `quantifier`: how many of the comparisons it speaks of: all, most, or a share such as 6/8.
+    """
 
     key: str
     paper: str
@@ -31,8 +45,18 @@ class Claim:
     a: str
     metrics: tuple[str, ...]
     b: tuple[str, ...] = ()
+    quantifier: str = "most"
     margin: float = 0.0
+    effect: float = 1.0
+    tuned_on: str | None = None  # column whose scores were in sight when settings were chosen
     seeds: int = 3
+
+    def needed(self, number: int) -> int:
+        """So many of ``number`` comparisons must hold for the statement to."""
+        if self.quantifier in ("all", "most"):
+            return number if self.quantifier == "all" else number // 2 + 1
+        part, whole = map(int, self.quantifier.split("/"))
+        return -(-number * part // whole)
 
 
 @dataclass(frozen=True)
@@ -46,16 +70,20 @@ class Check:
     p: float | None
     holm_p: float | None = None
     outcome: Outcome = "open"
+    spread: float | None = None  # standard deviation of the paired differences
+    bootstrap: BootstrapComparison | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the runs say on a claim."""
+    """What the runs say on a claim. `power`: how often they would show the least effect of interest, 0 to 1."""
 
     claim: Claim
     verdict: str
     checks: tuple[Check, ...] = ()
     wanting: tuple[str, ...] = field(default_factory=tuple)  # comparisons that lack runs
+    power: float | None = None
+    marks: tuple[str, ...] = ()  # what else to know of its runs
 
 
 def load_claims() -> list[Claim]:
@@ -68,12 +96,15 @@ def _names(rows: str | Sequence[str]) -> tuple[str, ...]:
     return (rows,) if isinstance(rows, str) else tuple(rows)
 
 
-def judge(claim: Claim, report: TableReport) -> Verdict:
+def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = None) -> Verdict:
     """Test a claim on a filled table.
 
-    holds: every comparison that the claim speaks of is significant its way; in part: some are and none the other way;
-    contradicted: at least one is significant the other way; not shown: none is significant. Comparisons without enough
-    paired seeds are named and not counted; with none left the verdict is not enough runs.
+    holds: as many comparisons as its quantifier asks for are significant its way; contradicted: so many are significant
+    the other way that the quantifier fails; in part: fewer are significant its way; not shown: none is. Comparisons
+    without enough paired seeds are named and not counted; with none left the verdict is not enough runs.
+
+    Args:
+        runs: finished runs by id; those that kept their predictions give a bootstrap over seeds and test rows.
 
     Raises:
         ReportError: the claim names a row or metric that its table does not have.
@@ -84,15 +115,91 @@ def judge(claim: Claim, report: TableReport) -> Verdict:
         for metric in claim.metrics:
             a = _scaled(report.values(claim.a, column.key, metric))
             for rival in rivals:
-                b = dict.fromkeys(a, 0.0) if claim.test == "positive" else _scaled(
-                    report.values(rival, column.key, metric)
+                b = (
+                    dict.fromkeys(a, 0.0)
+                    if claim.test == "positive"
+                    else _scaled(report.values(rival, column.key, metric))
                 )
                 if len(set(a) & set(b)) < claim.seeds:
                     wanting.append(f"{rival}, {column.title}, {metric}")
                     continue
-                checks.append(_check(claim, rival, column.key, metric, a, b))
+                check = _check(claim, rival, column.key, metric, a, b)
+                pairs = [report.runs(row, column.key) for row in (claim.a, rival)]
+                bootstrap = bootstrap_of(*pairs, metric, runs or {}) if claim.test in ("greater", "less") else None
+                differences = [a[seed] - b[seed] for seed in sorted(set(a) & set(b))]
+                checks.append(replace(check, spread=float(np.std(differences, ddof=1)), bootstrap=bootstrap))
     checks = _corrected(claim, checks)
-    return Verdict(claim, _word(checks), tuple(checks), tuple(wanting))
+    marks = tuple(_marks(claim, checks, report, runs or {}))
+    return Verdict(claim, _word(claim, checks), tuple(checks), tuple(wanting), _power(claim, checks), marks)
+
+
+def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Mapping[str, Run]) -> Iterator[str]:
+    ids = {name for check in checks for name in report.runs(claim.a, check.column).values()}
+    encoders = [runs[name].read_config().get("encoder") or {} for name in sorted(ids & runs.keys())]
+    if any(encoder.get("train") == "frozen" for encoder in encoders):
+        yield "frozen encoder"
+    if claim.tuned_on in {check.column for check in checks}:
+        yield f"settings were chosen with scores on {claim.tuned_on} in sight"
+
+
+def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts with one corrected p a comparison: that of the claim that corrects it most.
+
+    Two claims of one table may rest on one comparison, each with the others of its own.
+    """
+    largest: dict[Any, float] = {}
+    for verdict in verdicts:
+        for check in (check for check in verdict.checks if check.holm_p is not None):
+            place = _place(verdict.claim, check)
+            largest[place] = max(largest.get(place, 0.0), check.holm_p or 0.0)
+    judged = []
+    for verdict in verdicts:
+        claim = verdict.claim
+        checks = [replace(check, holm_p=largest.get(_place(claim, check))) for check in verdict.checks]
+        checks = [replace(check, outcome=_outcome(claim, check, check.holm_p)) for check in checks]
+        judged.append(replace(verdict, checks=tuple(checks), verdict=_word(claim, checks)))
+    return judged
+
+
+def with_one_p(report: TableReport, verdicts: Sequence[Verdict]) -> TableReport:
+    """The table with one corrected p a comparison: the claim's where one makes it, else the larger of its two lists."""
+    largest: dict[Any, float] = {}
+    for test in (*report.against_reference, *report.against_best):
+        if test.holm_p is not None:
+            largest[_pair(report, test)] = max(largest.get(_pair(report, test), 0.0), test.holm_p)
+    for verdict in verdicts:
+        for check in (check for check in verdict.checks if check.holm_p is not None):
+            largest[_place(verdict.claim, check)] = check.holm_p or 0.0
+    lists = ("against_reference", "against_best")
+    corrected = {
+        name: tuple(replace(test, holm_p=largest.get(_pair(report, test))) for test in getattr(report, name))
+        for name in lists
+    }
+    return replace(report, **corrected)
+
+
+def _pair(report: TableReport, test: Comparison) -> tuple[Any, ...]:
+    return report.grid.key, "difference", frozenset((test.row, test.against)), test.column, test.metric
+
+
+def _place(claim: Claim, check: Check) -> tuple[Any, ...]:
+    """What a comparison tests, whichever claim asks: greater and less are the two sides of one test."""
+    kind = "difference" if claim.test in ("greater", "less") else (claim.test, claim.margin)
+    return claim.table, kind, frozenset((claim.a, check.against)), check.column, check.metric
+
+
+def _power(claim: Claim, checks: Sequence[Check]) -> float | None:
+    """For paired t-tests whose differences vary; the spread of a metric is pooled over its comparisons."""
+    if claim.test not in ("greater", "less", "positive"):
+        return None
+    measured = [check for check in checks if check.spread and len(check.result.seeds) > 1]
+    if not measured:
+        return None
+    variances: dict[str, list[float]] = {}
+    for check in measured:
+        variances.setdefault(check.metric, []).append((check.spread or 0.0) ** 2)
+    spread = [float(np.sqrt(np.mean(variances[check.metric]))) for check in measured]
+    return power(spread, [len(check.result.seeds) for check in measured], claim.effect, np.random.default_rng(0))
 
 
 def _rivals(claim: Claim, report: TableReport) -> list[str]:
@@ -112,9 +219,7 @@ def _scaled(values: Mapping[int, float]) -> dict[int, float]:
     return {seed: 100 * value for seed, value in values.items()}
 
 
-def _check(
-    claim: Claim, rival: str, column: str, metric: str, a: Mapping[int, float], b: Mapping[int, float]
-) -> Check:
+def _check(claim: Claim, rival: str, column: str, metric: str, a: Mapping[int, float], b: Mapping[int, float]) -> Check:
     if claim.test == "steadier":
         spread = spread_comparison(a, b)
         return Check(rival, column, metric, spread, spread.t_test_p)
@@ -144,12 +249,13 @@ def _outcome(claim: Claim, check: Check, p: float | None) -> Outcome:
     return "yes" if (result.difference > 0) == (claim.test in ("greater", "positive")) else "no"
 
 
-def _word(checks: Sequence[Check]) -> str:
+def _word(claim: Claim, checks: Sequence[Check]) -> str:
     outcomes = [check.outcome for check in checks]
     if not outcomes:
         return "not enough runs"
-    if "no" in outcomes:
-        return "contradicted"
-    if "open" not in outcomes:
+    needed = claim.needed(len(outcomes))
+    if outcomes.count("yes") >= needed:
         return "holds"
+    if outcomes.count("no") > len(outcomes) - needed:
+        return "contradicted"
     return "holds in part" if "yes" in outcomes else "not shown"

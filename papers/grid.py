@@ -43,7 +43,8 @@ class Line:
     """A row or a column: what it adds to the command line, and what it is called in the reported CSV.
 
     `by_budget`: what it adds under a budget, a row's after a column's, both after the rest. Of a row: `reads`, metric
-    key -> the key that it takes in its place, where one run has the figures of several rows.
+    key -> the key that it takes in its place, where one run has the figures of several rows; `not_ranked`, budget ->
+    why its figures there are neither best nor what others are held against.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Line:
     by_budget: Mapping[str, Sequence[str]] = field(default_factory=dict)
     x: float | None = None
     reads: Mapping[str, str] = field(default_factory=dict)
+    not_ranked: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

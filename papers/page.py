@@ -10,6 +10,7 @@ from typing import Any
 from papers.claims import Verdict
 from papers.grid import Budget
 from papers.render import (
+    RANKING,
     TESTS_HEADER,
     blocks,
     figure_text,
@@ -23,10 +24,18 @@ from papers.table_report import TableReport
 from reporting.escape import for_html
 from reporting.tables import MISSING, Table
 
-CLAIM_HEADER = ("claim", "source", "verdict", "effect (points)", "least p (Holm)", "seeds", "command")
+CLAIM_HEADER = ("claim", "source", "verdict", "effect (points)", "least p (Holm)", "seeds", "power", "command")
 CHECK_HEADER = (
     *("claim", "against", "column", "metric", "difference"),
-    *("95 % interval", "p", "p (Holm)", "seeds", "outcome"),
+    *("95 % interval", "over seeds and test rows", "p", "p (Holm)", "seeds", "outcome"),
+)
+HOW_JUDGED = (
+    "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that "
+    "two claims make has the larger p of the two. A claim holds where as many comparisons as its quantifier asks "
+    "for are significant its way, and is contradicted where so many are significant the other way that it cannot "
+    "hold; not shown is no proof of the contrary. Power: how often the runs at hand would show the least "
+    "difference of interest, simulated with the measured spreads. Over seeds and test rows: a bootstrap of both, "
+    "rows within their class, where predictions were kept."
 )
 STYLES = {"holds": "v-holds", "holds in part": "v-part", "contradicted": "v-contradicted", "not shown": "v-not"}
 
@@ -48,6 +57,7 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     word = verdict.verdict
     if checks:
         outcomes = [check.outcome for check in checks]
+        word += f"; {claim.quantifier} of {len(checks)} asked" if len(checks) > 1 else ""
         word += f" ({outcomes.count('yes')} of {len(checks)} for it, {outcomes.count('no')} against"
         word += f"; {len(verdict.wanting)} more lack runs)" if verdict.wanting else ")"
     differences = [check.result.difference for check in checks]
@@ -59,11 +69,12 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     seeds = sorted({len(check.result.seeds) for check in checks})
     return (
         f"{claim.paper}: {claim.statement}",
-        claim.source,
+        "; ".join([claim.source, *verdict.marks]),
         word,
         effect,
         p_text(min(p_values)) if p_values else MISSING,
         f"{seeds[0]}" + (f" to {seeds[-1]}" if len(seeds) > 1 else "") if seeds else MISSING,
+        MISSING if verdict.power is None else f"{claim.effect:g} points: {100 * verdict.power:.0f} of 100",
         f"make reproduce-tables BUDGET={budget} TABLE={claim.table}",
     )
 
@@ -75,6 +86,7 @@ def check_rows(verdicts: Sequence[Verdict]) -> list[tuple[str, ...]]:
             f"{verdict.claim.paper}: {verdict.claim.statement}",
             *(check.against, check.column, check.metric, f"{check.result.difference:+.2f}"),
             MISSING if check.result.interval is None else interval_text(check.result.interval, 1),
+            MISSING if check.bootstrap is None else interval_text(check.bootstrap.interval, 1),
             *(p_text(check.p), p_text(check.holm_p), str(len(check.result.seeds)), check.outcome),
         )
         for verdict in verdicts
@@ -87,8 +99,7 @@ def claims_markdown(verdicts: Sequence[Verdict], budget: str) -> str:
     rows = tuple(claim_row(verdict, budget) for verdict in verdicts)
     parts = [
         f"# Does it hold? (BUDGET={budget})",
-        "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05. "
-        '"Not shown" is no proof of the contrary; "contradicted" is.',
+        HOW_JUDGED,
         Table("", CLAIM_HEADER, rows).markdown().strip(),
     ]
     if checks := check_rows(verdicts):
@@ -127,11 +138,11 @@ def html_page(
         ],
         "checks": check_rows(verdicts),
         "claim_header": CLAIM_HEADER,
+        "how_judged": HOW_JUDGED,
         "check_header": CHECK_HEADER,
         "tests_header": TESTS_HEADER,
-        "pictures": [
-            {"title": title, "place": f"{file.parent.name}/{file.name}"} for title, file in pictures.items()
-        ],
+        "pictures": [{"title": title, "place": f"{file.parent.name}/{file.name}"} for title, file in pictures.items()],
+        "ranking": RANKING,
         "blocks": blocks,
         "figure_text": figure_text,
         "printed_text": printed_text,

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from papers.claims import judge, load_claims
+from papers.claims import judge, load_claims, one_p, with_one_p
 from papers.grid import HERE, Budget, Grid, footnote_texts, load_budget, load_grid, reported_lines, table_names
 from papers.page import StatisticsTable, claims_markdown, html_page
 from papers.render import cells_csv, latex, markdown, tests_csv
@@ -62,8 +62,10 @@ def write_report(folder: Path, budget: Budget, tables: Mapping[str, Any], runs: 
         runs: finished runs by id.
     """
     grids = sorted(map(load_grid, table_names()), key=lambda grid: (grid.priority, -ord(grid.key[0]), grid.key))
-    reports = {grid.key: table_report(grid, tables[grid.key], runs) for grid in grids if tables.get(grid.key)}
-    verdicts = [judge(claim, reports[claim.table]) for claim in load_claims() if claim.table in reports]
+    filled_grids = [grid for grid in grids if tables.get(grid.key)]
+    reports = {grid.key: table_report(grid, tables[grid.key], runs, budget.key) for grid in filled_grids}
+    verdicts = one_p([judge(claim, reports[claim.table], runs) for claim in load_claims() if claim.table in reports])
+    reports = {key: with_one_p(report, verdicts) for key, report in reports.items()}
     statistics = [statistics_table(grid, folder.parent / "cards") for grid in grids if grid.statistics]
     filled = [report for report in reports.values() if not report.is_empty]
     pictures = _figures(filled, tables, runs, folder)

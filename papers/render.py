@@ -12,6 +12,10 @@ from reporting.escape import Markup, for_latex, for_markdown
 from reporting.tables import MISSING, Table
 from storage.run_store import csv_text
 
+RANKING = (
+    "among rows with three seeds or more, over the seeds that all of them have. "
+    "†: the last epoch was the best in half of the runs or more, which may not have converged."
+)
 FIGURES_A_BLOCK = 8  # side by side; a wider table continues below
 FIGURES_A_LATEX_BLOCK = 6  # fits lines of 6.5 inches
 TESTS_HEADER = (
@@ -52,10 +56,11 @@ def _pairs(shown: ShownColumns) -> list[tuple[Line, Metric]]:
 
 
 def figure_text(cell: CellReport) -> str:
-    """Measured mean ± standard deviation, scaled, and the share of seeds where some are missing."""
+    """Measured mean ± standard deviation, scaled, a dagger where the last epoch is the best, the share of seeds."""
     if cell.mean is None:
         return MISSING
     text = f"{cell.scale * cell.mean:.2f}" + (f" ± {cell.scale * cell.std:.2f}" if cell.std is not None else "")
+    text += " †" if cell.ends_best else ""
     return text + (f" [{len(cell.values)}/{cell.planned}]" if len(cell.values) < cell.planned else "")
 
 
@@ -76,7 +81,7 @@ def markdown(report: TableReport) -> str:
             for row in report.rows
         )
         parts.append(Table("", header, rows).markdown().strip())
-    parts.append("Measured here; in parentheses as printed. **Best**, *runner-up* among three seeds or more.")
+    parts.append(f"Measured here; in parentheses as printed. **Best**, *runner-up*: {RANKING}")
     parts += [_markdown_tests(title, tests, report) for title, tests in test_groups(report) if tests]
     notes = [*report.missing, *report.footnotes]
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
@@ -98,10 +103,10 @@ def test_groups(report: TableReport) -> list[tuple[str, tuple[Comparison, ...]]]
     titles = {row.key: row.title for row in report.rows}
     reference = titles.get(report.grid.reference or "", "")
     return [
-        (f"Against {reference}: paired t-tests over seeds, Holm over this list", report.against_reference),
+        (f"Against {reference}: paired t-tests over seeds, Holm over this list or the claim", report.against_reference),
         (
             "Against the best baseline of each column (chosen by the same figures, which favours it): "
-            "paired t-tests over seeds, Holm over this list",
+            "paired t-tests over seeds, Holm over this list or the claim",
             report.against_best,
         ),
     ]

@@ -28,7 +28,9 @@ class CellReport:
     planned: int = 0
     problem: str | None = None
     command: str = ""
+    runs: Mapping[int, str] = field(default_factory=dict)  # seed -> id
     mark: str = ""  # best, second or nothing
+    ends_best: bool = False  # the last epoch is the best of half of the runs or more: they may not have converged
     scale: float = 100  # shown times this: fractions as %
 
     @property
@@ -86,6 +88,10 @@ class TableReport:
         cell = self.cells.get((row, column, metric))
         return cell.values if cell else {}
 
+    def runs(self, row: str, column: str) -> Mapping[int, str]:
+        """Ids by seed of the runs of a cell; empty where there are none."""
+        return next((cell.runs for (r, c, _), cell in self.cells.items() if (r, c) == (row, column)), {})
+
     @property
     def shown(self) -> ShownColumns:
         """Each column with the metrics that anything was measured or printed of; `missing` names the others."""
@@ -104,24 +110,31 @@ def _is_filled(cell: CellReport) -> bool:
     return bool(cell.values or cell.printed)
 
 
-def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping[str, Run]) -> TableReport:
+def table_report(
+    grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping[str, Run], budget: str = ""
+) -> TableReport:
     """Fill a grid.
 
     Args:
         entries: the table's cells in grid.json: row, column, command, runs (seed -> id), problem.
         runs: finished runs by id.
+        budget: under which some rows are not ranked.
     """
     by_place = {(entry["row"], entry["column"]): entry for entry in entries}
     columns = [c for c in grid.columns if not c.overrides or any(column == c.key for _, column in by_place)]
     rows = [row for row in grid.rows if any((row.key, c.key) in by_place for c in columns)]
     metrics = {place: _metrics(entry, runs) for place, entry in by_place.items()}
+    ends_best = {place for place, entry in by_place.items() if _ends_best(entry, runs)}
     cells = {
-        (row.key, column.key, metric.key): _cell(grid, row, column, metric, by_place, metrics)
+        (row.key, column.key, metric.key): replace(
+            _cell(grid, row, column, metric, by_place, metrics), ends_best=(row.key, column.key) in ends_best
+        )
         for row in rows
         for column in columns
         for metric in grid.metrics
     }
-    cells = _marked(cells, rows, columns, grid.metrics)
+    ranked = [row for row in rows if budget not in row.not_ranked]
+    cells = _marked(cells, ranked, columns, grid.metrics)
     runs_used = [seeds for place in metrics.values() for seeds in place.values()]
     return TableReport(
         grid,
@@ -129,11 +142,31 @@ def table_report(grid: Grid, entries: Sequence[Mapping[str, Any]], runs: Mapping
         tuple(columns),
         cells,
         _against_reference(grid, cells, rows, columns),
-        _against_best(grid, cells, rows, columns),
+        _against_best(grid, cells, ranked, columns),
         _caption(grid, runs_used, runs, by_place.values()),
         tuple(footnote_texts()[name] for name in grid.footnotes),
-        tuple(dict.fromkeys(_missing(grid, by_place, metrics))),
+        (
+            *(f"{row.title}: not ranked ({row.not_ranked[budget]})" for row in rows if row not in ranked),
+            *dict.fromkeys(_missing(grid, by_place, metrics)),
+        ),
     )
+
+
+def _ends_best(entry: Mapping[str, Any], runs: Mapping[str, Run]) -> bool:
+    """Whether half of a cell's runs or more were best, on what chose the epoch, at the last epoch of their schedule."""
+    trained = [runs[name] for name in entry["runs"].values() if name in runs and runs[name].has("history.csv")]
+    return bool(trained) and 2 * sum(map(_is_best_last, trained)) >= len(trained)
+
+
+def _is_best_last(run: Run) -> bool:
+    config = run.read_config()
+    protocol = config.get("protocol") or {}
+    key, sign = protocol.get("monitor"), -1 if protocol.get("mode") == "min" else 1
+    lines = [line for line in run.read_csv("history.csv") if protocol.get("name") == "clean" and line.get(key)]
+    if not lines or int(lines[-1]["epoch"]) + 1 < config["trainer"]["max_epochs"]:
+        return False  # nothing chose, or it was stopped for want of a better one
+    figures = [sign * float(line[key]) for line in lines]
+    return len(figures) > 1 and figures.index(max(figures)) == len(figures) - 1
 
 
 def _metrics(entry: Mapping[str, Any], runs: Mapping[str, Run]) -> dict[int, dict[str, Any]]:
@@ -183,19 +216,20 @@ def _cell(
     seeds = metrics[row.key, column.key]
     key = row.reads.get(metric.key, metric.key)
     values = {seed: float(figures[key]) for seed, figures in seeds.items() if figures.get(key) is not None}
-    return CellReport(figure, values, len(entry["runs"]), entry["problem"], entry["command"], scale=metric.scale)
+    ids = {int(seed): name for seed, name in entry["runs"].items()}
+    return CellReport(figure, values, len(ids), entry["problem"], entry["command"], ids, scale=metric.scale)
 
 
 def _marked(
     cells: dict[Key, CellReport], rows: Sequence[Line], columns: Sequence[Line], metrics: Sequence[Metric]
 ) -> dict[Key, CellReport]:
-    """Best and runner-up of each column by the mean as it is shown; ties share a mark. Conflicts have none, nor figures
-    of which the highest is not the best."""
+    """Best and runner-up of each column by the mean, as it is shown, over the seeds that all have; ties share a mark.
+    Conflicts have none, nor figures of which the highest is not the best."""
     marked = dict(cells)
     for column in columns:
         for metric in metrics:
             keys = [(row.key, column.key, metric.key) for row in rows]
-            means = {key: round(metric.scale * (cells[key].mean or 0.0), 2) for key in keys if cells[key].counts}
+            means = _means_over_common_seeds({key: cells[key] for key in keys if cells[key].counts})
             if not metric.marked or metric.key.startswith("conflict/") or len(means) < 2:
                 continue
             ranked = sorted(set(means.values()), reverse=not metric.lower)
@@ -203,6 +237,16 @@ def _marked(
                 for key in [key for key, mean in means.items() if mean == value]:
                     marked[key] = replace(cells[key], mark=place)
     return marked
+
+
+def _means_over_common_seeds(cells: Mapping[Key, CellReport]) -> dict[Key, float]:
+    common = sorted(set.intersection(*(set(cell.values) for cell in cells.values()))) if cells else []
+    if not common:
+        return {}
+    return {
+        key: round(cell.scale * float(np.mean([cell.values[seed] for seed in common])), 2)
+        for key, cell in cells.items()
+    }
 
 
 def _against_reference(

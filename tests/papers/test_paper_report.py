@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import yaml
 
-from papers.claims import Claim, judge, load_claims
+from papers import claims
+from papers.claims import Claim, judge, load_claims, one_p, with_one_p
 from papers.grid import Metric, load_grid
 from papers.page import claim_row
 from papers.paper_report import write_report_again
@@ -70,6 +71,29 @@ def test_cells_hold_what_was_measured_and_what_is_printed(report):
     assert report.cells["ce", "trec_50", "test/accuracy"].mark == "second"
     assert report.cells["dice", "trec_50", "test/accuracy"].mark == "", "two seeds are no runner-up"
     assert report.cells["simcse", "trec_50", "test/accuracy"].mean is None, "never filled from the paper"
+
+
+def test_ranks_are_taken_over_the_seeds_that_all_have_and_without_rows_that_stand_outside(tmp_path):
+    values = {"ce": (0.6, 0.6, 0.6, 0.9, 0.9), "sharprecl": (0.7, 0.7, 0.7), "paco": (0.8, 0.8, 0.8)}
+    runs = {f"{row}-{seed}": make_run(tmp_path, f"{row}-{seed}", seed, value)
+            for row, seeds in values.items() for seed, value in enumerate(seeds)}  # fmt: skip
+    cells = [entry(row, "trec_50", [name for name in runs if name.startswith(f"{row}-")]) for row in values]
+    report = table_report(load_grid("sharprecl_2"), cells, runs, "cpu")
+    marks = {row: report.cells[row, "trec_50", "test/accuracy"].mark for row in values}
+    assert marks == {"ce": "second", "sharprecl": "best", "paco": ""}
+    assert "PaCo: not ranked (not converged after 6 epochs)" in report.missing
+    assert {one.against for one in report.against_best} == {"ce"}
+
+
+@pytest.mark.parametrize(("figures", "marked"), [((5, 6, 7), True), ((5, 7, 6), False), ((5, 6), False)])
+def test_a_row_whose_last_epoch_is_its_best_is_marked(tmp_path, figures, marked):
+    run = make_run(tmp_path, "ce-0", 0, 0.6)
+    protocol = {"name": "clean", "monitor": "val/macro_f1", "mode": "max"}
+    config = {**run.read_config(), "protocol": protocol, "trainer": {"max_epochs": 3}}
+    run.write_text("config.yaml", yaml.safe_dump(config))
+    run.write_csv("history.csv", list(enumerate(figures)), ("epoch", "val/macro_f1"))
+    report = table_report(load_grid("sharprecl_2"), [entry("ce", "trec_50", ["ce-0"])], {"ce-0": run})
+    assert figure_text(report.cells["ce", "trec_50", "test/accuracy"]).endswith("†") == marked
 
 
 def test_tests_are_paired_and_corrected(report):
@@ -162,6 +186,55 @@ def test_verdicts(report, changes, verdict):
     assert judge(claim(**changes), report).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("quantifier", "signs", "verdict"),
+    [
+        ("all", (1, 1, 1, 1), "holds"),
+        ("all", (1, 1, 1, 0), "holds in part"),
+        ("all", (1, 1, 1, -1), "contradicted"),
+        ("most", (1, 1, 1, -1), "holds"),
+        ("most", (0, 0, 0, -1), "not shown"),
+        ("most", (0, -1, -1, 1), "contradicted"),
+        ("3/4", (1, 1, -1, -1), "contradicted"),
+    ],
+)
+def test_a_claim_is_contradicted_where_its_quantifier_fails(report, monkeypatch, quantifier, signs, verdict):
+    rivals = ("dice", "focal", "simcse", "spcl")
+    noise = np.array([0.0, 0.002, -0.002, 0.001, -0.001])
+    values = {rival: 0.5 - 0.1 * sign + noise * (1 if sign else 40) for rival, sign in zip(rivals, signs, strict=True)}
+    values["sharprecl"] = np.full(5, 0.5)
+    monkeypatch.setattr(TableReport, "values", lambda self, row, *_: dict(enumerate(values[row].tolist())))
+    monkeypatch.setattr(claims, "_rivals", lambda *_: list(rivals))
+    assert judge(claim(quantifier=quantifier, b=rivals), report).verdict == verdict
+
+
+def test_one_comparison_has_one_corrected_p(report):
+    alone, beside = judge(claim(), report), judge(claim(metrics=("test/accuracy", "test/macro_f1")), report)
+    assert alone.checks[0].holm_p < beside.checks[0].holm_p
+    verdicts = one_p([alone, beside])
+    assert [verdict.checks[0].holm_p for verdict in verdicts] == [beside.checks[0].holm_p] * 2
+    shown = with_one_p(report, verdicts)
+    tests = [test for test in (*shown.against_reference, *shown.against_best) if test.metric == "test/accuracy"]
+    assert {test.holm_p for test in tests if test.row == "sharprecl"} == {beside.checks[0].holm_p}
+
+
+def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b", "c"], (60, 30, 10))
+    for row, share in (("ce", 0.6), ("sharprecl", 0.8)):
+        for seed in range(5):
+            predicted = np.where(rng.random(100) < share, labels, "a")
+            rows = [(n, "test", *pair) for n, pair in enumerate(zip(labels, predicted, strict=True))]
+            RunFolder(tmp_path / f"records/{row}-{seed}").write_csv(
+                "predictions.csv", rows, ("index", "split", "label", "prediction")
+            )
+    runs = {folder.name: RunFolder(folder) for folder in (tmp_path / "records").iterdir()}
+    report = table_report(load_grid("sharprecl_2"), entries, runs)
+    (check,) = judge(claim(), report, runs).checks
+    assert 0 < check.bootstrap.interval[0] < check.bootstrap.interval[1] < 30 and check.bootstrap.p < 0.05
+    assert judge(claim(), report).checks[0].bootstrap is None, "without predictions"
+
+
 @pytest.mark.parametrize(("a", "b", "verdict"), [("ce", "dice", "holds"), ("dice", "ce", "contradicted")])
 def test_the_steadier_of_two_rows(report, monkeypatch, a, b, verdict):
     values = {"ce": (0.60, 0.61, 0.60, 0.61, 0.60), "dice": (0.50, 0.71, 0.52, 0.70, 0.53)}
@@ -191,7 +264,8 @@ def test_every_claim_names_rows_and_metrics_of_its_table(one):
     rows = {row.key for row in grid.rows}
     assert {one.a, *one.b} - {"others"} <= rows and set(one.metrics) <= {metric.key for metric in grid.metrics}
     assert one.test in ("greater", "less", "equal", "positive", "steadier")
-    assert (one.margin > 0) == (one.test == "equal")
+    assert (one.margin > 0) == (one.test == "equal") and one.effect > 0
+    assert 1 <= one.needed(8) <= 8 and one.needed(8) == {"all": 8, "most": 5, "6/8": 6}[one.quantifier]
 
 
 class Reader(html.parser.HTMLParser):

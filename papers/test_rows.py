@@ -1,0 +1,50 @@
+"""Two rows of a table on the test rows themselves, where their runs kept what they predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from reporting.statistics import BootstrapComparison, paired_bootstrap
+from storage.records import Run
+
+METRICS = {"test/accuracy": "accuracy", "test/macro_f1": "macro_f1"}
+SCALE = 100
+
+
+def bootstrap_of(
+    a: Mapping[int, str], b: Mapping[int, str], metric: str, runs: Mapping[str, Run]
+) -> BootstrapComparison | None:
+    """Difference a - b in points over resampled seeds and test rows.
+
+    Args:
+        a, b: seed -> id of the runs of two rows.
+        metric: None comes back for those that predictions do not give.
+        runs: finished runs by id; those without predictions of the same test rows are left out, and with fewer than two
+            seeds left there is no bootstrap.
+    """
+    if metric not in METRICS:
+        return None
+    pairs = [(_test_rows(runs.get(a[seed])), _test_rows(runs.get(b[seed]))) for seed in sorted(set(a) & set(b))]
+    pairs = [(one, other) for one, other in pairs if one and other and one[0] == other[0] == (pairs[0][0] or one)[0]]
+    if len(pairs) < 2:
+        return None
+    names = sorted({label for sides in pairs for labels, predicted in sides for label in (*labels, *predicted)})
+    number = {name: place for place, name in enumerate(names)}
+    first, second = (np.array([[number[name] for name in pair[side][1]] for pair in pairs]) for side in (0, 1))
+    labels = np.array([number[name] for name in pairs[0][0][0]])
+    result = paired_bootstrap(labels, first, second, METRICS[metric], np.random.default_rng(0))  # type: ignore[arg-type]
+    low, high = result.interval
+    return BootstrapComparison((SCALE * low, SCALE * high), result.p)
+
+
+def _test_rows(run: Run | None) -> tuple[list[str], list[str]] | None:
+    """Labels and predictions of the test rows in their order; None where the run kept none, or has several labels."""
+    if run is None or not run.has("predictions.csv"):
+        return None
+    rows = [row for row in run.read_csv("predictions.csv") if row.get("split", "test") == "test"]
+    if not rows or not {"index", "label", "prediction"} <= rows[0].keys():
+        return None
+    rows.sort(key=lambda row: int(row["index"]))
+    return [row["label"] for row in rows], [row["prediction"] for row in rows]

@@ -1,0 +1,51 @@
+"""Power by simulation and the bootstrap over seeds and test rows."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import accuracy_score, f1_score
+
+from reporting.statistics import paired_bootstrap, power
+
+
+@pytest.mark.parametrize("effect", [0.5, 1.5])
+def test_the_power_of_one_test_is_that_of_the_noncentral_t(effect):
+    shift = np.sqrt(6) * effect
+    expected = stats.nct.sf(stats.t.isf(0.025, 5), 5, shift)
+    assert power([1.0], [6], effect, np.random.default_rng(0), draws=20000) == pytest.approx(expected, abs=0.01)
+
+
+def test_more_tests_and_fewer_seeds_cost_power():
+    one, more, fewer = (
+        power([1.0] * number, [seeds] * number, 1.5, np.random.default_rng(0))
+        for number, seeds in ((1, 8), (10, 8), (1, 4))
+    )
+    assert one > more and one > fewer
+
+
+LABELS = np.repeat([0, 1, 2], (40, 20, 5))
+
+
+def predictions(share, seed):
+    rng = np.random.default_rng(seed)
+    return np.array([np.where(rng.random(65) < share, LABELS, rng.integers(3, size=65)) for _ in range(4)])
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
+def test_the_bootstrap_lies_around_the_difference(metric):
+    a, b = predictions(0.9, 1), predictions(0.5, 2)
+    scores = {"accuracy": accuracy_score, "macro_f1": partial(f1_score, average="macro")}
+    score = partial(scores[metric], LABELS)
+    difference = np.mean([score(x) - score(y) for x, y in zip(a, b, strict=True)])
+    result = paired_bootstrap(LABELS, a, b, metric, np.random.default_rng(0))
+    assert result.interval[0] < difference < result.interval[1] and result.interval[0] > 0 and result.p < 0.05
+    same = paired_bootstrap(LABELS, a, a, metric, np.random.default_rng(0))
+    assert same.interval == (0.0, 0.0) and same.p == 1.0
+
+
+def test_rows_are_drawn_within_their_class():
+    always = np.zeros((2, 65), dtype=int)
+    result = paired_bootstrap(LABELS, always, np.full((2, 65), 2), "accuracy", np.random.default_rng(0))
+    assert result.interval == pytest.approx((35 / 65, 35 / 65)), "as many rows of each class in every draw"

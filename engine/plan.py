@@ -211,9 +211,11 @@ class Plan:
         return ClassNames(descriptions, self.encoder.tokenizer())
 
     def label_pieces(self, label_names: Sequence[str]) -> list[list[int]]:
-        """Token ids of each label name, for methods that read them; underscores are spaces."""
+        """Token ids of what each class is called, for methods that read them; underscores are spaces."""
         tokenizer = self.encoder.tokenizer()
         names = [name.replace("_", " ") for name in label_names]
+        if self.plain["method"]["label_tokens"] != "names" and (known := self.dataset.describe_classes(label_names)):
+            names = [description.split(",")[0] for description in known]
         pieces = tokenizer(names, add_special_tokens=False)["input_ids"]
         return [ids or [tokenizer.unk_token_id] for ids in pieces]
 

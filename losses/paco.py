@@ -36,8 +36,8 @@ class ParametricContrastiveLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0"] = 0.05,
-        positive_weight: Annotated[float, ">= 0"] = 0.01,
+        tau: Annotated[float, "> 0"] = 0.2,
+        positive_weight: Annotated[float, ">= 0"] = 0.05,
         centre_weight: Annotated[float, ">= 0"] = 1.0,
         contrast_weight: Annotated[float, ">= 0"] = 1.0,
         logit_temperature: Annotated[float, "> 0"] = 1.0,

@@ -34,7 +34,7 @@ def make(size=6, keys=5, dimension=4, dtype=torch.float64):
 def slow(anchors, logits, labels, keys, key_labels, counts, tau=0.05, **options):
     a, b, gamma = (
         options.get(name, default)
-        for name, default in {"positive_weight": 0.01, "centre_weight": 1, "contrast_weight": 1}.items()
+        for name, default in {"positive_weight": 0.05, "centre_weight": 1, "contrast_weight": 1}.items()
     )
     smoothing, strength = options.get("label_smoothing", 0), options.get("adjustment_strength", 1)
     values, classes = [], len(counts)

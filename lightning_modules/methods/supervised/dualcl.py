@@ -24,11 +24,11 @@ class DualCLModule(ClassifierModule):
     Source: Chen et al. (2022) and its published code.
 
     Args:
-        label_pieces: word pieces of each label name, C lists.
+        label_pieces: word pieces of what each class is called, C lists.
         mu: weight of the contrastive term (published: 0.5).
-        label_tokens: `names` reads the pieces of the label names, theta_c is their mean (published: names of one
-            piece); `learned` has one learned vector a class, started at the mean of its pieces, for long names and
-            many classes.
+        label_tokens: `class_names` reads the pieces of the names that the data set gives its classes, `names` those of
+            the labels as they stand in its files, theta_c is their mean (published: names of one piece); `learned` has
+            one learned vector a class, started at the mean of its pieces, for long names and many classes.
         label_positions: `consecutive` numbers all tokens; `shared` starts every label at position 0, so that the order
             of labels says nothing and they take no positions from the text (published, but for the last label).
 
@@ -50,7 +50,7 @@ class DualCLModule(ClassifierModule):
         *args,
         label_pieces: list[list[int]],
         mu: Annotated[float, ">= 0", "<= 1"] = 0.5,
-        label_tokens: Literal["names", "learned"] = "names",
+        label_tokens: Literal["class_names", "names", "learned"] = "class_names",
         label_positions: Literal["consecutive", "shared"] = "consecutive",
         **kwargs,
     ) -> None:

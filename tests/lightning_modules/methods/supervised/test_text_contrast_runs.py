@@ -46,7 +46,7 @@ def test_pools_and_centres_of_spcl_lie_in_the_checkpoint(fit):
     [
         (["method=simcse", "method.num_views=1"], "method.num_views: found 1; allowed: 2"),
         (["method=scl_ce", "method.mu=1.5"], "method.mu: found 1.5; allowed"),
-        (["method=dualcl", "method.label_tokens=some"], "method.label_tokens: found 'some'; allowed: names, learned"),
+        (["method=dualcl", "method.label_tokens=some"], "found 'some'; allowed: class_names, names, learned"),
     ],
 )
 def test_what_does_not_fit_is_one_line(fit, options, message):

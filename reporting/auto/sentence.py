@@ -67,6 +67,8 @@ def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> lis
     parts = []
     if cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
         parts.append("fine-tuning is not shown to be better")
+    elif any(entry["status"] == "skipped" and cost[entry["candidate"]] >= FINE_TUNED for entry in evidence.candidates):
+        parts.append("there was no time for fine-tuning")
     elif chosen["rank"] > 1:
         parts.append(f"{ranking['title'][0]} is not shown to be better")
     elif len(within):

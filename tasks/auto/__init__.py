@@ -151,5 +151,5 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
         where = where if not where.startswith("..") else str(folder.path)
         lines.append(f"python run.py task=predict run={where} input=NEW.csv output=predictions.csv{typed}")
     if folder.has("index.html"):
-        lines.append(f"open {folder.path / 'index.html'}")
+        lines.append(f"the report: {folder.path / 'index.html'}")
     return lines

@@ -124,4 +124,3 @@ def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name
 def _report(folder: RunFolder, clock: Clock) -> None:
     clock.say("comparing, and writing the report")
     write_report(folder.path)
-

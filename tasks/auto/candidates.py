@@ -45,9 +45,7 @@ CANDIDATES = (
     Candidate("nearest_name", "{encoder}, nearest class name", "embeddings", 2, ("method=nearest_name",)),
     Candidate("logistic", "{encoder} with logistic regression", "embeddings", 2, ("method=logistic",)),
     Candidate("prototypes", "{encoder} with class means", "embeddings", 2, ("method=prototypes",)),
-    Candidate(
-        "neighbours", "{encoder} with nearest neighbours", "embeddings", 3, ("method=logistic", "retrieval=knn")
-    ),
+    Candidate("neighbours", "{encoder} with nearest neighbours", "embeddings", 2, ("method=logistic", "retrieval=knn")),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate("ce", "{encoder}, fine-tuned, cross-entropy", "trained", 5, ("method=ce",)),
     Candidate(
@@ -58,9 +56,7 @@ CANDIDATES = (
         ("method=logit_adjusted",),
         ("imbalanced",),
     ),
-    Candidate(
-        "scl_ce", "{encoder}, fine-tuned, supervised contrast", "trained", 6, ("method=scl_ce",), ("few rows",)
-    ),
+    Candidate("scl_ce", "{encoder}, fine-tuned, supervised contrast", "trained", 6, ("method=scl_ce",), ("few rows",)),
     Candidate("sharprecl", "{encoder}, fine-tuned, SharpReCL", "trained", 7, ("method=sharprecl",), ("imbalanced",)),
 )
 BY_NAME = {candidate.name: candidate for candidate in CANDIDATES}

@@ -151,6 +151,7 @@ def neighbours(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Ite
     unit = float(np.median(np.sqrt(squared[:, -1]))) or 1.0
     for k in NEIGHBOURS:
         for sharpness in SHARPNESS if k > 1 else SHARPNESS[:1]:
-            yield f"k={k}, temperature={sharpness * unit:.3g}", Neighbours(
-                rows, labels, num_classes, k, sharpness * unit
+            yield (
+                f"k={k}, temperature={sharpness * unit:.3g}",
+                Neighbours(rows, labels, num_classes, k, sharpness * unit),
             )

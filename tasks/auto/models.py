@@ -56,9 +56,7 @@ def write_neighbours(run: RunFolder, plan: Plan, names: Sequence[str], counts: n
     _save(run, plan, module)
     config = {"run": run.id, "encoder": dict(plan.plain["encoder"]), "max_length": plan.dataset.max_length}
     labels = [[int(label)] for label in scorer.labels]
-    Datastore.create(
-        run.path / DATASTORE, model_hash(run, plan), config, list(names), scorer.rows, labels, list(texts)
-    )
+    Datastore.create(run.path / DATASTORE, model_hash(run, plan), config, list(names), scorer.rows, labels, list(texts))
     _finish(run, names, counts, {f"retrieval/{key}": value for key, value in vote.items()} | more)
 
 

@@ -34,7 +34,7 @@ from tasks.predict import Encoded
 
 FOLDS, FOLDS_OF_MANY = 5, 3
 MANY_ROWS = 5000  # from which there are fewer folds
-REPEATS, REPEATED_SHARE = 3, 0.1  # of cheap candidates, as far as they take no more than this share of the minutes
+REPEATS, REPEATED_SHARE = 3, 0.2  # of cheap candidates, as far as they take no more than this share of the minutes
 LEAST_STEPS, MOST_EPOCHS = 200, 15  # of training
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
 START_SECONDS = 8.0  # of a training run, besides its steps
@@ -113,6 +113,8 @@ class Study:
                 self._try_words(candidate)
             else:
                 self._try_cheap(candidate)
+            if self.entries[candidate.name].reason:
+                self._say_why(candidate)
             self._write()
         cheap_ones = [candidate for candidate in untrained if candidate.kind != "words"]
         self._repeat(cheap_ones)
@@ -245,17 +247,23 @@ class Study:
         alive = list(candidates)
         for fold in range(self.folds):
             for candidate in list(alive):
-                if self._known(candidate.name, 0, fold) is None:
-                    title = self.entries[candidate.name].title
-                    self._say(f"{title}, fold {fold + 1} of {self.folds}")
                 if not self._try_trained(candidate, fold):
                     alive.remove(candidate)
+                    self._say_why(candidate)
                 self._write()
+            tried = list(alive)
             if fold < 2 and len(alive) > 1 and fold + 1 < self.folds:
                 alive = self._better_half(alive, fold)
             alive = self._those_that_can_end(alive, fold)
+            for candidate in tried:
+                if candidate not in alive:
+                    self._say_why(candidate)
         for candidate in alive:
             self._finish(candidate)
+
+    def _say_why(self, candidate: Candidate) -> None:
+        entry = self.entries[candidate.name]
+        self.clock.say(f"{entry.status}: {entry.title}; {entry.reason}")
 
     def _validation(self, candidate: Candidate) -> float:
         found = [o.validation_macro_f1 for (repeat, _), o in self.outcomes[candidate.name].items() if repeat == 0]
@@ -347,6 +355,7 @@ class Study:
             left = minutes_of(max(self.clock.left, 0))
             entry.reason = f"all folds take about {minutes_of(expected * runs)}, {left} are left"
             return False
+        self._say(f"{entry.title}, fold {fold + 1} of {self.folds}")
         node = "+callbacks.time_limit"
         limit = [f"{node}._target_=callbacks.time_limit.TimeLimit", f"{node}.seconds={max(allowed, 1.0):.1f}"]
         try:

@@ -55,12 +55,17 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
     All rows of the data set are clustered, those of every split. Labels, where there are any, are read for the scores
     and, with `method.num_clusters=null`, counted; nothing else sees them. A stop is gone on from as in `tasks.fit`.
     """
-    plan = Plan.make(config, overrides)
-    run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
-    with run.lock():
-        record_once(run, config, run_names(plan), lambda: run_and_log(plan, run, _cluster))
+    run = clustered_run(Plan.make(config, overrides))
     _report(run)
     return run.path
+
+
+def clustered_run(plan: Plan) -> RunFolder:
+    """The finished run of a plan: the one that lies in the run store, or one that is done now."""
+    run = RunFolder(Path(plan.config.paths.runs) / run_id(plan.plain, plan.inputs()))
+    with run.lock():
+        record_once(run, plan.config, run_names(plan), lambda: run_and_log(plan, run, _cluster))
+    return run
 
 
 def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         torch.set_num_threads(plan.config.trainer.num_threads)
     if plan.serves == "clustering" and config.explain:
         raise ValueError("explain: found true, allowed with a clustering: false; no neighbour votes there")
-    predictor = Assigner(run, plan) if plan.serves == "clustering" else _classifier_predictor(run, plan, config.explain)
+    predictor = Assigner(run, plan) if plan.serves == "clustering" else classifier_predictor(run, plan, config.explain)
     table = read_rows(config, plan, "input")
     rows = (row for _, row in _refuse_columns(predictor.columns, table.rows))
     predicted = (row for piece in pieces(rows) for row in predictor(piece, config.text_column))
@@ -70,7 +70,8 @@ def _refuse_columns(columns: Sequence[str], rows: Iterable[tuple[str, Row]]) -> 
         yield where, row
 
 
-def _classifier_predictor(run: RunFolder, plan: Plan, explain: bool) -> _Predictor:
+def classifier_predictor(run: RunFolder, plan: Plan, explain: bool) -> _Predictor:
+    """Gives rows their prediction, by the module of a run and, with retrieval, its neighbours."""
     module, label_names = load_module(run, plan)
     neighbours = _Neighbours(run, plan, explain) if plan.config.get("retrieval") or explain else None
     threshold = run.read_metrics().get("threshold" if neighbours is None else "retrieval/threshold")
@@ -166,13 +167,17 @@ class _Predictor:
         self.columns = ("prediction", "probability", *sure, *(neighbours.columns if neighbours else ()))
 
     def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
-        logits, embeddings = self.encoded([row[text_column] for row in rows])
-        scores = self.encoded.module.probabilities(torch.from_numpy(logits)).numpy()
-        explanations: list[Row] = [{} for _ in rows]
-        if self.neighbours is not None:
-            scores, explanations = self.neighbours(embeddings, scores)
+        scores, explanations = self.scores([row[text_column] for row in rows])
         for row, row_scores, explanation in zip(rows, scores, explanations, strict=True):
             yield row | self._prediction(row_scores) | explanation
+
+    def scores(self, texts: list[str]) -> tuple[Floats, list[Row]]:
+        """Probabilities (N, C) in the order of `label_names`, and what else there is to say of each text."""
+        logits, embeddings = self.encoded(texts)
+        scores = self.encoded.module.probabilities(torch.from_numpy(logits)).numpy()
+        if self.neighbours is None:
+            return scores, [{} for _ in texts]
+        return self.neighbours(embeddings, scores)
 
     def _prediction(self, scores: Floats) -> Row:
         if self.threshold is not None:

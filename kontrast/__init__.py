@@ -1,0 +1,64 @@
+"""Kontrast from Python: classifiers and clusterings with scikit-learn's conventions, over the same run store.
+
+The rooms (losses, engine, tasks …) stand beside this package in a checkout, and inside it, in `_rooms`, once installed:
+an installed Kontrast then claims no name but its own until it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kontrast.answer import Answer, auto
+    from kontrast.estimators import TextClassifier, TextClusterer, load
+
+_HERE = Path(__file__).resolve().parent
+ROOMS = _HERE / "_rooms" if (_HERE / "_rooms").is_dir() else _HERE.parent
+_PLACES = {
+    **dict.fromkeys(["TextClassifier", "TextClusterer", "load"], "kontrast.estimators"),
+    **dict.fromkeys(["Answer", "auto"], "kontrast.answer"),
+}
+
+__all__ = ["Answer", "TextClassifier", "TextClusterer", "auto", "load"]
+
+
+def _open_rooms() -> None:
+    """Make the rooms importable. Raises ImportError where a package of another project has the name of one."""
+    for name in ("losses", "engine", "tasks", "storage", "reporting", "datamodules", "callbacks"):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file and not Path(file).resolve().is_relative_to(ROOMS):
+            raise ImportError(f"kontrast: a module {name!r} of another project is loaded ({file}); allowed: none")
+    if str(ROOMS) not in sys.path:
+        sys.path.insert(0, str(ROOMS))
+
+
+_open_rooms()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
+    if name not in _PLACES:
+        raise AttributeError(f"module 'kontrast' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "__version__"])
+
+
+def _version() -> str:
+    """As installed, or as the checkout says."""
+    import tomllib
+    from importlib.metadata import PackageNotFoundError, version
+
+    project = ROOMS / "pyproject.toml"
+    if project.is_file():
+        return tomllib.loads(project.read_text())["project"]["version"]
+    try:
+        return version("kontrast")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,95 @@
+"""`task=auto` from Python: a table in, the ranking and the model out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from kontrast.estimators import TextClassifier, load
+from kontrast.runs import checked_texts, config_of, overrides, written
+from storage.errors import InputError, short, short_list
+from storage.run_store import RunFolder
+
+SHOWN = ["rank", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper", "accuracy", "within_noise", "recommended",
+         "train_seconds"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What `kontrast.auto` came to.
+
+    Attributes:
+        folder: with `index.html`, the tables and `model/`.
+    """
+
+    folder: Path
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """What `metrics.json` says."""
+        return RunFolder(self.folder).read_metrics()
+
+    @cached_property
+    def ranking(self) -> pd.DataFrame:
+        """A row a candidate, best first, in the columns of `ranking.csv`."""
+        return pd.read_csv(self.folder / "ranking.csv")
+
+    @property
+    def recommended(self) -> str | None:
+        """The candidate to take; None where none finished."""
+        return self.metrics.get("recommended")
+
+    @cached_property
+    def model(self) -> TextClassifier:
+        """The recommended candidate, fitted to all rows."""
+        model = load(self.folder / "model")
+        assert isinstance(model, TextClassifier)
+        return model
+
+    def __str__(self) -> str:
+        return str(self.metrics.get("sentence", ""))
+
+    def _repr_html_(self) -> str:
+        from markupsafe import escape
+
+        table = self.ranking[SHOWN].to_html(index=False, float_format="{:.3f}".format, na_rep="", border=0)
+        return f"<p>{escape(str(self))}</p>{table}<p>{escape(str(self.folder / 'index.html'))}</p>"
+
+
+def auto(
+    data: pd.DataFrame | str | Path,
+    text: str = "text",
+    label: str = "label",
+    minutes: float = 20,
+    **settings: Any,
+) -> Answer:
+    """Which method for these texts, how good, how sure, and the model; the same as `python run.py task=auto`.
+
+    Args:
+        data: a table with texts and labels, or the path of a file.
+        text: column of the texts; of a file, both columns are guessed unless they are given in `settings` as
+            `text_column` and `label_column`.
+        label: column of the labels; a missing one is a text without a label.
+        minutes: how long it may take, > 0.
+        settings: any key that the task takes: `prefer="speed"`, `precision=0.9`, `seed=1`, `paths__runs="elsewhere"`.
+
+    Raises:
+        ValueError: data or a setting that cannot be used; one line.
+    """
+    from tasks.auto import auto as answer
+
+    words = ["task=auto", f"minutes={minutes}", *overrides(settings)]
+    if isinstance(data, pd.DataFrame):
+        for name in (text, label):
+            if name not in data:
+                raise InputError(f"data: no column {short(name)}, allowed: one of {short_list(data.columns)}")
+        labels = ["" if pd.isna(value) else str(value) for value in data[label]]
+        columns = {"text": checked_texts(data[text]), "label": labels}
+        data = written(columns, Path(config_of(words).paths.data)).resolve()
+        words += ["text_column=text", "label_column=label"]
+    words += overrides({"input": str(data)})
+    return Answer(answer(config_of(words), words))

@@ -1,0 +1,71 @@
+"""The command `kontrast`: the words of `run.py`, with the two that people type first made short.
+
+kontrast auto my.csv --minutes 20     which method for these texts, how good, and the model
+kontrast run method=ce dataset=trec   whatever run.py takes
+kontrast --version
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Sequence
+
+import kontrast
+
+USAGE = __doc__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the arguments say; the exit code is run.py's, 2 for words that are not understood."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in (["--version"], ["-V"]):
+        print(kontrast.__version__)
+        return 0
+    if not words or words[0] in ("--help", "-h"):
+        print(USAGE)
+        return 0
+    try:
+        typed = run_words(words)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    sys.argv = [str(kontrast.ROOMS / "run.py"), *typed]
+    runpy.run_path(sys.argv[0], run_name="__main__")  # it exits by itself where something is wrong
+    return 0
+
+
+def run_words(words: Sequence[str]) -> list[str]:
+    """Arguments of `run.py`. Raises ValueError: no such command, or `auto` without a file."""
+    command, *rest = words
+    if command == "run":
+        return rest
+    if command != "auto":
+        raise ValueError(f"kontrast {command}: no such command; allowed: auto, run, --version, --help")
+    return ["task=auto", *_as_overrides(rest)]
+
+
+def _as_overrides(words: Sequence[str]) -> list[str]:
+    """A file as `input=FILE`, `--minutes 20` and `--minutes=20` as `minutes=20`; key=value stays."""
+    overrides: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in ("--help", "-h"):
+            overrides.append(word)
+        elif word.startswith("--"):
+            key, equals, value = word[2:].partition("=")
+            value = value if equals else next(rest, "")
+            if not key or not value:
+                raise ValueError(f"kontrast auto {word}: a value is missing; allowed: {word.partition('=')[0]} VALUE")
+            overrides.append(f"{key}={value}")
+        elif "=" in word:
+            overrides.append(word)
+        else:
+            overrides.append(f"input={quoted(word)}")
+    return overrides
+
+
+def quoted(text: str) -> str:
+    """A text as Hydra's grammar takes it literally."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,208 @@
+"""Methods as scikit-learn's estimators. A fit is a run: a second one with the same rows and settings reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from kontrast.runs import checked_texts, config_of, overrides, written
+from storage.errors import InputError, short_list
+from storage.run_store import RunFolder
+
+ALL_ROWS = ("protocol=kfold", "protocol.fold=null", "dataset.singleton_classes=keep_in_train")
+PATHS = "paths__"
+
+
+class _Settings(BaseEstimator):
+    """Parameters are the method, the encoder, and any setting of the command line, with `__` for its dots."""
+
+    def __init__(self, method: str, encoder: str, **settings: Any) -> None:
+        self.method, self.encoder, self.settings = method, encoder, settings
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {"method": self.method, "encoder": self.encoder, **self.settings}
+
+    def set_params(self, **params: Any) -> Self:
+        for name, value in params.items():
+            if name in ("method", "encoder"):
+                setattr(self, name, value)
+            else:
+                self.settings = {**self.settings, name: value}
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
+    def _words(self, columns: dict[str, Sequence[str]], *more: str) -> list[str]:
+        """The command line of a fit."""
+        words = [f"method={self.method}", f"encoder={self.encoder}", *overrides(self._choices(True))]
+        paths = config_of([*words, "dataset=csv", "dataset.train=rows"]).paths
+        words += ["dataset=csv", *overrides({"dataset__train": str(written(columns, Path(paths.data)).resolve())})]
+        return [*words, *more, *overrides(self._choices(False))]
+
+    def _choices(self, of_groups: bool) -> dict[str, Any]:
+        """Settings that choose a group's file come before those of its keys."""
+        return {key: value for key, value in self.settings.items() if ("__" not in key) == of_groups}
+
+
+class TextClassifier(ClassifierMixin, _Settings):
+    """A method that learns classes from labelled texts.
+
+    `fit` trains on all rows but those that the method's protocol takes for validation, 15 %; the run's figures are of
+    those. Methods with a protocol of their own (nearest_name, prototypes) set a fifth aside as test rows.
+
+    Args:
+        method: a name of `conf/method`.
+        encoder: a name of `conf/encoder`.
+        settings: any key of the command line, dots as `__`: `seed=1`, `loss__tau=0.5`, `trainer__max_epochs=3`,
+            `paths__runs="elsewhere"`, `sampler="class_balanced"`.
+
+    Attributes:
+        classes_: (C,) sorted labels.
+        run_: id of the run, for the command line too.
+        folder_: the run's folder.
+    """
+
+    def __init__(self, method: str = "ce", encoder: str = "minilm", **settings: Any) -> None:
+        super().__init__(method, encoder, **settings)
+
+    def fit(self, X: Any, y: Any) -> TextClassifier:
+        """Train on texts and their labels, one each: lists, arrays or Series.
+
+        Raises:
+            InputError: texts or labels that cannot be used; one line.
+            ConfigError: a setting that is unknown, out of range, or would do nothing.
+        """
+        from tasks.fit import trained_run
+
+        texts, labels = checked_texts(X), np.asarray(y)
+        if labels.ndim != 1 or len(labels) != len(texts):
+            raise InputError(f"y: found shape {labels.shape}, allowed: one label for each of {len(texts)} texts")
+        classes, places = np.unique(labels, return_inverse=True)
+        names = [str(label) for label in classes]
+        if len(classes) < 2 or len(set(names)) < len(names):
+            raise InputError(f"y: found the labels {short_list(names)}, allowed: at least 2 that differ as text")
+        words = self._words({"text": texts, "label": [names[place] for place in places]})
+        if config_of(words).protocol.name == "clean" and not any(key.startswith("protocol") for key in self.settings):
+            words = self._words({"text": texts, "label": [names[place] for place in places]}, *ALL_ROWS)
+        run = trained_run(_plan(words))
+        self._take(run, _open(run.path, words))
+        by_name = dict(zip(names, classes, strict=True))
+        self._order = np.array([self._names.index(name) for name in names])
+        self.classes_ = np.array([by_name[name] for name in names], dtype=classes.dtype)
+        return self
+
+    def _take(self, run: RunFolder, opened: tuple[RunFolder, Any]) -> None:
+        from tasks.predict import classifier_predictor
+
+        self._predictor = classifier_predictor(*opened, explain=False)
+        self._names = list(self._predictor.label_names)
+        self.run_, self.folder_ = run.id, run.path
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities (N, C), columns as `classes_`."""
+        check_is_fitted(self, "classes_")
+        scores = self._predictor.scores(checked_texts(X))[0]
+        return np.asarray(scores, np.float64)[:, self._order]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each text, (N,)."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+
+class TextClusterer(ClusterMixin, _Settings):
+    """A method that finds clusters of texts without labels.
+
+    Args:
+        method: a clustering of `conf/method`.
+        encoder: a name of `conf/encoder`.
+        n_clusters: how many, or "auto" to estimate it.
+        settings: as those of `TextClassifier`.
+
+    Attributes:
+        labels_: (N,) cluster of each text of `fit`.
+        run_: id of the run.
+        folder_: the run's folder; `clusters.csv` in it says what each cluster is about.
+    """
+
+    def __init__(
+        self, method: str = "sbert_kmeans", encoder: str = "minilm", n_clusters: int | str = "auto", **settings: Any
+    ) -> None:
+        super().__init__(method, encoder, **settings)
+        self.n_clusters = n_clusters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {**super().get_params(deep), "n_clusters": self.n_clusters}
+
+    def set_params(self, **params: Any) -> TextClusterer:
+        self.n_clusters = params.pop("n_clusters", self.n_clusters)
+        return super().set_params(**params)
+
+    def fit(self, X: Any, y: Any = None) -> TextClusterer:
+        """Cluster the texts. Raises as `TextClassifier.fit`."""
+        from tasks.cluster import clustered_run
+
+        words = self._words({"text": checked_texts(X)}, "task=cluster", f"method.num_clusters={self.n_clusters}")
+        run = clustered_run(_plan(words))
+        self._take(run, _open(run.path, words))
+        self.labels_ = np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")])
+        return self
+
+    def _take(self, run: RunFolder, opened: tuple[RunFolder, Any]) -> None:
+        from engine.assign import Assigner
+
+        self._assign = Assigner(*opened)
+        self.run_, self.folder_ = run.id, run.path
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """The cluster of each text, (N,)."""
+        check_is_fitted(self, "run_")
+        return self._assign.assign(checked_texts(X))[0]
+
+
+def _plan(words: Sequence[str]) -> Any:
+    from engine.plan import Plan
+
+    return Plan.make(config_of(words), list(words))
+
+
+def _open(run: str | Path, words: Sequence[str]) -> tuple[RunFolder, Any]:
+    """A finished run with the plan of its own config; of `words`, paths and threads count."""
+    from engine.finished import open_run
+
+    kept = [word for word in words if word.startswith(("paths.", "trainer.num_threads"))]
+    return open_run(config_of(["task=predict", *overrides({"run": str(run)}), *kept]), clusters_too=True)
+
+
+def load(run: str | Path, **settings: Any) -> TextClassifier | TextClusterer:
+    """A finished run as a fitted estimator.
+
+    Args:
+        run: its id, the beginning of it, or its folder; a folder of `kontrast.auto` too.
+        settings: `paths__runs` and the like, where it was not done in this folder.
+
+    Raises:
+        ValueError: no such run, or it is not finished; one line.
+    """
+    opened = _open(run, overrides(settings))
+    folder, plan = opened
+    choice = {"method": plan.plain["method"]["name"], "encoder": (plan.plain.get("encoder") or {}).get("name")}
+    if plan.serves == "clustering":
+        clusterer = TextClusterer(**choice, n_clusters=plan.plain["method"]["num_clusters"], **settings)
+        clusterer._take(folder, opened)
+        return clusterer
+    classifier = TextClassifier(**choice, **settings)
+    classifier._take(folder, opened)
+    names = sorted(classifier._names)
+    classifier._order = np.array([classifier._names.index(name) for name in names])
+    classifier.classes_ = np.array(names)
+    return classifier

@@ -1,0 +1,81 @@
+"""From keyword settings and texts to finished runs: the command line's own config, plan and run store."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from engine.identify import compose_run
+from kontrast.command_line import quoted
+from storage.errors import InputError, short
+from storage.files import replacing
+
+PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
+
+
+def overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as the words of a command line: `loss__tau=0.5` is `loss.tau=0.5`, `encoder__lora` a group is not."""
+    return [f"{key.replace('__', '.')}={_value(value)}" for key, value in settings.items()]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_value(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_value, value)) + "]"
+    text = str(value)
+    return text if not isinstance(value, str | Path) or PLAIN.fullmatch(text) else quoted(text)
+
+
+def config_of(words: Iterable[str]) -> DictConfig:
+    """The config of a command line. Raises InputError, in one line, where the words do not compose."""
+    run = compose_run(tuple(words))
+    if run.problem:
+        raise InputError(run.problem)
+    return OmegaConf.create(dict(run.config))
+
+
+def checked_texts(texts: Any) -> list[str]:
+    """Texts of a list, an array or a pandas Series, or the one column of a frame.
+
+    Raises:
+        InputError: no texts, or an entry that is no text with a visible character; with its position.
+    """
+    if isinstance(texts, str):
+        raise InputError("X: found one text, allowed: a list, array or Series of texts")
+    if getattr(texts, "ndim", 1) == 2 and texts.shape[1] == 1:
+        texts = np.asarray(texts)[:, 0]
+    entries = [str(text) if isinstance(text, np.str_) else text for text in texts]
+    for place, text in enumerate(entries):
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(f"X[{place}]: found {short(text)}, allowed: a text with at least one visible character")
+    if not entries:
+        raise InputError("X: no texts, allowed: at least one")
+    return entries
+
+
+def written(columns: Mapping[str, Sequence[str]], folder: Path) -> Path:
+    """The rows as a Parquet file named by its content, so that equal rows are the same run."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    digest = hashlib.sha256()
+    for name, values in columns.items():
+        digest.update(name.encode())
+        for value in values:
+            digest.update(f"{len(value)}:{value}".encode("utf-8", "surrogatepass"))
+    path = folder / "python" / f"{digest.hexdigest()[:16]}.parquet"
+    if not path.exists():
+        with replacing(path) as file:
+            pq.write_table(pa.table({name: list(values) for name, values in columns.items()}), file)
+    return path

@@ -1,0 +1,124 @@
+"""Kontrast from Python: scikit-learn's conventions, the command's words, the installed package."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import Pipeline
+
+import kontrast
+from kontrast.command_line import main, run_words
+from kontrast.runs import checked_texts, config_of, overrides
+from storage.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_settings_are_the_command_lines_words():
+    nasty = "it's a, b=c {x}: 'y' \\ $z"
+    settings = {
+        "method": "ce",
+        "seed": np.int64(3),
+        "loss__label_smoothing": 0.1,
+        "paths__runs": nasty,
+        "start_from": None,
+    }
+    config = config_of(overrides(settings))
+    assert (config.paths.runs, config.seed, config.loss.tau) == (nasty, 3, 0.1)
+    with pytest.raises(InputError, match=r"loss\.tauu: unknown key"):
+        config_of(["method=sharprecl", *overrides({"loss__tauu": 1})])
+
+
+def test_parameters_are_copied_changed_and_reached_through_a_pipeline():
+    classifier = kontrast.TextClassifier("sharprecl", loss__tau=0.5)
+    copy = clone(classifier).set_params(loss__tau=0.3, seed=2)
+    assert copy.get_params() == {"method": "sharprecl", "encoder": "minilm", "loss__tau": 0.3, "seed": 2}
+    assert classifier.get_params()["loss__tau"] == 0.5
+    pipeline = Pipeline([("text", clone(classifier))]).set_params(text__loss__tau=0.1)
+    assert pipeline["text"].settings == {"loss__tau": 0.1}
+    assert clone(kontrast.TextClusterer(n_clusters=7)).set_params(n_clusters=4).get_params()["n_clusters"] == 4
+
+
+@pytest.mark.parametrize("texts", [["a", "b"], np.array(["a", "b"]), pd.Series(["a", "b"], index=[7, 3])])
+def test_texts_come_in_lists_arrays_and_series(texts):
+    assert checked_texts(texts) == ["a", "b"]
+
+
+@pytest.mark.parametrize("texts", [[], "one text", ["a", " "], ["a", None], [1.0]])
+def test_what_is_no_text_is_refused_with_its_place(texts):
+    with pytest.raises(InputError, match=r"^X"):
+        checked_texts(texts)
+
+
+def test_the_commands_words(capsys):
+    words = ["auto", "my file.csv", "--minutes", "20", "--prefer=speed", "seed=1"]
+    assert run_words(words) == ["task=auto", "input='my file.csv'", "minutes=20", "prefer=speed", "seed=1"]
+    assert run_words(["run", "-m", "method=ce"]) == ["-m", "method=ce"]
+    assert main(["--version"]) == 0 and re.fullmatch(r"\d+\.\d+\.\d+\n", capsys.readouterr().out)
+    assert main(["autos"]) == 2 and main(["auto", "--minutes"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_the_pages_training_loop_learns():
+    page = (ROOT / "docs/python.md").read_text()
+    loop = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "losses." in block)
+    names: dict = {}
+    exec(loop, names)
+    assert names["values"][-1] < 0.9 * names["values"][0]
+
+
+@pytest.mark.slow
+def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(tiny_encoder_dir, toy_csv, tmp_path):
+    train = pd.read_csv(toy_csv["train"])
+    numbers = train["label"].map({name: 10 * place for place, name in enumerate(sorted(set(train["label"])))})
+    paths = {f"paths__{name}": str(tmp_path / name) for name in ("runs", "data", "cache")}
+    encoder = {"encoder__path": str(tiny_encoder_dir), "encoder__sha256": None, "dataset__max_length": 32}
+    classifier = kontrast.TextClassifier("logistic", **encoder, **paths)
+    classifier.fit(train["text"], numbers)
+    assert classifier.classes_.tolist() == sorted(set(numbers)) and classifier.score(train["text"], numbers) > 0.8
+    probabilities = classifier.predict_proba(list(train["text"][:5]))
+    assert probabilities.shape == (5, 4) and probabilities.sum(axis=1) == pytest.approx(1)
+    opened = kontrast.load(classifier.run_, **paths)
+    assert opened.predict(train["text"]).tolist() == classifier.predict(train["text"]).astype(str).tolist()
+    pipeline = Pipeline([("text", classifier)])
+    scores = cross_val_score(pipeline, train["text"].to_numpy(), train["label"], cv=2, error_score="raise")
+    assert scores.shape == (2,) and scores.mean() > 0.55  # the largest class has 0.47
+    with pytest.raises(ValueError, match=r"loss\.tau"):
+        kontrast.TextClassifier("ce", loss__tau=1, **encoder, **paths).fit(train["text"], numbers)
+    clusterer = kontrast.TextClusterer(n_clusters=4, **encoder, **paths).fit(train["text"])
+    assert (clusterer.predict(train["text"]) == clusterer.labels_).mean() > 0.95
+
+
+@pytest.mark.slow
+def test_an_installed_package_claims_its_own_name_alone(tmp_path):
+    site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    source = tmp_path / "source"
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    tracked = listing.stdout.split("\n")
+    for name in filter(None, tracked):
+        if (ROOT / name).is_file() and not name.startswith(("docs/", "reports/", "tests/")):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(site), str(source)], check=True, capture_output=True)
+    assert {path.name for path in site.iterdir() if path.suffix != ".dist-info"} == {"kontrast", "bin"}
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+
+    def python(*words):
+        return subprocess.run(
+            [sys.executable, *words], cwd=elsewhere, env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert "ModuleNotFoundError" in python("-c", "import losses").stderr
+    assert python("-c", "import kontrast, losses.scl_hnm as l; print(l.__file__)").stdout.startswith(str(site))
+    assert python("-m", "kontrast", "--version").stdout.strip() == kontrast.__version__
+    refused = python("-m", "kontrast", "run", "method=cee")
+    assert refused.returncode == 2 and "did you mean ce" in refused.stderr

@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_settings_are_the_command_lines_words():
     nasty = "it's a, b=c {x}: 'y' \\ $z"
     settings = {
-        "method": "ce",
+        "method": "sharprecl",
         "seed": np.int64(3),
-        "loss__label_smoothing": 0.1,
+        "loss__tau": 0.1,
         "paths__runs": nasty,
         "start_from": None,
     }

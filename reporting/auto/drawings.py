@@ -64,7 +64,7 @@ class Chart:
         for value in x_ticks:
             frame.text(self.x(value), HEIGHT - BOTTOM + 16, x_format(value), "tick", "middle")
         frame.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, self.x_title, "tick", "middle")
-        frame.text(6, TOP - 4, self.y_title, "tick")
+        frame.text(6, 12, self.y_title, "tick")
         body = Markup("").join([*frame.marks, *self.marks])
         return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(WIDTH, HEIGHT, label, body)
 

@@ -16,9 +16,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.command_line import SHARED_WORDS
 from engine.identify import compose_run
@@ -53,7 +54,8 @@ def parse(words: Sequence[str]) -> Options:
     """Raises ReportError: a word that is unknown or malformed."""
     passed = tuple(word for word in words if word.startswith("paths."))
     values = dict(word.partition("=")[::2] for word in words if word not in passed)
-    kinds = {"minutes": float, "jobs": int, "runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
+    kinds: dict[str, Callable[[str], Any]] = {"minutes": float, "jobs": int}
+    kinds |= {"runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
     if unknown := [key for key in values if key not in kinds]:
         raise ReportError(f"{unknown[0]}: unknown; allowed: {', '.join(kinds)}, paths.…")
     try:

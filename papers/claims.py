@@ -124,8 +124,10 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
                     wanting.append(f"{rival}, {column.title}, {metric}")
                     continue
                 check = _check(claim, rival, column.key, metric, a, b)
-                pairs = [report.runs(row, column.key) for row in (claim.a, rival)]
-                bootstrap = bootstrap_of(*pairs, metric, runs or {}) if claim.test in ("greater", "less") else None
+                of_a, of_b = (report.runs(row, column.key) for row in (claim.a, rival))
+                bootstrap = (
+                    bootstrap_of(of_a, of_b, metric, runs or {}) if claim.test in ("greater", "less") else None
+                )
                 differences = [a[seed] - b[seed] for seed in sorted(set(a) & set(b))]
                 checks.append(replace(check, spread=float(np.std(differences, ddof=1)), bootstrap=bootstrap))
     checks = _corrected(claim, checks)
@@ -170,12 +172,11 @@ def with_one_p(report: TableReport, verdicts: Sequence[Verdict]) -> TableReport:
     for verdict in verdicts:
         for check in (check for check in verdict.checks if check.holm_p is not None):
             largest[_place(verdict.claim, check)] = check.holm_p or 0.0
-    lists = ("against_reference", "against_best")
-    corrected = {
-        name: tuple(replace(test, holm_p=largest.get(_pair(report, test))) for test in getattr(report, name))
-        for name in lists
-    }
-    return replace(report, **corrected)
+    reference, best = (
+        tuple(replace(test, holm_p=largest.get(_pair(report, test))) for test in tests)
+        for tests in (report.against_reference, report.against_best)
+    )
+    return replace(report, against_reference=reference, against_best=best)
 
 
 def _pair(report: TableReport, test: Comparison) -> tuple[Any, ...]:

@@ -161,7 +161,7 @@ def _ends_best(entry: Mapping[str, Any], runs: Mapping[str, Run]) -> bool:
 def _is_best_last(run: Run) -> bool:
     config = run.read_config()
     protocol = config.get("protocol") or {}
-    key, sign = protocol.get("monitor"), -1 if protocol.get("mode") == "min" else 1
+    key, sign = str(protocol.get("monitor")), -1 if protocol.get("mode") == "min" else 1
     lines = [line for line in run.read_csv("history.csv") if protocol.get("name") == "clean" and line.get(key)]
     if not lines or int(lines[-1]["epoch"]) + 1 < config["trainer"]["max_epochs"]:
         return False  # nothing chose, or it was stopped for want of a better one

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
 from reporting.statistics import BootstrapComparison, paired_bootstrap
 from storage.records import Run
 
-METRICS = {"test/accuracy": "accuracy", "test/macro_f1": "macro_f1"}
+METRICS: dict[str, Literal["accuracy", "macro_f1"]] = {"test/accuracy": "accuracy", "test/macro_f1": "macro_f1"}
 SCALE = 100
 
 
@@ -26,15 +27,21 @@ def bootstrap_of(
     """
     if metric not in METRICS:
         return None
-    pairs = [(_test_rows(runs.get(a[seed])), _test_rows(runs.get(b[seed]))) for seed in sorted(set(a) & set(b))]
-    pairs = [(one, other) for one, other in pairs if one and other and one[0] == other[0] == (pairs[0][0] or one)[0]]
-    if len(pairs) < 2:
+    truth: list[str] | None = None
+    predicted: list[tuple[list[str], list[str]]] = []
+    for seed in sorted(set(a) & set(b)):
+        one, other = _test_rows(runs.get(a[seed])), _test_rows(runs.get(b[seed]))
+        if one is None or other is None or one[0] != other[0] or one[0] != (truth or one[0]):
+            continue
+        truth = one[0]
+        predicted.append((one[1], other[1]))
+    if truth is None or len(predicted) < 2:
         return None
-    names = sorted({label for sides in pairs for labels, predicted in sides for label in (*labels, *predicted)})
+    names = sorted({*truth, *(name for pair in predicted for side in pair for name in side)})
     number = {name: place for place, name in enumerate(names)}
-    first, second = (np.array([[number[name] for name in pair[side][1]] for pair in pairs]) for side in (0, 1))
-    labels = np.array([number[name] for name in pairs[0][0][0]])
-    result = paired_bootstrap(labels, first, second, METRICS[metric], np.random.default_rng(0))  # type: ignore[arg-type]
+    first, second = (np.array([[number[name] for name in pair[side]] for pair in predicted]) for side in (0, 1))
+    labels = np.array([number[name] for name in truth])
+    result = paired_bootstrap(labels, first, second, METRICS[metric], np.random.default_rng(0))
     low, high = result.interval
     return BootstrapComparison((SCALE * low, SCALE * high), result.p)
 

@@ -118,10 +118,11 @@ def test_what_is_unequal_is_refused(plan):
 def test_a_search_with_the_tiny_encoder(files, store, small, tmp_path):
     words = [word for word in small if not word.startswith(("optimizer.lr", "trainer.max_epochs", "seed"))]
     space = "search.space={optimizer.lr:{low:1e-4,high:1e-2,log:true},trainer.max_epochs:{choices:[3]}}"
-    line = [*files, *store, *words, "method=ce", "search=halving", "search.trials=4", "search.finalists=2", space]
+    line = [*files, *store, *words, "method=ce", "search=halving", "search.trials=2", "search.finalists=1", space]
+    line.append("search.shares=[0.34,1.0]")
     record = json.loads((command(line).folder / "search.json").read_text())
     runs = {run.id: run for run in list_runs(tmp_path / "runs")}
     finished = [run for run in runs.values() if run.status == "finished"]
-    assert len(finished) == 6, "two finalists on three seeds"
+    assert len(runs) == 4 and len(finished) == 3, "one finalist on three seeds, the other stopped"
     assert {row["run"] for row in record["trials"]} <= runs.keys()
     assert {run.read_config()["seed"] for run in finished} == {100, 101, 102}

@@ -7,6 +7,7 @@ kontrast --version
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from collections.abc import Sequence
@@ -66,6 +67,6 @@ def _as_overrides(words: Sequence[str]) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """A text as Hydra's grammar takes it literally."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    """A text as Hydra's grammar takes it literally: there, a backslash means itself unless a quote follows."""
+    escaped = re.sub(r"(\\*)('|\Z)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), text)
     return f"'{escaped}'"

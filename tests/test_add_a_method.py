@@ -20,7 +20,8 @@ def project_copy(tmp_path: Path) -> Path:
     """The source of the project, without data and runs."""
     copy = tmp_path / "kontrast"
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    for folder in {package.partition(".")[0] for package in packages}:
+    rooms = (package.removeprefix("kontrast._rooms").removeprefix(".") for package in packages)
+    for folder in {room.partition(".")[0] for room in rooms if room}:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "tests").mkdir()
     for file in ("run.py", "pyproject.toml", "tests/conftest.py"):

@@ -45,7 +45,8 @@ class Top:
     """The plain values at the top of a config; everything else there is a group."""
 
     task: Literal[
-        "fit", "auto", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat", "chat_export"
+        "fit", "auto", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat",
+        "chat_export", "runs"
     ]
     seed: Annotated[int, ">= 0", "< 4294967296"] = 0
     force: bool = False

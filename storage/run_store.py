@@ -23,6 +23,7 @@ from storage.errors import ReportError
 from storage.files import write_errors, write_text
 from storage.tables import csv_writer
 
+LAST = "last"  # the name of the run that finished last
 LOCK_NAME = ".lock"
 CHECKSUMS = "SHA256SUMS"
 WEIGHTS = ("checkpoints/*.ckpt", "model.npz")
@@ -297,7 +298,12 @@ def list_runs(runs_dir: Path | str) -> list[RunFolder]:
 
 
 def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFolder:
-    """The run with this id, this unique beginning of an id, or this folder; `key` asks for it.
+    """The run with this id, this unique beginning of an id, or this folder; ``last`` is the one that finished last.
+
+    Args:
+        runs_dir: the run store.
+        name: what was typed.
+        key: the option that it was typed for.
 
     Raises:
         ReportError: no run or several runs match; the line lists the nearest ids.
@@ -306,6 +312,8 @@ def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFol
     if (folder / "metrics.json").is_file():
         return RunFolder(folder)
     name = str(name).rstrip("/")
+    if name == LAST:
+        return _last_finished(runs_dir, key)
     ids = [run.id for run in list_runs(runs_dir)]
     matches = [name] if name in ids else [id_ for id_ in ids if name and id_.startswith(name)]
     if len(matches) == 1:
@@ -316,3 +324,11 @@ def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFol
         raise ReportError(f"{key}={name}: no such run, {runs_dir} holds none yet")
     nearest = difflib.get_close_matches(Path(name).name, ids, n=3, cutoff=0.0)
     raise ReportError(f"{key}={name}: no such run in {runs_dir}; nearest: {', '.join(nearest)}")
+
+
+def _last_finished(runs_dir: Path | str, key: str) -> RunFolder:
+    runs = sorted(list_runs(runs_dir), key=lambda run: (run.path / "metrics.json").stat().st_mtime)
+    for run in reversed(runs):
+        if run.status == "finished":
+            return run
+    raise ReportError(f"{key}={LAST}: {runs_dir} holds no finished run")

@@ -116,3 +116,12 @@ def test_a_finished_run_is_held_where_nothing_can_be_written(tmp_path, monkeypat
         assert run.status == "finished"
     with pytest.raises(ReportError, match="Read-only file system"), RunFolder(tmp_path / "running").lock():
         pass
+
+
+def test_last_is_the_run_that_finished_last(tmp_path):
+    with pytest.raises(ReportError, match="run=last: .* holds no finished run"):
+        find_run(tmp_path, "last")
+    for number, (name, status) in enumerate([("b", "finished"), ("a", "finished"), ("c", "failed")]):
+        RunFolder(tmp_path / name).write_metrics(status=status)
+        os.utime(tmp_path / name / "metrics.json", (number, number))
+    assert find_run(tmp_path, "last").id == "a"

@@ -1,0 +1,13 @@
+"""task=runs: what a store holds, and the words that filter it."""
+
+from storage.run_store import RunFolder
+from tests.command_lines import command
+
+
+def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path):
+    for name, seed in (("one", 0), ("two", 1)):
+        RunFolder(tmp_path / name).write_metrics(status="finished", method="ce", seed=seed, **{"test/macro_f1": 0.5})
+    listed = command(["task=runs", f"paths.runs={tmp_path}", "method=ce", "seed=1"])
+    assert "1 of 2 runs" in listed.out and "two" in listed.out and "one" not in listed.out and "50.00 %" in listed.out
+    refused = command(["task=runs", f"paths.runs={tmp_path}", "force=true"])
+    assert refused.error.startswith("force: task=runs lists runs")

@@ -59,7 +59,7 @@ class TextDataModule(LightningDataModule):
         corpus: a prepared ``datamodules.corpus.Corpus``.
         tokenizer: the encoder's fast tokenizer, or `LearnedTokenizer` for one that the train rows decide.
         augment: makes views 1, 2, … of the train texts, already prepared; None gives copies of the text.
-        imbalance: thins the train split.
+        imbalance: thins the train split; None keeps it whole.
         sampler: makes the batch order.
         protocol: a ``Protocol``, or its fields as a mapping.
         num_views: views of a train text, the text itself included.
@@ -166,10 +166,10 @@ class TextDataModule(LightningDataModule):
         splits = "val" not in rows and self.protocol.name in ("clean", "kfold")
         if splits and self.protocol.val_from == "unthinned":
             self._split(rows, labels["train"])
-        selected = self.imbalance.select(
-            labels["train"][rows["train"]], np.random.default_rng([self.seed, 0, _THIN]), self.label_names
-        )
-        rows["train"] = rows["train"][selected]
+        if self.imbalance is not None:
+            rng = np.random.default_rng([self.seed, 0, _THIN])
+            selected = self.imbalance.select(labels["train"][rows["train"]], rng, self.label_names)
+            rows["train"] = rows["train"][selected]
         if answers is not None:
             labels["train"] = labels["train"].copy()
             labels["train"][self.imbalance.rows] = answers
@@ -177,7 +177,7 @@ class TextDataModule(LightningDataModule):
             self._split(rows, labels["train"])
         if self.protocol.name == "few_shot":
             rng = np.random.default_rng([self.seed, 0, _SPLIT])
-            train, val = random_split(len(selected), self.protocol.val_fraction, rng)
+            train, val = random_split(len(rows["train"]), self.protocol.val_fraction, rng)
             rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
             self._table_of["val"] = "train"
         self.indices = rows

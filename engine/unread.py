@@ -56,7 +56,7 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     if not is_module(method):
         trains = [key for key in plain["trainer"] if key not in ("num_threads", "accelerator", "precision")]
         idle |= {f"trainer.{key}": f"method={method['name']} trains nothing" for key in trains}
-    elif _is_solved(plain):
+    elif is_solved(plain):
         reason = f"method={method['name']} is solved, not trained, on a frozen encoder"
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
@@ -69,7 +69,7 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     return idle
 
 
-def _is_solved(plain: Mapping[str, Any]) -> bool:
+def is_solved(plain: Mapping[str, Any]) -> bool:
     """What `ClassifierModule.is_solved` will say."""
     method = target_class(plain["method"])
     linear = getattr(method, "linear_loss", None) is not None and plain["encoder"]["train"] == "frozen"

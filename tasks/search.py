@@ -5,9 +5,11 @@ python run.py search=optuna method=sharprecl dataset=ohsumed search.trials=30
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,10 +20,12 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from engine.identity import run_id
 from engine.plan import Plan
+from engine.unread import is_solved
 from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.sweep_figure import trials_figure
 from reporting.tables import MISSING, SweepJob, Table, percent
+from storage.errors import short
 from storage.files import write_text
 from storage.run_store import RunFolder
 from tasks.halving import Halving, halve
@@ -55,10 +59,12 @@ class Search:
     ) -> None:
         self.space, self.trials, self.n_jobs, self.metric = dict(space), trials, n_jobs, metric
         self.warmup_epochs, self.startup_trials, self.sampler_seed = warmup_epochs, startup_trials, sampler_seed
+        if not self.space:
+            raise ConfigError("search.space: found nothing; allowed: key: {low, high, log} or key: {choices}")
         for key, range_ in self.space.items():
-            if not ({"low", "high"} <= set(range_) or range_.get("choices")):
-                found = f"search.space.{key}: found {dict(range_)}"
-                raise ConfigError(f"{found}; allowed: {{low, high, log}} or {{choices}}")
+            if not (_is_choice(range_) or _is_range(range_)):
+                found = f"search.space.{key}: found {short(dict(range_))}"
+                raise ConfigError(f"{found}; allowed: {{low, high, log}} with low < high, > 0 for log, or {{choices}}")
 
     def draw(self, trial: Trial) -> dict[str, Any]:
         """Values of a trial by key."""
@@ -73,6 +79,18 @@ class Search:
         return float(f"{trial.suggest_float(key, low, high, log=log):.{DIGITS}g}")
 
 
+def _is_choice(range_: Mapping[str, Any]) -> bool:
+    choices = range_.get("choices")
+    return set(range_) == {"choices"} and isinstance(choices, list) and bool(choices)
+
+
+def _is_range(range_: Mapping[str, Any]) -> bool:
+    low, high, log = range_.get("low", math.nan), range_.get("high", math.nan), range_.get("log", False)
+    are_numbers = all(type(value) in (int, float) and math.isfinite(value) for value in (low, high))
+    fits = set(range_) <= {"low", "high", "log"} and isinstance(log, bool)
+    return fits and are_numbers and low < high and (low > 0 or not log)
+
+
 def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     """Run the trials that are still missing; the folder holds the study, its table and figure, and the best line."""
     from hydra.utils import instantiate
@@ -83,7 +101,7 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
         return halve(plan, overrides, options)
     if plan.plain["protocol"]["name"] == "published":
         raise ConfigError("protocol=published: chooses on test; allowed with search: protocol=clean")
-    _check_keys(config, options)
+    _check_space(config, plan, options)
     base = [word for word in overrides if word.split("=")[0].split(".")[0] != "search"]
     folder = Path(config.paths.runs) / "searches" / _name(plan, options)
     study = open_study(folder, options)
@@ -95,10 +113,18 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     return report(study, options, base, folder)
 
 
-def _check_keys(config: DictConfig, options: Search) -> None:
-    for key in options.space:
+def _check_space(config: DictConfig, plan: Plan, options: Search) -> None:
+    """Raises ConfigError: a key that this run has not or does not read, or an end of a range that it does not take."""
+    if not plan.trains or is_solved(plan.plain):
+        raise ConfigError(f"search: method={config.method.name} is not trained here; allowed: a method that is trained")
+    for key, range_ in options.space.items():
         if OmegaConf.select(config, key, default=None) is None:
-            raise ConfigError(f"search.space.{key}: method={config.method.name} has no such key; try search=lr")
+            found = f"search.space.{key}: method={config.method.name} has no such key; allowed: another space"
+            raise ConfigError(f"{found}, ~search.space '+search.space={{KEY:{{low:1,high:2}}}}'")
+        for value in range_.get("choices") or (range_["low"], range_["high"]):
+            tried = copy.deepcopy(config)
+            OmegaConf.update(tried, key, value)
+            Plan.make(tried, [f"{key}={value}"])
 
 
 def _name(plan: Plan, options: Search) -> str:

@@ -1,13 +1,21 @@
 """Which classes a config may name: those of the group's own kind, in this project or on an explicit list.
 
 A config comes from the command line, but also from the folder of a run that somebody else made; naming any importable
-function there would execute it. Nothing is imported before its name has passed.
+function there would execute it. Nothing is imported before its name has passed. Of the project's own modules a config
+may name what a file of `conf` names, and classes with a base in common with those; never a function beside them.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+OUTSIDE = ("torch", "lightning")  # packages of which any class of a listed module will do
 
 MODULES = {  # group -> the modules (and what lies below them) that its targets come from
     "active": ("active_learning",),
@@ -38,9 +46,9 @@ def target_findings(config: Mapping[str, Any]) -> Iterator[str]:
             modules = MODULES.get(str(group), ())
             if not modules:
                 yield f"{key}._target_: found {_shown(target)}; allowed in {group}: none"
-            elif not _lies_in(target, modules) or not _is_defined_in(str(target), modules):
+            elif not lies_in(target, modules) or not _is_of_kind(str(target), modules):
                 places = " or ".join(modules)
-                yield f"{key}._target_: found {_shown(target)}; allowed in {group}: a class or function of {places}"
+                yield f"{key}._target_: found {_shown(target)}; allowed in {group}: what conf names of {places}"
 
 
 def _targets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
@@ -54,22 +62,45 @@ def _targets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
             yield from _targets(child, f"{key}[{position}]")
 
 
-def _lies_in(target: Any, modules: tuple[str, ...]) -> bool:
+def lies_in(target: Any, modules: tuple[str, ...]) -> bool:
+    """Whether a target is a name in one of these modules."""
     return isinstance(target, str) and any(target.startswith(f"{module}.") for module in modules)
 
 
-def _is_defined_in(target: str, modules: tuple[str, ...]) -> bool:
-    """Whether what the name leads to is defined there, and not merely imported there (`losses.torch.load`).
+def _is_of_kind(target: str, modules: tuple[str, ...]) -> bool:
+    """Whether what the name leads to is of the kind, and not merely imported there (`losses.torch.load`).
 
     A name that leads nowhere is somebody else's finding.
     """
     from hydra.utils import get_object
 
+    if target in conf_targets().values():
+        return True
     try:
-        defined = getattr(get_object(target), "__module__", "")
+        found = get_object(target)
     except Exception:
         return True
-    return any(defined == module or str(defined).startswith(f"{module}.") for module in modules)
+    module = str(getattr(found, "__module__", ""))
+    if not inspect.isclass(found) or not any(f"{module}.".startswith(f"{allowed}.") for allowed in modules):
+        return False
+    return module.startswith(OUTSIDE) or not _bases(modules).isdisjoint(found.__mro__[1:])
+
+
+@cache
+def _bases(modules: tuple[str, ...]) -> frozenset[type]:
+    """The classes from which those that `conf` names in these modules descend."""
+    from hydra.utils import get_object
+
+    named = [get_object(target) for target in conf_targets().values() if lies_in(target, modules)]
+    return frozenset(base for kind in named if inspect.isclass(kind) for base in kind.__mro__) - {object}
+
+
+@cache
+def conf_targets() -> dict[str, str]:
+    """Every target that `conf` names, by the name of its class or function."""
+    files = (file.read_text(encoding="utf-8") for file in sorted(CONF.rglob("*.yaml")))
+    targets = (target for text in files for target in re.findall(r"_target_:\s*([\w.]+)", text))
+    return {target.rpartition(".")[2]: target for target in targets}
 
 
 def _shown(target: Any) -> str:

@@ -21,6 +21,7 @@ CONF = Path(__file__).resolve().parents[1] / "conf"
 SHARED_WORDS = "KONTRAST_SHARED_WORDS"  # set where words are said to several methods: idle ones are then allowed
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 PAIR = "method_dataset"
+LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 
 
@@ -137,6 +138,7 @@ def _fail(message: str, code: int = INPUT_ERROR) -> int:
     from reporting.escape import for_terminal
 
     for line in message.strip().splitlines() or ["unknown error"]:
+        line = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:SHOWN]}…", line)
         shown = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
         print(f"error: {for_terminal(shown)}", file=sys.stderr)
     report_job("failed", error=message.strip())
@@ -153,7 +155,7 @@ def report_job(status: str, run: Path | None = None, error: str | None = None) -
 def _is_of_composing(error: Exception) -> bool:
     """Whether Hydra stumbled over the command line itself, before it called anything of ours."""
     frames = traceback.extract_tb(error.__traceback__)
-    return "hydra" in Path(frames[-1].filename).parts and all(frame.name != "run_job" for frame in frames)
+    return "hydra" in Path(frames[-1].filename).parts and not {"run_job", "run_task"} & {frame.name for frame in frames}
 
 
 def _first_unreadable() -> str:
@@ -180,6 +182,8 @@ def explain(error: Exception) -> str:
     text = str(error).strip()
     if isinstance(error, InstantiationException) and isinstance(error.__cause__, ValueError):
         return str(error.__cause__)
+    if isinstance(error, InstantiationException) and (match := re.search(r"full_key: (\S+)", text)):
+        return f"{match[1]}: {error.__cause__ or text.splitlines()[0]}; allowed: what its _target_ takes"
     if isinstance(error, OverrideParseException):
         return f"{error.override}: not of the form key=value; quotes are needed around a value with one of = , [ {{ $"
     if isinstance(error, MissingMandatoryValue) and error.full_key:
@@ -190,6 +194,8 @@ def explain(error: Exception) -> str:
         chosen = match.group(2).split(", ")
         group = next(name for name in re.findall(r"\{(\w+)\}", match.group(1)) if name not in chosen)
         return f"{group}: found null; allowed: {', '.join(sorted(file.stem for file in (CONF / group).glob('*.yaml')))}"
+    if word := next((word for word in sys.argv[1:] if "${" in word and "nterpolation" in text), None):
+        return f"{word}: {text.splitlines()[0]}; allowed: a value, or ${{KEY}} of a key that there is"
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return f"{match.group(1)}: found several values; allowed: one, or a sweep over them with -m"
     for pattern in (r"Could not override '([^']+)'", r"Key '[^']+' is not in struct\s+full_key: (\S+)"):
@@ -232,7 +238,8 @@ def _keys_under(parent: str) -> list[str] | None:
     from hydra.errors import HydraException
     from omegaconf import DictConfig, OmegaConf
 
-    choices = [a for a in sys.argv[1:] if re.fullmatch(r"\w+=\w+", a) and (CONF / a.split("=")[0]).is_dir()]
+    words = [word for word in sys.argv[1:] if re.fullmatch(r"\w+=\w+|~\w+", word)]
+    choices = [word for word in words if (CONF / word.lstrip("~").split("=")[0]).is_dir()]
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):

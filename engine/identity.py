@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from engine.command_line import CONF
+from engine.allowed_targets import MODULES, conf_targets, lies_in
 from engine.validation import HYDRA_KEYS, SUPPLIED, mismatch, signature
 from storage.errors import ReportError
 
@@ -77,8 +77,12 @@ def relocated(node: Any) -> Any:
 
 
 def _place_of_ours(target: Any) -> Any:
+    if not isinstance(target, str) or not _is_ours(target):
+        return target
+    if not any(lies_in(target, modules) for modules in MODULES.values()):
+        return conf_targets().get(target.rpartition(".")[2], target)
     try:
-        return place(target) if isinstance(target, str) and _is_ours(target) else target
+        return place(target)
     except ReportError:
         return target
 
@@ -138,17 +142,9 @@ def place(target: str) -> str:
         pkgutil.resolve_name(target)
         return target
     except Exception as error:
-        if (moved := _targets().get(target.rpartition(".")[2])) in (None, target):
+        if (moved := conf_targets().get(target.rpartition(".")[2])) in (None, target):
             raise ReportError(f"_target_: cannot import {target!r} ({str(error).splitlines()[0]})") from error
         return moved
-
-
-@cache
-def _targets() -> dict[str, str]:
-    """Every target that ``conf`` names, by the name of its class or function."""
-    files = (file.read_text(encoding="utf-8") for file in sorted(CONF.rglob("*.yaml")))
-    found = (target for text in files for target in re.findall(r"_target_:\s*([\w.]+)", text))
-    return {target.rpartition(".")[2]: target for target in found}
 
 
 def _relevant(config: Mapping[str, Any]) -> dict[str, Any]:

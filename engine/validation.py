@@ -23,6 +23,7 @@ from engine.allowed_targets import target_findings
 from storage.run_store import first_line
 
 BOUNDS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "~": "pattern"}
+REFUSE_ANY = ("torch.nn.modules.module", "lightning.pytorch.core.module")  # whose `**kwargs` are none in truth
 HYDRA_KEYS = {"_target_", "_partial_", "_recursive_", "_convert_", "_args_"}
 # what the engine hands to a node of a group: a config does not
 SUPPLIED = {
@@ -155,6 +156,8 @@ def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: s
     for name, value in node.items():
         where = f"{key}.{name}" if key else str(name)
         if name in HYDRA_KEYS:
+            if name != "_target_" and not (name == "_partial_" and value is True and _is_called_later(key)):
+                yield f"{where}: found {_shown(value)}; allowed: none of Hydra's own keys here"
             continue
         if name not in parameters or name in supplied:
             if not open_ended or name in supplied:
@@ -169,6 +172,10 @@ def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: s
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in node and name not in supplied:
             yield f"{f'{key}.{name}' if key else name}: missing; allowed: {allowed_by(parameter.annotation)}"
+
+
+def _is_called_later(key: str) -> bool:
+    return key.partition(".")[0] in SUPPLIED or key.startswith("active.")
 
 
 def _shown(value: Any) -> str:
@@ -191,7 +198,8 @@ def signature(target: Any) -> tuple[dict[str, inspect.Parameter], bool]:
             if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) and parameter.name != "self":
                 own = parameter.replace(annotation=hints.get(parameter.name, Any))
                 parameters.setdefault(parameter.name, own)
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in kinds):
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in kinds)
+        if not takes_any or function is object.__init__ or getattr(function, "__module__", "") in REFUSE_ANY:
             return parameters, False
     return parameters, True
 
@@ -289,6 +297,8 @@ def allowed_by(hint: Any) -> str:
         return ", ".join(map(str, arguments))
     if origin is Sequence:
         return f"a list, not empty, of {allowed_by(arguments[0])}"
+    if origin is tuple and ... not in arguments:
+        return f"a list of {len(arguments)}: {', '.join(map(allowed_by, arguments))}"
     if origin in (list, tuple):
         return f"a list of {allowed_by(arguments[0])}" if arguments else "a list"
     if origin in (dict, Mapping):

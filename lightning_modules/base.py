@@ -200,9 +200,12 @@ class TextModule(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         try:
             optimizer = self.optimizer(self.parameter_groups())
-        except ValueError as error:
-            raise ValueError(f"optimizer: {error}") from error
-        schedule = self.scheduler(optimizer, total_steps=self.total_steps)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"optimizer: {error}; allowed: what its _target_ takes") from error
+        try:
+            schedule = self.scheduler(optimizer, total_steps=self.total_steps)
+        except TypeError as error:
+            raise ValueError(f"scheduler: {error}; allowed: one that takes optimizer and total_steps") from error
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None) -> None:

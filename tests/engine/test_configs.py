@@ -149,8 +149,10 @@ def test_every_default_is_allowed_by_its_own_annotation() -> None:
         ("imbalance=counts imbalance.counts=[]", "imbalance.counts: found []; allowed: a list, not empty, of a whole"),
         ("dataset=csv dataset.train=x dataset.label_names=abc", "dataset.label_names: found 'abc'; allowed: a list"),
         ("dataset.name=../../x", "dataset.name: found '../../x'; allowed: text that matches"),
-        ("+optimizer.betas=abc", "optimizer.betas: found 'abc'; allowed: a list of a number"),
+        ("+optimizer.betas=abc", "optimizer.betas: found 'abc'; allowed: a list of 2: a number"),
         ("+callbacks.x=5", "callbacks.x: found 5; allowed: null, or a node with a _target_"),
+        ("method=ce +loss.b=1", "loss.b: unknown key of losses.CrossEntropy"),
+        ("method=ce +optimizer.betas=[1,2,3]", "optimizer.betas: found [1, 2, 3]; allowed: a list of 2: "),
         ("+method.seed=3", "method.seed: unknown key of "),
         ("+method.k=3", "method.k: unknown key of "),
         ("~method.name", "method.name: missing; allowed: text"),
@@ -161,6 +163,14 @@ def test_every_default_is_allowed_by_its_own_annotation() -> None:
 def test_a_bad_value_is_one_line_with_key_value_and_what_is_allowed(overrides: str, finding: str) -> None:
     (line,) = findings(overrides)
     assert line.startswith(finding)
+
+
+@pytest.mark.parametrize("group", ["loss", "encoder", "dataset", "imbalance", "sampler", "protocol", "trainer"])
+@pytest.mark.parametrize("word", ["_partial_=1", "_recursive_=false", "_convert_=all", "_args_=[1]"])
+def test_keys_of_hydra_are_no_options(group: str, word: str) -> None:
+    """They would change how a node is called, beside its signature."""
+    (line,) = findings(f"+{group}.{word}")
+    assert line.startswith(f"{group}.{word.partition('=')[0]}: found ")
 
 
 def test_all_findings_come_at_once() -> None:

@@ -53,7 +53,11 @@ def test_nothing_foreign_is_executed(run, predict, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "target", ["losses.distributed.torch.load", "torch.load", "os.system", "lightning_modules.x", None, 3, "", "."]
+    "target",
+    [
+        *("losses.distributed.gather", "losses.sharprecl.RebalancedSamples", "losses.distributed.torch.load"),
+        *("torch.load", "os.system", "lightning_modules.x", None, 3, "", "."),
+    ],
 )
 def test_a_target_is_of_its_groups_own_kind(target):
     assert len(list(target_findings({"loss": {"_target_": target}}))) == 1

@@ -1,9 +1,10 @@
 """Attack the command line and print figures.
 
-    python -m attack [inputs=300] [effects=15] [files=100] [kills=20] [seed=0] [folder=DIR]
+    python -m attack [inputs=300] [effects=15] [files=100] [kills=20] [seed=0] [first=0] [folder=DIR]
 
 Settings come from the config's own schema; effects are good values that must change a result; files are good ones
 damaged; kills fall at random moments of every task.
+`first` is the number of the first case: with it a long attack can be made in pieces.
 Most inputs run up to the first step of training, every tenth to the end. A failure is printed with the line that
 repeats it, and its files stay. Exit code 1 where there is any.
 """
@@ -25,7 +26,7 @@ from attack.kills import Kills, content
 from attack.place import Place
 from attack.settings import effect, settings
 
-NUMBERS = {"inputs": 300, "effects": 15, "files": 100, "kills": 20, "seed": 0}
+NUMBERS = {"inputs": 300, "effects": 15, "files": 100, "kills": 20, "seed": 0, "first": 0}
 CONFIGS = ("config.yaml", "kept_indices.json")
 WHOLE = 0.1  # share of the settings that run to the end
 SHOWN = 6  # last lines of a failure
@@ -34,14 +35,14 @@ SHOWN = 6  # last lines of a failure
 class Attack:
     """An attack in a folder; `counts` says what came of it."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.place, self.shell, self.seed = Place(folder), Shell(folder), seed
+    def __init__(self, folder: Path, seed: int, first: int = 0) -> None:
+        self.place, self.shell, self.seed, self.first = Place(folder), Shell(folder), seed, first
         self.counts: Counter[str] = Counter()
         self.place.ready(self.shell)
 
     def settings(self, number: int) -> None:
         """Type bad settings."""
-        for case in range(number):
+        for case in range(self.first, self.first + number):
             rng = random.Random(f"{self.seed} settings {case}")
             setting = settings(rng)
             words = [*self._around(setting.words), *self.place.store("attacked"), *setting.words]
@@ -64,7 +65,7 @@ class Attack:
     def effects(self, number: int) -> None:
         """Give one key another value, and look whether the results of the whole run are others."""
         figures: dict[tuple[str, ...], dict[str, str]] = {}
-        for case in range(number):
+        for case in range(self.first, self.first + number):
             base, word = effect(random.Random(f"{self.seed} effects {case}"))
             if base not in figures:
                 figures[base] = self._figures([*self._around(base), *self.place.store("bases"), *base])[1]
@@ -85,7 +86,7 @@ class Attack:
 
     def files(self, number: int) -> None:
         """Type lines with bad files."""
-        for case in range(number):
+        for case in range(self.first, self.first + number):
             rng = random.Random(f"{self.seed} files {case}")
             folder = self.place.folder / f"case-{case}"
             line = self.place.file_attack(rng, folder)
@@ -98,7 +99,7 @@ class Attack:
     def kills(self, number: int) -> None:
         """Kill tasks and type them again."""
         kills = Kills(self.place, self.shell)
-        for case in range(number):
+        for case in range(self.first, self.first + number):
             about, words, problem = kills.kill(random.Random(f"{self.seed} kills {case}"), case)
             self.counts["kills"] += about.count(" after ")
             self.counts["lost" if problem else "survived"] += 1
@@ -136,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         sys.exit(f"error: {error}; allowed: whole numbers for {', '.join(NUMBERS)}")
     started, folder = time.monotonic(), options.get("folder") or tempfile.mkdtemp(prefix="kontrast-attack-")
-    attack = Attack(Path(folder).resolve(), numbers["seed"])
+    attack = Attack(Path(folder).resolve(), numbers["seed"], numbers["first"])
     try:
         attack.settings(numbers["inputs"])
         attack.effects(numbers["effects"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -15,6 +16,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RUN, PREPARE = str(ROOT / "run.py"), str(ROOT / "attack" / "prepare.py")  # all of a run, or what comes before training
 LIMIT = 60  # seconds that a command on these tiny files may take
 POLL = 0.02
+INNARDS = re.compile(  # what Python and Hydra say of themselves, which tells a person nothing
+    r"Error in call to target|full_key:|\b(Type|Key|Attribute|Index|Runtime)Error\b|object has no attribute|"
+    r"positional argument|unexpected keyword argument|unsupported operand|object is not (callable|iterable)"
+)
 LONGEST = 4100  # characters of a refusal's line
 
 
@@ -38,7 +43,7 @@ class Outcome:
         if self.code == 0:
             return "accepted"
         said = [line for line in self.text.splitlines() if line.startswith("error: ")]
-        if self.code != 2 or not said or max(map(len, said)) > LONGEST:
+        if self.code != 2 or not said or max(map(len, said)) > LONGEST or any(map(INNARDS.search, said)):
             return "unclear"
         return "refused"
 

@@ -6,13 +6,13 @@ import csv
 import json
 import random
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
 from attack import damage
-from attack.command import PREPARE, RUN, Shell
+from attack.command import PREPARE, ROOT, RUN, Shell
 from attack.toy import TOPICS, small_options, write_csv_files, write_encoder
 
 FIT = ["method=ce", "retrieval=knn", "trainer.max_epochs=1"]
@@ -125,7 +125,8 @@ class Place:
         return Line(words, about, PREPARE)
 
     def _bad_run(self, rng: random.Random, case: Path) -> Line:
-        run = shutil.copytree(rng.choice([self.run, self.run, self.clustering]), case / "run")
+        whole = rng.choice([self.run, self.run, self.clustering])
+        run = shutil.copytree(whole, case / "runs" / whole.name)
         mark = case / "executed"
         files = sorted(
             file for file in run.rglob("*") if file.is_file() and file.suffix not in (".log", ".lock", ".svg")
@@ -141,7 +142,19 @@ class Place:
             _, about = _damaged(file, file.parent, rng)
         if rng.random() < 0.5:
             (run / "SHA256SUMS").unlink(missing_ok=True)
+        if rng.random() < 0.3:
+            return replace(self._read_again(rng, whole, case), about=about, mark=mark)
         return Line([*self._use(rng, case), f"run={run}", *self.store()], about, mark=mark)
+
+    def _read_again(self, rng: random.Random, whole: Path, case: Path) -> Line:
+        """The line that made a run, or a table over it and the sound ones beside it."""
+        if rng.random() < 0.5:
+            shutil.copytree(self.run, case / "runs" / "ce-csv-sound")
+            return Line([str(case / "runs"), "dataset=csv", "by=loss"], "", str(ROOT / "reporting" / "compare.py"))
+        made = [*self.data, *self.small, *FIT]
+        if whole == self.clustering:
+            made = [*self.clustered, *self.small_clustering, *CLUSTER]
+        return Line([*made, *self.store(case / "runs")], "")
 
     def _foreign_run(self, rng: random.Random, case: Path) -> Line:
         run = shutil.copytree(self.run, case / "run")

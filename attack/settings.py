@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 import engine.choices
 from attack.command import ROOT
 from engine.composition import serves
-from engine.validation import SUPPLIED, Paths, Top, signature, target_nodes
+from engine.validation import HYDRA_KEYS, SUPPLIED, Paths, Top, signature, target_nodes
 
 CONF = ROOT / "conf"
 # word on the command line -> what it is as a value
@@ -78,6 +78,7 @@ def groups() -> dict[str, Path]:
 
 
 GROUPS = groups()
+TASKS = get_args(get_type_hints(Top)["task"])
 
 
 @cache
@@ -123,6 +124,10 @@ BASES = (
 def _group(rng: random.Random) -> Setting:
     group = rng.choice(sorted(GROUPS))
     some = rng.choice(list(SCALARS))
+    if rng.random() < 0.2:  # how Hydra calls a node is no option, and a task is a word like any other
+        return Setting((*rng.choice(METHODS), f"+{group}.{rng.choice(sorted(HYDRA_KEYS))}={some}"))
+    if rng.random() < 0.1:
+        return Setting((*rng.choice(METHODS), f"task={rng.choice(TASKS)}"))
     word, why = rng.choice(
         [
             (f"{group}=nonsense", "no such choice"),

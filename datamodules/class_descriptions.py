@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 import yaml
 
 from storage.errors import InputError, short
-from storage.tables import text_lines
+from storage.plain_yaml import load_yaml
+from storage.tables import parsed_json, text_lines
 
 KNOWN = Path(__file__).parent / "class_names"
 CODE = re.compile(r"[A-Za-z]{0,2}[-_.]?\d+([-_.]\d+)*")
@@ -54,10 +54,10 @@ def read_descriptions(file: Path, label_names: Sequence[str]) -> tuple[str, ...]
         if file.suffix == ".csv":
             content: Any = _csv_pairs(text, where)
         else:
-            content = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
+            content = parsed_json(text, where, "JSON") if file.suffix == ".json" else load_yaml(text)
     except OSError as error:
         raise InputError(f"{where}: cannot be read ({error.strerror})") from error
-    except (ValueError, yaml.YAMLError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         if isinstance(error, InputError):
             raise
         reason = " ".join(str(error).split())[:120]

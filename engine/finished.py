@@ -30,8 +30,8 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     run = find_run(config.paths.runs, config.run)
     if (run.path / MODEL / "metrics.json").is_file():  # what `task=auto` recommends
         run = RunFolder(run.path / MODEL)
-    if last := run.read_metrics().get("last_run"):  # a curve of active learning: its last round holds the weights
-        run = find_run(run.path.parent, last)
+    if run.read_metrics().get("last_run") is not None:  # a curve of active learning: its last round holds the weights
+        run = find_run(run.path.parent, run.metric("last_run", str))
     if run.status != "finished":
         raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
     kept = relocated(run.read_config())

@@ -17,7 +17,7 @@ from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_
 from reporting.metrics import NO_CLASS, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import best_threshold, label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, worst_confusions, worst_labels
-from storage.run_store import RunFolder
+from storage.run_store import RunFolder, damage_named
 
 Scores = NDArray[np.floating]
 
@@ -137,7 +137,12 @@ def show_figures(metrics: Mapping[str, Any], split: str) -> None:
 
 
 def report(run: RunFolder) -> None:
-    """Print the tables that a finished run ends with."""
+    """Print the tables that a finished run ends with. Raises ReportError where its files are damaged."""
+    with damage_named(run):
+        _report(run)
+
+
+def _report(run: RunFolder) -> None:
     metrics = run.read_metrics()
     split = "test" if "test/accuracy" in metrics else "val"  # rows labelled by a person, and no test rows
     show_figures(metrics, split)

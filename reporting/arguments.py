@@ -9,6 +9,7 @@ from pathlib import Path
 
 from storage.errors import ReportError
 
+INPUT_ERROR = 2  # exit code, as of run.py
 Where = dict[str, str]
 
 
@@ -19,6 +20,8 @@ def folder_and_options(arguments: Sequence[str], allowed: Collection[str]) -> tu
         ReportError: an option that is not allowed, or one without a value.
     """
     folder, *pairs = arguments
+    if not Path(folder).is_dir():
+        raise ReportError(f"{folder}: no such folder; allowed first: a folder of runs or records")
     options = {}
     for pair in pairs:
         key, _, value = pair.partition("=")
@@ -53,12 +56,13 @@ def run_command(main: Callable[[Sequence[str]], int | None], usage: str | None, 
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     words = parser.parse_args().words
     if len(words) < least:
-        sys.exit(usage)
+        print(usage, file=sys.stderr)
+        sys.exit(INPUT_ERROR)
     try:
         sys.exit(main(words))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(INPUT_ERROR)
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -80,7 +80,8 @@ def _pair(first: NDArray[np.str_], second: NDArray[np.str_]) -> float:
 
 
 def _clusters(run: Run) -> dict[tuple[str, str | None], str]:
-    return {(str(row["index"]), row.get("text")): row["cluster"] for row in run.read_csv("predictions.csv")}
+    rows = run.read_csv("predictions.csv", "index", "cluster")
+    return {(str(row["index"]), row.get("text")): row["cluster"] for row in rows}
 
 
 def agreements(groups: RunsBySetting) -> dict[Setting, Agreement]:

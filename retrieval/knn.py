@@ -82,6 +82,8 @@ class Vote:
     """A chosen vote: how many neighbours, their temperature tau > 0, and their share lam in the final scores."""
 
     def __init__(self, num_neighbours: int, temperature: float, lam: float) -> None:
+        if not (num_neighbours >= 1 and temperature > 0 and 0 <= lam <= 1):
+            raise ValueError(f"a vote of {num_neighbours} neighbours, temperature {temperature} and share {lam}")
         self.num_neighbours, self.temperature, self.lam = num_neighbours, temperature, lam
 
     def scores(

@@ -71,13 +71,15 @@ class Record:
     def has(self, name: str) -> bool:
         return self.id in self.store.places(name.removesuffix(".csv"))
 
-    def read_csv(self, name: str) -> list[dict[str, Any]]:
+    def read_csv(self, name: str, *needed: str) -> list[dict[str, Any]]:
         """Rows of ``NAME.csv`` by column name: numbers as numbers, an empty cell as "". Raises ReportError: none."""
         if not self.has(name):
             raise ReportError(f"run {self.id}: its record has no {name}")
         table = name.removesuffix(".csv")
         rows = self.store.shard.tables[table].slice(*self.store.places(table)[self.id]).drop_columns("run")
         rows = rows.select([key for key in rows.column_names if rows[key].null_count < len(rows)])
+        for column in (column for column in needed if column not in rows.column_names):
+            raise ReportError(f"run {self.id}: its record of {name} has no column {column}")
         return [{key: "" if value is None else value for key, value in row.items()} for row in rows.to_pylist()]
 
 
@@ -124,11 +126,14 @@ def _undamaged(runs: Iterable[RunFolder]) -> Iterator[RunFolder]:
     for run in runs:
         try:
             if run.status == "finished":
-                run.metric("seed", int)
-                run.read_config()
+                run.check()
             yield run
         except ReportError as error:
-            print(f"warning: left out: {error}", file=sys.stderr)
+            _leave_out(error)
+
+
+def _leave_out(error: ReportError) -> None:
+    print(f"warning: left out: {error}", file=sys.stderr)
 
 
 def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], list[str]]:
@@ -146,7 +151,12 @@ def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], lis
         line = _line(run, environment)
         if (old := recorded.get(run.id)) and {**old, "recorded": line["recorded"]} == line:
             continue
-        _put(shard, line, environment, {name: _table(run, name) for name in TABLES if run.has(f"{name}.csv")})
+        try:
+            tables = {name: _table(run, name) for name in TABLES if run.has(f"{name}.csv")}
+        except ReportError as error:
+            _leave_out(error)
+            continue
+        _put(shard, line, environment, tables)
         added.append(run.id)
     if added:
         write_shard(shard, folder)
@@ -336,9 +346,12 @@ def main(words: Sequence[str] | None = None) -> None:
         if command.store is None:
             print(f"{compact(command.folder)} records in {command.folder}")
             return
+        if not command.store.is_dir():
+            raise ReportError(f"{command.store}: no such folder; allowed: one of runs")
         added, refused = add_records(list_runs(command.store), command.folder)
     except ReportError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     print(f"{len(added)} records added in {command.folder}")
     if refused:
         print(f"left out, of code with uncommitted changes: {', '.join(refused)}", file=sys.stderr)

@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,13 +22,19 @@ from typing import Any
 
 from storage.errors import ReportError
 from storage.files import write_errors, write_text
-from storage.tables import csv_writer
+from storage.plain_yaml import load_yaml
+from storage.tables import MAX_FIELD, csv_writer
 
 LAST = "last"  # the name of the run that finished last
 LOCK_NAME = ".lock"
 CHECKSUMS = "SHA256SUMS"
 WEIGHTS = ("checkpoints/*.ckpt", "model.npz")
 MAY_DIFFER = ("seconds", "peak_memory_mib", "peak_gpu_memory_mib", "samples_per_second")  # of two equal runs
+FIGURES = ("test/", "val/", "train/", "cluster/", "seconds/", "active/", "oracle/", "orders/")  # each a number, or null
+COUNTED = {  # tables of numbers that reports read -> their columns of whole numbers
+    "history.csv": ("epoch",),
+    "gradient_conflict.csv": ("epoch", "class", "pairs", "conflicts"),
+}
 REPEAT = "the file is damaged: copy the folder again, or repeat the run with force=true"
 
 
@@ -122,6 +129,41 @@ class RunFolder:
             raise ReportError(f"{where}: found {shown}; the file is damaged or of another run")
         return value
 
+    def check(self) -> None:
+        """Hold what reports read of a finished run against what a run writes. Raises ReportError: it is damaged."""
+        self.metric("seed", int)
+        metrics, config = self.read_metrics(), self.read_config()
+        for name in ("method", "dataset"):
+            if name in metrics:
+                self.metric(name, str)
+            if not isinstance(config.get(name, {}), dict):
+                raise ReportError(f"run {self.id}: config.yaml: {name}: found no keys with values; {REPEAT}")
+        for name, value in metrics.items():
+            if name.startswith(FIGURES) and value is not None:
+                self.metric(name, (int, float))
+        for name, kind in (("label_names", str), ("class_counts", int)):
+            if name in metrics:
+                self.metric(name, list, kind)
+        for name, whole in COUNTED.items():
+            if self.has(name):
+                self._check_numbers(name, whole, len(metrics.get("class_counts") or ()))
+
+    def _check_numbers(self, name: str, whole: Sequence[str], num_classes: int) -> None:
+        rows = self.read_csv(name, *whole)
+        if not rows:
+            raise ReportError(f"run {self.id}: {name}: no rows; {REPEAT}")
+        numbers = [column for column in rows[0] if column in (*whole, "ratio") or "/" in column]
+        for number, row in enumerate(rows, 2):
+            try:
+                for column in numbers:
+                    text = row[column]
+                    value = int(text) if column in whole else float(text or 0)
+                    if column == "class" and not 0 <= value < num_classes:
+                        raise ValueError
+            except ValueError:
+                found = f"{name}:{number}: {column}: found {text[:60]!r}"
+                raise ReportError(f"run {self.id}: {found}; allowed: numbers ({REPEAT})") from None
+
     def _an_object(self, name: str, read: Callable[[str], Any]) -> dict[str, Any]:
         content = read(name)
         if not isinstance(content, dict):
@@ -180,20 +222,13 @@ class RunFolder:
         return self._an_object("config.yaml", self._read_yaml)
 
     def _read_yaml(self, name: str) -> Any:
-        import yaml
-
-        class WithoutAliases(yaml.SafeLoader):
-            """Aliases to aliases would unfold a small file into any amount of memory; a run writes none."""
-
-            def compose_node(self, parent: Any, index: Any) -> Any:
-                if self.check_event(yaml.AliasEvent):
-                    raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: an alias; allowed: none")
-                return super().compose_node(parent, index)
-
         try:
-            return yaml.load((self.path / name).read_text(encoding="utf-8"), Loader=WithoutAliases)
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+            content = load_yaml((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
             raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
+        if "${" in str(content):  # a run writes its config resolved
+            raise ReportError(f"run {self.id}: {name}: found an interpolation, ${{…}}; allowed: plain values")
+        return content
 
     def read_json(self, name: str) -> Any:
         try:
@@ -201,13 +236,25 @@ class RunFolder:
         except (OSError, ValueError, RecursionError) as error:
             raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
 
-    def read_csv(self, name: str) -> list[dict[str, str]]:
-        """Rows of a CSV file by column name. Raises ReportError where it cannot be read."""
+    def read_csv(self, name: str, *needed: str) -> list[dict[str, str]]:
+        """Rows of a CSV file by column name.
+
+        Raises:
+            ReportError: it cannot be read, lacks a column of `needed`, or has a row of more or fewer fields.
+        """
+        csv.field_size_limit(MAX_FIELD)
         try:
             with open(self.path / name, newline="", encoding="utf-8") as file:
-                return list(csv.DictReader(file))
+                reader = csv.DictReader(file, strict=True)
+                rows, columns = list(reader), reader.fieldnames or ()
         except (OSError, ValueError, csv.Error) as error:
             raise ReportError(f"run {self.id}: {name} cannot be read ({first_line(error)})") from error
+        for column in (column for column in needed if column not in columns):
+            raise ReportError(f"run {self.id}: {name}:1: no column {column}; {REPEAT}")
+        for number, row in enumerate(rows, 1):
+            if None in row or None in row.values():
+                raise ReportError(f"run {self.id}: {name}: row {number} is not as wide as the header; {REPEAT}")
+        return rows
 
     def has(self, name: str) -> bool:
         """Whether the run has written this file."""
@@ -292,6 +339,18 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+@contextmanager
+def damage_named(run: RunFolder) -> Iterator[None]:
+    """While the block shows what a finished run wrote, a value that is missing or of another kind is a ReportError."""
+    try:
+        yield
+    except ReportError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        found = first_line(error)[:200]
+        raise ReportError(f"run {run.id}: its files lack what a run writes ({found}); {REPEAT}") from error
+
+
 def list_runs(runs_dir: Path | str) -> list[RunFolder]:
     """All runs of a run store, by id; a store that does not exist yet holds none."""
     return [RunFolder(file.parent) for file in sorted(Path(runs_dir).glob("*/metrics.json"))]
@@ -309,9 +368,9 @@ def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFol
         ReportError: no run or several runs match; the line lists the nearest ids.
     """
     folder = Path(name).expanduser()
-    if (folder / "metrics.json").is_file():
+    if os.path.isfile(folder / "metrics.json"):  # unlike Path.is_file it takes a name of any length
         return RunFolder(folder)
-    name = str(name).rstrip("/")
+    name = str(name).rstrip("/") or str(name)
     if name == LAST:
         return _last_finished(runs_dir, key)
     ids = [run.id for run in list_runs(runs_dir)]

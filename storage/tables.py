@@ -14,9 +14,11 @@ import io
 import itertools
 import json
 import logging
+import os
 import re
 import sys
 import tempfile
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -28,12 +30,14 @@ from storage.errors import InputError, short, short_list
 from storage.files import is_stdout, replacing, write_errors
 
 MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
+MAX_LINE = 1 << 28  # bytes; a file of one endless line would fill the memory
 SAMPLE = 1 << 16  # bytes at the beginning from which encoding and line ends are told
 BATCH = 1024  # rows of Parquet in memory at a time
 STDIN = "-"
 DELIMITERS = ";\t|"  # looked for in a header without a comma
 MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
+UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
 NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that text in it does not have
 TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
@@ -83,9 +87,14 @@ class Table:
         return f"no {kind} {short(column)} ({hint}), allowed{delimiter}: one of {short_list(names) or 'none'}"
 
 
+def is_visible(text: str) -> bool:
+    """Whether any character of a text can be seen."""
+    return any(not c.isspace() and unicodedata.category(c) not in UNSEEN for c in text)
+
+
 def checked_text(value: Any, where: str) -> str:
     """The value itself. Raises InputError where it is no text with a visible character."""
-    if isinstance(value, str) and value.strip():
+    if isinstance(value, str) and is_visible(value):
         return value
     shown = "an empty text" if value is None or isinstance(value, str) else short(value)
     raise InputError(f"{where}: found {shown}, allowed: a string with at least one visible character")
@@ -169,6 +178,9 @@ def text_lines(source: Path | str, encoding: str | None = None) -> Iterator[str]
         with _binary(source) as file:
             sample = file.peek(SAMPLE)[:SAMPLE]
             mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
+            if encoding is None and not mark and sample.count(0) > len(sample) / 3:
+                place = f"byte 0x00 at position {sample.index(0) + 1}"
+                raise InputError(f"{name}:1: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
             if encoding is None and marked != "utf-8":
                 log.warning("%s: read as %s, as its byte order mark says", name, marked.upper())
             if encoding or marked != "utf-8":
@@ -177,8 +189,7 @@ def text_lines(source: Path | str, encoding: str | None = None) -> Iterator[str]
             old_mac = b"\r" in sample[:-1] and b"\n" not in sample
             if old_mac:
                 log.warning("%s: read with the line ends of old Macs, bare carriage returns", name)
-            binary_lines = _split(file, b"\r") if old_mac else file
-            yield from _decoded(binary_lines, name, mark)
+            yield from _decoded(_split(file, b"\r") if old_mac else _lines(file), name, mark)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{name}: not a whole gzip file ({error})") from error
     except OSError as error:
@@ -190,6 +201,10 @@ def _decoded(lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
     encoding = "utf-8" if mark else None  # not known yet
     for number, line in enumerate(lines, 1):
         line = line.removeprefix(mark) if number == 1 else line
+        if len(line) >= MAX_LINE:
+            raise InputError(f"{name}:{number}: a line of {MAX_LINE:,} bytes or more, allowed: shorter ones")
+        if line.startswith(codecs.BOM_UTF8):
+            log.warning("%s:%d: a byte order mark inside the file is read as part of the text", name, number)
         if line.isascii():
             yield line.decode()
             continue
@@ -224,10 +239,15 @@ def _binary(source: Path | str) -> Iterator[Any]:
             yield file
 
 
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    while line := file.readline(MAX_LINE):
+        yield line
+
+
 def _split(file: BinaryIO, end: bytes) -> Iterator[bytes]:
     """Lines that end in one byte, as iterating over a file gives those that end in a line feed."""
     rest = b""
-    while chunk := file.read(SAMPLE):
+    while len(rest) < MAX_LINE and (chunk := file.read(SAMPLE)):
         *lines, rest = (rest + chunk).split(end)
         yield from (line + end for line in lines)
     if rest:
@@ -316,18 +336,19 @@ def _objects(lines: Iterable[str], name: str) -> Iterator[tuple[str, Row]]:
     for number, line in enumerate(lines, 1):
         if line := line.strip():
             where = f"{name}:{number}"
-            yield where, _object(_parsed(line, where, "one object a line"), where)
+            yield where, _object(parsed_json(line, where, "one object a line"), where)
 
 
 def _array(lines: Iterable[str], name: str) -> Iterator[tuple[str, Row]]:
     """The objects of one JSON array."""
-    entries = _parsed("".join(lines), f"{name}:1", "an array of objects, or one object a line")
+    entries = parsed_json("".join(lines), f"{name}:1", "an array of objects, or one object a line")
     for number, entry in enumerate(entries, 1):
         where = f"{name}: entry {number}"
         yield where, _object(entry, where)
 
 
-def _parsed(text: str, where: str, allowed: str) -> Any:
+def parsed_json(text: str, where: str, allowed: str) -> Any:
+    """The value of a JSON text. Raises InputError: it is none, too deep, or has a key twice or half a character."""
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
@@ -385,8 +406,10 @@ def _open_xlsx(path: Path) -> Table:
 
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        lines = book.worksheets[0].iter_rows(values_only=True)
-        header = [_cell(cell) for cell in next(lines, ())]
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # what the file says of its size may be less than it holds
+        cells_of_rows = sheet.iter_rows(values_only=True)
+        header = [_cell(cell) for cell in next(cells_of_rows, ())]
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # whatever a file that is none makes its reader raise
@@ -399,12 +422,20 @@ def _open_xlsx(path: Path) -> Table:
         header.pop()  # columns that were formatted only
 
     def rows() -> Iterator[tuple[str, Row]]:
-        for number, cells in enumerate(lines, 2):
-            values = [_cell(cell) for cell in cells]
-            if any(values[len(header) :]):
-                raise InputError(f"{path}:{number}: more cells than the {len(header)} columns of the header")
-            if any(values):
-                yield f"{path}:{number}", dict(itertools.zip_longest(header, values[: len(header)], fillvalue=""))
+        number = 1
+        try:
+            for number, cells in enumerate(cells_of_rows, 2):
+                values = [_cell(cell) for cell in cells]
+                if any(values[len(header) :]):
+                    raise InputError(f"{path}:{number}: more cells than the {len(header)} columns of the header")
+                if any(len(value) > MAX_FIELD for value in values):
+                    raise InputError(f"{path}:{number}: a cell of more than {MAX_FIELD:,} characters")
+                if any(values):
+                    yield f"{path}:{number}", dict(itertools.zip_longest(header, values[: len(header)], fillvalue=""))
+        except (InputError, GeneratorExit):
+            raise
+        except Exception as error:  # as above
+            raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole XLSX file") from error
 
     return Table(str(path), _checked_columns(str(path), header), rows())
 
@@ -444,6 +475,8 @@ def check_output(path: Path | str, key: str = "output") -> None:
     """Raises InputError where a table cannot be written under this name, as what the name says."""
     if not str(path):
         raise InputError(f"{key}: found '', allowed: a file, or - for stdout")
+    if os.path.isdir(path):
+        raise InputError(f"{key}: found {short(str(path))}, a folder, allowed: a file, or - for stdout")
     if _written_kind(path) is None:
         suffixes = ", ".join(sorted(filter(None, WRITTEN)))
         raise InputError(f"{key}: found {short(str(path))}, allowed: a name ending in {suffixes}, .gz after it, or -")

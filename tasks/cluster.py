@@ -30,7 +30,7 @@ from lightning_modules.methods.clustering.base import ClusteringModule
 from reporting.escape import shortened
 from reporting.tables import Table, clustering_table
 from storage.files import replacing
-from storage.run_store import RunFolder
+from storage.run_store import RunFolder, damage_named
 from tasks.fit import record_once, run_and_log, run_names, seconds_before, watched_trainer
 
 ORDERS = 5  # orders of evaluation, where the order counts
@@ -56,7 +56,8 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
     and, with `method.num_clusters=null`, counted; nothing else sees them. A stop is gone on from as in `tasks.fit`.
     """
     run = clustered_run(Plan.make(config, overrides))
-    _report(run)
+    with damage_named(run):
+        _report(run)
     return run.path
 
 

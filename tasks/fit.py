@@ -115,7 +115,7 @@ def run_and_log(plan: Plan, run: RunFolder, train: Callable[[Plan, RunFolder], d
 
 def seconds_before(run: RunFolder) -> float:
     """Seconds of a run's earlier starts, as far as they were stopped and not killed."""
-    return run.read_metrics().get("seconds/total", 0.0)
+    return run.metric("seconds/total", (int, float)) if run.read_metrics().get("seconds/total") is not None else 0.0
 
 
 def run_names(plan: Plan) -> dict[str, Any]:
@@ -207,10 +207,8 @@ def _start_from(plan: Plan, module: ClassifierModule) -> None:
     for key in ("method", "encoder", "head"):
         if (found := metrics.get(key)) != (expected := names.get(key)):
             raise ValueError(f"start_from={run.id}: found {key}={found}; allowed: {key}={expected}")
-    if len(metrics["label_names"]) != module.num_classes:
-        raise ValueError(
-            f"start_from={run.id}: found {len(metrics['label_names'])} classes; allowed: {module.num_classes}"
-        )
+    if (found := len(run.metric("label_names", list, str))) != module.num_classes:
+        raise ValueError(f"start_from={run.id}: found {found} classes; allowed: {module.num_classes}")
     load_weights(module, run)
     module.run_id = own_id
 

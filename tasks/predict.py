@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from engine.plan import Plan
 from engine.retrieval import build_retrieval, chosen_vote, open_datastore
 from engine.trainer import resolve_precision
 from lightning_modules.base import Batch, ClassifierModule
-from storage.run_store import RunFolder
+from storage.errors import short
+from storage.run_store import REPEAT, RunFolder, damage_named
 from storage.tables import STDIN, Row, Table, check_output, checked_encoding, checked_text, open_table, write_table
 
 PIECE = 8192  # rows held in memory at a time
@@ -74,8 +76,13 @@ def classifier_predictor(run: RunFolder, plan: Plan, explain: bool) -> _Predicto
     """Gives rows their prediction, by the module of a run and, with retrieval, its neighbours."""
     module, label_names = load_module(run, plan)
     neighbours = _Neighbours(run, plan, explain) if plan.config.get("retrieval") or explain else None
-    threshold = run.read_metrics().get("threshold" if neighbours is None else "retrieval/threshold")
-    sure_from = run.read_metrics().get("abstention/threshold")
+    name = "threshold" if neighbours is None else "retrieval/threshold"
+    threshold = run.metric(name, (int, float, list), (int, float)) if module.multilabel else None
+    if isinstance(threshold, list) and len(threshold) != len(label_names):
+        found = f"{name}: found {len(threshold)} for {len(label_names)} labels"
+        raise ValueError(f"run {run.id}: metrics.json: {found}; {REPEAT}")
+    name = "abstention/threshold"
+    sure_from = run.metric(name, (int, float)) if run.read_metrics().get(name) is not None else None
     return _Predictor(module, plan, label_names, threshold, neighbours, sure_from)
 
 
@@ -87,7 +94,8 @@ class _Neighbours:
         retrieval = build_retrieval(plan)
         assert retrieval is not None  # there is a datastore
         self.index = retrieval.open_index(self.store, plan.config.seed)
-        self.vote = chosen_vote(run.read_metrics())
+        with damage_named(run):
+            self.vote = chosen_vote(run.read_metrics())
         self.texts = self.store.texts() if explain else None
 
     def __call__(self, embeddings: Floats, model_probabilities: Floats) -> tuple[Floats, list[Row]]:
@@ -204,8 +212,8 @@ def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
         ValueError: as `predict` does.
     """
     name = config[key]
-    if not name or (name != STDIN and (Path(name).is_dir() or not Path(name).exists())):
-        raise ValueError(f"{key}: no file {name!r}")
+    if name != STDIN and (not os.path.exists(name) or os.path.isdir(name)):
+        raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
     encoding = checked_encoding(config.get("encoding"), "encoding")
     table = open_table(name, None, getattr(plan.dataset, "delimiter", None), config.text_column, encoding)
     table.need(config.text_column, "set text_column=NAME")

@@ -30,7 +30,7 @@ from lightning_modules.base import ClassifierModule, derived_seed
 from reporting.curves import lines_figure
 from reporting.metrics import non_uniformity
 from reporting.tables import Table
-from storage.run_store import RunFolder
+from storage.run_store import RunFolder, damage_named
 from tasks.active.oracle import NO_LABEL, FileOracle
 from tasks.active.prompt import PromptOracle
 from tasks.fit import record_once, run_names, trained_run
@@ -57,7 +57,8 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
         record_once(run, config, run_names(plan), lambda: _run_rounds(plan, run))
-    _report(run)
+    with damage_named(run):
+        _report(run)
     return run.path
 
 
@@ -140,7 +141,7 @@ def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
                 f"active.oracle: found labels, but {unlabelled} of {len(labels)} texts of the pool have none; "
                 f"allowed: file, prompt"
             )
-        if plan.plain["imbalance"].get("ir") is not None:
+        if (plan.plain.get("imbalance") or {}).get("ir") is not None:
             raise ValueError("imbalance.ir: a pool without labels cannot be thinned by class; allowed: null")
         return np.arange(len(labels))
     datamodule = plan.datamodule(corpus, num_views=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from omegaconf import DictConfig
 from engine.finished import load_module, open_run
 from engine.plan import Plan
 from lightning_modules.encoders.words import WordEncoder
+from storage.errors import short
 from storage.files import replacing_folder, write_errors
 from storage.run_store import RunFolder
 from tasks.export import onnx_folder, sentence_transformers_folder, transformers_folder
@@ -108,8 +110,8 @@ def _checked_folder(output: str | None, run: RunFolder) -> Path:
     if output == "":
         raise ValueError("output: found '', allowed: a folder, or null for one in the run")
     folder = Path(output) if output else run.path / "export"
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"output: {folder} is no folder; allowed: a new or empty folder")
+    if output == "-" or (os.path.lexists(folder) and not os.path.isdir(folder)):
+        raise ValueError(f"output: {short(str(folder))} is no folder; allowed: a new or empty folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / "kontrast.json").exists():
         raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")
     return folder

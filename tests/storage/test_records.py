@@ -74,6 +74,15 @@ def test_code_that_no_commit_holds_leaves_no_record(make_run, tmp_path):
     assert [run.id for run in read_store(tmp_path / "kept")] == ["b-toy-1"]
 
 
+@pytest.mark.parametrize("name", ["history.csv", "gradient_conflict.csv"])
+@pytest.mark.parametrize("damage", ["", "epoch", "x,y\n1\n", "epoch,class,pairs,conflicts,ratio\na,9,x,1,1\n", "\0"])
+def test_damaged_tables_of_a_run_leave_it_out(make_run, tmp_path, capsys, name, damage):
+    make_run("a-toy-1")
+    make_run("b-toy-1").write_text(name, damage)
+    assert [run.id for run in read_store(tmp_path / "runs")] == ["a-toy-1"]
+    assert f"left out: run b-toy-1: {name}" in capsys.readouterr().err
+
+
 def test_the_same_again_adds_nothing_and_a_repeated_run_counts_once(make_run, tmp_path, monkeypatch):
     folder = tmp_path / "kept"
     add_records([make_run("a-toy-1")], folder)

@@ -15,11 +15,12 @@ from omegaconf import OmegaConf
 from datamodules.builders.user_files import Csv, Jsonl
 from datamodules.corpus import prepare
 from storage.errors import InputError
-from storage.tables import check_output, open_table, write_table
+from storage.tables import check_output, is_visible, open_table, write_table
 from tasks.predict import read_rows
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
-CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+CHARACTER = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+TEXT = st.text(CHARACTER, min_size=1).filter(is_visible)
+CELL = st.text(CHARACTER, max_size=20)
 NAME = TEXT.filter(lambda name: name not in ("text", "label"))
 VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | CELL,
@@ -206,6 +207,45 @@ def test_spreadsheets_and_parquet(tmp_path):
     openpyxl.Workbook().save(tmp_path / "empty.xlsx")
     with pytest.raises(InputError, match="empty.xlsx: the sheet is empty"):
         open_table(tmp_path / "empty.xlsx")
+
+
+def test_a_spreadsheet_that_breaks_off_or_lies_about_its_size(tmp_path):
+    """The size that it states is less than it holds; then an entity that unfolds, after a good row."""
+    import zipfile
+
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in [("text", "label"), ("an apple", "fruit"), ("the iron", "metal")]:
+        book.active.append(row)
+    book.save(tmp_path / "whole.xlsx")
+    broken = b"<row r='3'><c r='A3' t='inlineStr'><is><t>&b;</t></is></c></row></sheetData>"
+    changes = {
+        "small.xlsx": lambda sheet: sheet.replace(b"A1:B3", b"A1:B2"),
+        "broken.xlsx": lambda sheet: sheet.replace(b"</sheetData>", broken),
+    }
+    for name, change in changes.items():
+        with zipfile.ZipFile(tmp_path / "whole.xlsx") as whole, zipfile.ZipFile(tmp_path / name, "w") as changed:
+            for part in whole.namelist():
+                content = whole.read(part)
+                changed.writestr(part, change(content) if part.endswith("sheet1.xml") else content)
+    assert [row["label"] for _, row in open_table(tmp_path / "small.xlsx").rows] == ["fruit", "metal"]
+    with pytest.raises(InputError, match=r"broken.xlsx:\d+: damaged from here on, allowed: a whole XLSX file"):
+        list(open_table(tmp_path / "broken.xlsx").rows)
+
+
+@pytest.mark.parametrize("content", [bytes(100), "text,label\nan apple,fruit\n".encode("utf-16-le")])
+def test_what_is_no_text_is_told_from_its_first_bytes(tmp_path, content):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError, match="a.csv:1: byte 0x00 at position .* is no text, allowed: .* encoding=NAME"):
+        list(open_table(tmp_path / "a.csv").rows)
+
+
+def test_an_endless_line_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("storage.tables.MAX_LINE", 1000)
+    (tmp_path / "a.csv").write_text("text,label\n" + 2000 * "a")
+    with pytest.raises(InputError, match="a.csv:2: a line of 1,000 bytes or more, allowed: shorter ones"):
+        list(open_table(tmp_path / "a.csv").rows)
 
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a.parquet", "a.json.zip", "a.csv.bz2", "a.html", ""])

@@ -23,6 +23,7 @@ from losses.clusters import (
     divergence_from_uniform,
     pseudo_label_cross_entropy,
 )
+from losses.cosine_pairs import CosinePairLoss
 from losses.dice import DiceLoss, dice
 from losses.distributed import gather
 from losses.dualcl import DualContrastiveLoss
@@ -62,6 +63,7 @@ __all__ = [
     "ClassBalancedLoss",
     "ClassificationLoss",
     "ClusterContrastiveLoss",
+    "CosinePairLoss",
     "CrossEntropy",
     "DiceLoss",
     "DualContrastiveLoss",

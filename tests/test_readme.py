@@ -76,6 +76,8 @@ def test_a_setting_is_accepted(setting):
     base += ["method=sbert_kmeans"] if setting.startswith("method.num_clusters") else []
     of_prototypes = ("method.anchor_rows", "method.label_rows", "method.shrinkage", "method.max_steps")
     base += ["method=prototypes"] if setting.startswith(of_prototypes) else []
+    of_kontrast = ("method.use_names", "method.refit", "method.relabel", "loss.q", "loss.label_weight")
+    base += ["method=kontrast"] if setting.startswith(of_kontrast) else []
     base += ["head=text_to_text"] if setting.startswith("head") else []
     base += ["active=random"] if setting.startswith(("active.", "protocol.ties")) else []
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):

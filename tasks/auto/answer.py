@@ -20,7 +20,10 @@ from tasks.auto.plans import data_words, plan_of
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
 
-ENCODE_SHARE = 0.25  # of the minutes, at the most, for encoding the rows
+LEAST_ROWS = 200  # that an encoder is worth while for
+ROWS_OF_WORDS = 5000  # that are taken without one
+ENCODE_SHARE = 0.4  # of the minutes, at the most, for encoding the rows
+MOST_OF_REST = 0.6  # of the time left, that encoding may take where small classes forbid to draw fewer rows
 ENCODER_SECONDS = 10.0  # to load an encoder and time it
 
 
@@ -33,15 +36,12 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     rows = folder.path / "rows.parquet"
     longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())
     base = [*words, *data_words(rows, name, longest)]
-    speed, before = _speed(base, data, clock), None
-    if folder.has("data.json"):  # the rows of an earlier start
-        before = folder.read_json("data.json")["sampled_from"]
-        most = folder.read_json("data.json")["rows"] if before else MOST_ROWS
-    else:
-        affordable = MOST_ROWS if speed is None else int(ENCODE_SHARE * 60 * config.minutes / speed)
-        most = max(200, min(MOST_ROWS, affordable))
-    total = len(data.labels)
-    data = _sampled_again(data, most, config.seed, folder)
+    speed = _speed(base, data, clock)
+    affordable = 0 if speed is None else int(ENCODE_SHARE * 60 * config.minutes / speed)
+    if affordable < min(LEAST_ROWS, len(data.labels)):  # more rows without an encoder say more than so few with one
+        speed, affordable = None, ROWS_OF_WORDS
+    total, said = len(data.labels), data.notes
+    data = _sampled_again(data, min(MOST_ROWS, affordable), config.seed, folder)
     before = total if len(data.labels) < total else None
     if not rows.exists():
         write_rows(folder, data)
@@ -54,10 +54,10 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     clock.say(f"{len(labels):,} rows, {len(names)} classes, the smallest of {np.bincount(labels).min()}; "
               f"{about['regime']}")  # fmt: skip
     for note in about["notes"]:
-        if note not in data.notes:
+        if note not in said:
             clock.say(note)
     embeddings = None
-    if speed is not None and len(labels) * speed > clock.left:
+    if speed is not None and len(labels) * speed > MOST_OF_REST * clock.left:
         needed = minutes_of(len(labels) * speed)
         clock.say(f"encoding {len(labels):,} texts takes about {needed}, too long: candidates without an encoder alone")
     elif speed is not None:

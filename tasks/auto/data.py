@@ -18,7 +18,7 @@ from tasks.auto.candidates import regimes_of
 from tasks.auto.reading import Labelled
 
 MOST_ROWS = 20_000  # that methods are compared on
-LEAST_OF_A_CLASS = 10  # that sampling leaves
+LEAST_OF_A_CLASS = 10  # rows that sampling leaves, fewer where classes are very many
 LONG_TEXT = 90  # words, above which more tokens are read
 _SAMPLE = 10  # stream of random numbers
 
@@ -31,7 +31,8 @@ def sampled(data: Labelled, most: int, seed: int) -> Labelled:
     index = {name: number for number, name in enumerate(names)}
     labels = np.array([index[label] for label in data.labels])
     sizes = np.bincount(labels)
-    quota = np.maximum(np.minimum(sizes, LEAST_OF_A_CLASS), np.round(sizes * most / len(labels)).astype(int))
+    least = max(2, min(LEAST_OF_A_CLASS, most // len(names)))
+    quota = np.maximum(np.minimum(sizes, least), np.round(sizes * most / len(labels)).astype(int))
     rows = np.flatnonzero(rank_in_class(labels, np.random.default_rng([seed, _SAMPLE])) < quota[labels])
     texts, given = ([values[row] for row in rows] for values in (data.texts, data.labels))
     lines = [data.lines[row] for row in rows]

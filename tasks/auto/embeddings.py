@@ -16,6 +16,7 @@ from datamodules.datamodule import predict_loader
 from engine.plan import Plan
 
 TIMED = 48  # texts that the speed is told from
+MOST_NAMES = 300  # classes whose names are encoded, in several phrases each
 CACHED = 0.1  # of the time foretold: who takes less has read the cache
 
 
@@ -25,7 +26,7 @@ class Embeddings:
 
     Attributes:
         rows: (N, D) float32.
-        names: (C, D) of unit length, embeddings of the class names; None where labels are codes.
+        names: (C, D) of unit length, embeddings of the class names; None where labels are codes or very many.
         seconds_per_text: that encoding takes.
         size_mib: of the encoder's weights.
     """
@@ -64,7 +65,7 @@ def encoded(plan: Plan, label_names: Sequence[str], seconds: float) -> Embedding
     rows = np.array(plan.features(datamodule, encoder)["train"][0])
     taken = (time.perf_counter() - started) / len(rows)
     seconds = taken if taken > CACHED * seconds else seconds
-    names = plan.class_names(label_names)
+    names = plan.class_names(label_names) if len(label_names) <= MOST_NAMES else None
     return Embeddings(rows, None if names is None else names(encoder).numpy(), seconds, _weights_mib(plan.encoder))
 
 

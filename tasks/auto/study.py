@@ -27,7 +27,7 @@ from tasks.auto.calibration import Calibration, calibrated
 from tasks.auto.candidates import Candidate
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.embeddings import Embeddings
-from tasks.auto.folds import FoldOutcome, cheap_fold, each_fold, fitted, load_outcome
+from tasks.auto.folds import ONE_SPLIT_FROM, FoldOutcome, cheap_fold, each_fold, fitted, load_outcome
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.fit import trained_run
 from tasks.predict import Encoded
@@ -38,6 +38,9 @@ REPEATS, REPEATED_SHARE = 3, 0.2  # of cheap candidates, as far as they take no 
 LEAST_STEPS, MOST_EPOCHS = 200, 15  # of training
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
 START_SECONDS = 8.0  # of a training run, besides its steps
+SECONDS_A_PRODUCT = (
+    4e-10  # of one row, class and dimension in a step of a solver; words, which lie apart, take ten times
+)
 CURVE_SHARES = (0.25, 0.5, 0.75)
 CURVES = ("logistic",)
 
@@ -137,7 +140,7 @@ class Study:
             return "no time to load and run the encoder"
         if candidate.name == "nearest_name":
             names = self.embeddings.names
-            return "the labels are codes, not names" if names is None else cheap.nearest_name(names)
+            return "the labels are codes, or very many" if names is None else cheap.nearest_name(names)
         if candidate.name == "prototypes":
             return cheap.prototypes(self.embeddings.names)
         return {"logistic": cheap.logistic, "neighbours": cheap.neighbours}[candidate.name]
@@ -156,7 +159,7 @@ class Study:
         for fold, test in enumerate(each_fold(self.labels, list(self.texts), self.folds, repeat)):
             outcome = self._known(candidate.name, repeat, fold)
             if outcome is None:
-                needed = self._shortest(candidate) * (self.folds - fold)
+                needed = self._fold_seconds(candidate) * (self.folds - fold)
                 has_time = needed <= self.clock.left and self.clock.left > 0
                 if not has_time and candidate.kind != "counts":  # those take no time
                     if repeat == 0:
@@ -228,7 +231,7 @@ class Study:
         """Every fold is solved anew, words and all; that takes seconds."""
         for fold in range(self.folds):
             if self._known(candidate.name, 0, fold) is None:
-                needed = self._shortest(candidate) * (self.folds - fold)
+                needed = self._fold_seconds(candidate) * (self.folds - fold)
                 if needed > self.clock.left or self.clock.left <= 0:
                     entry = self.entries[candidate.name]
                     entry.reason = f"{self.folds} folds take about {minutes_of(needed)}, no time is left for that"
@@ -327,9 +330,21 @@ class Study:
             "logger=null",
         ]
 
-    def _shortest(self, candidate: Candidate) -> float:
-        """Seconds of its shortest fold so far: the first one loads and caches what the others find."""
-        return min((o.seconds_fit for o in self.outcomes.get(candidate.name, {}).values()), default=0.0)
+    def _fold_seconds(self, candidate: Candidate) -> float:
+        """Seconds of a fold without training, foretold from the size of what is solved, or by the shortest fold so far.
+
+        The shortest, for the first one loads and caches what the others find.
+        """
+        if known := [o.seconds_fit for o in self.outcomes.get(candidate.name, {}).values()]:
+            return min(known)
+        rows = len(self.labels) * self.num_classes
+        if candidate.name == "logistic":
+            iterations = 1000 if len(self.labels) >= ONE_SPLIT_FROM else 2000  # over all penalties and inner folds
+            return iterations * SECONDS_A_PRODUCT * rows * self._rows.shape[1]
+        if candidate.kind == "words":
+            words = sum(len(text.split()) for text in self.texts) / len(self.texts)
+            return 1000 * SECONDS_A_PRODUCT * 10 * rows * words
+        return 0.0
 
     def _expected_seconds(self, candidate: Candidate, fold: int) -> float:
         """Of one fold, before anything was trained."""

@@ -18,6 +18,7 @@ from tasks.auto.clock import Clock
 from tasks.auto.reading import Labelled, read_labelled
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
+MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
 OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding", "force")
 
@@ -145,7 +146,9 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     quoted = f"\"'{column}'\"" if re.search(r"\W", column) else column
     typed = "" if column == "text" else f" text_column={quoted}"
     lines = ["", metrics["sentence"]] if metrics.get("sentence") else [""]
-    lines += [f"warning: {line}" for line in metrics.get("warnings") or ()]
+    warnings = metrics.get("warnings") or []
+    lines += [f"warning: {line}" for line in warnings[:MOST_WARNINGS]]
+    lines += [f"{len(warnings) - MOST_WARNINGS} more warnings: metrics.json"] if len(warnings) > MOST_WARNINGS else []
     if (folder.path / "model" / "metrics.json").is_file():
         where = os.path.relpath(folder.path)
         where = where if not where.startswith("..") else str(folder.path)

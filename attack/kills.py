@@ -45,10 +45,10 @@ def _cluster(*more: str) -> Callable[[Place, Path], list[str]]:
     return words
 
 
-def _use(*more: str) -> Callable[[Place, Path], list[str]]:
+def _use(*more: str, run: str = "run") -> Callable[[Place, Path], list[str]]:
     def words(place: Place, folder: Path) -> list[str]:
         filled = [word.format(folder=folder, file=place.files["test"]) for word in more]
-        return [*filled, f"run={folder / 'runs' / place.run.name}", *place.store(folder / "runs", folder)]
+        return [*filled, f"run={folder / 'runs' / getattr(place, run).name}", *place.store(folder / "runs", folder)]
 
     return words
 
@@ -65,7 +65,7 @@ TASKS = (
     Task("active", _fit("method=ce", "trainer.max_epochs=1", *ACTIVE)),
     Task("describe", lambda place, folder: [*place.data, *place.store(folder / "runs", folder), "task=describe"]),
     Task("predict", _use("task=predict", "input={file}", "output={folder}/out.csv"), "run"),
-    Task("export", _use("task=export", "output={folder}/export"), "run"),
+    Task("export", _use("task=export", "output={folder}/export", run="without_neighbours"), "without_neighbours"),
     Task("evaluate", _use("task=evaluate"), "run"),
     Task("datastore", _use("task=datastore", "add={file}"), "run"),
 )  # fmt: skip

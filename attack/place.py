@@ -76,6 +76,8 @@ class Place:
     def ready(self, shell: Shell) -> None:
         """Do the runs that predict, export, evaluate and the datastore need. Raises RuntimeError where one fails."""
         self.run = self._done(shell, [*self.data, *self.store(), *self.small, *FIT])
+        without = [word for word in FIT if not word.startswith("retrieval=")]
+        self.without_neighbours = self._done(shell, [*self.data, *self.store(), *self.small, *without])  # for export
         self.clustering = self._done(shell, [*self.clustered, *self.store(), *self.small_clustering, *CLUSTER])
 
     def _done(self, shell: Shell, words: list[str]) -> Path:

@@ -19,6 +19,7 @@ from losses import (
     ClassAwareContrastiveLoss,
     ClassBalancedLoss,
     ClusterContrastiveLoss,
+    CosinePairLoss,
     CrossEntropy,
     DiceLoss,
     DualContrastiveLoss,
@@ -217,6 +218,7 @@ CASES = {
     # contrast within a batch
     "scl": Case(SupervisedContrastiveLoss(0.3), one_label, no_pair),
     "scl of sets": Case(SupervisedContrastiveLoss(0.05), label_sets, no_pair),
+    "cosine pairs": Case(CosinePairLoss(), one_label),
     "scl_hnm": Case(HardNegativeContrastiveLoss(0.05), one_label, no_pair),
     "scl_hnm over all": Case(HardNegativeContrastiveLoss(0.05, anchors="all"), one_label, no_pair),
     "scl_hnm of sets": Case(HardNegativeContrastiveLoss(0.05), label_sets, no_pair),

@@ -47,7 +47,7 @@ class Top:
 
     task: Literal[
         "fit", "auto", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat",
-        "chat_export", "runs"
+        "chat_export", "runs", "serve"
     ]
     seed: Annotated[int, ">= 0", "< 4294967296"] = 0
     force: bool = False
@@ -56,6 +56,8 @@ class Top:
     input: Annotated[str | None, "with task=predict|auto"] = None
     output: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|export|chat_export"] = None
     format: Annotated[Literal["transformers", "onnx", "sentence_transformers"], "with task=export"] = "transformers"
+    host: Annotated[str, "with task=serve"] = "127.0.0.1"
+    port: Annotated[Annotated[int, ">= 0", "<= 65535"], "with task=serve"] = 8000
     quantize: Annotated[Literal["int8"] | None, "with task=export"] = None
     text_column: Annotated[str, "with task=predict|datastore|auto"] = "text"
     label_column: Annotated[str, "with task=datastore|auto"] = "label"

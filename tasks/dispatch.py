@@ -19,6 +19,7 @@ ON_A_RUN = {
     "evaluate": ("run", "trainer.num_threads"),
     "predict": ("run", "input", "output", "text_column", "encoding", "explain", "trainer.num_threads"),
     "datastore": ("run", "add", "text_column", "label_column", "encoding", "trainer.num_threads"),
+    "serve": ("run", "host", "port", "trainer.num_threads"),
     "export": ("run", "output", "format", "quantize", "retrieval"),
 }
 

@@ -1,0 +1,110 @@
+"""The service: the bits of task=predict, refusals in a line, nothing lost at the end."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tasks.serve.app import MAX_BODY, MAX_ROWS, Refusal, parsed
+from tasks.serve.batching import Batcher
+from tests.command_lines import rows
+
+ROOT = Path(__file__).resolve().parents[2]
+MALFORMED = [
+    b"",
+    b"texts",
+    b"[]",
+    b"{}",
+    b"\xff\xfe",
+    b'{"texts": "one"}',
+    b'{"texts": []}',
+    b'{"texts": [1]}',
+    b'{"texts": [null]}',
+    b'{"texts": [" \\n"]}',
+    b'{"texts": ["\\ud800"]}',
+    b'{"texts": ["a"], "explain": "yes"}',
+    b'{"texts": ["a"], "more": 1}',
+    b'{"texts": ["a"]',
+    b"[" * 100_000,
+    json.dumps({"texts": ["a"] * (MAX_ROWS + 1)}).encode(),
+    json.dumps({"texts": ["a" * 100_001]}).encode(),
+]
+
+
+@pytest.mark.parametrize("body", MALFORMED, ids=range(len(MALFORMED)))
+def test_a_malformed_body_is_refused_in_a_line(body):
+    with pytest.raises(Refusal) as refusal:
+        parsed(body)
+    assert refusal.value.status == 422 and refusal.value.line and "\n" not in refusal.value.line
+
+
+def test_rows_that_wait_are_one_batch_and_closing_answers_them():
+    free, sizes = threading.Event(), []
+
+    def predict(batch):
+        sizes.append(len(batch))
+        free.wait()
+        return [{"prediction": row["text"].upper()} for row in batch]
+
+    batcher = Batcher(predict)
+    futures = [future for text in "abcde" for future in batcher.submit([text])]
+    free.set()
+    batcher.close()
+    assert [future.result(0)["prediction"] for future in futures] == list("ABCDE")
+    assert sum(sizes) == 5 and len(sizes) <= 3
+
+
+def asked(address: str, body: bytes) -> tuple[int, dict]:
+    try:
+        with urlopen(Request(f"{address}/predict", body), timeout=60) as reply:
+            return reply.status, json.load(reply)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.mark.slow
+def test_the_service_answers_as_predict_does_and_ends_in_order(fit, use, toy_csv, tmp_path, store):
+    run = fit("method=ce", "trainer.max_epochs=3")
+    assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/out.csv").code == 0
+    expected = [(row["text"], row["prediction"], row["probability"]) for row in rows(tmp_path / "out.csv")]
+    line = [sys.executable, "run.py", "task=serve", f"run={run.folder.name}", "port=0", *store]
+    service = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        address = re.search(r"http://127.0.0.1:\d+", service.stderr.readline()).group()
+
+        def predicted(text: str) -> tuple[str, str, str]:
+            _, reply = asked(address, json.dumps({"texts": [text]}).encode())
+            (answer,) = reply["predictions"]
+            return text, answer["prediction"], str(answer["probability"])
+
+        with ThreadPoolExecutor(8) as clients:
+            assert list(clients.map(predicted, [text for text, *_ in expected] * 4)) == expected * 4
+        for body in [*MALFORMED, b" " * (MAX_BODY + 1), b'{"texts": ["a"], "explain": true}']:
+            status, reply = asked(address, body)
+            assert 400 <= status < 500 and set(reply) == {"error"} and "\n" not in reply["error"]
+        assert b"Predict" in urlopen(f"{address}/").read() and json.load(urlopen(f"{address}/openapi.json"))["paths"]
+        metrics = urlopen(f"{address}/metrics").read().decode()
+        assert f"kontrast_texts_total {4 * len(expected)}\n" in metrics and 'status="422"' in metrics
+        with pytest.raises(HTTPError, match="405"):
+            urlopen(f"{address}/predict")
+
+        many = json.dumps({"texts": [text for text, *_ in expected] * 40}).encode()
+        with ThreadPoolExecutor(2) as clients:
+            last = [clients.submit(asked, address, many) for _ in range(2)]
+            while "kontrast_texts_waiting 0" in urlopen(f"{address}/metrics").read().decode():
+                assert not all(reply.done() for reply in last)
+            service.send_signal(signal.SIGTERM)
+            assert [len(reply.result()[1]["predictions"]) for reply in last] == [40 * len(expected)] * 2
+        out, err = service.communicate(timeout=60)
+        assert service.returncode == 0 and out.splitlines()[-1] == str(run.folder) and "Traceback" not in err
+    finally:
+        service.kill()
+        service.communicate()

@@ -352,7 +352,11 @@ def damage_named(run: RunFolder) -> Iterator[None]:
 
 
 def list_runs(runs_dir: Path | str) -> list[RunFolder]:
-    """All runs of a run store, by id; a store that does not exist yet holds none."""
+    """All runs of a run store, by id, without the answers of `task=auto`; a store that does not exist holds none."""
+    return [run for run in _folders(runs_dir) if not run.has("question.json")]
+
+
+def _folders(runs_dir: Path | str) -> list[RunFolder]:
     return [RunFolder(file.parent) for file in sorted(Path(runs_dir).glob("*/metrics.json"))]
 
 
@@ -373,7 +377,7 @@ def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFol
     name = str(name).rstrip("/") or str(name)
     if name == LAST:
         return _last_finished(runs_dir, key)
-    ids = [run.id for run in list_runs(runs_dir)]
+    ids = [run.id for run in _folders(runs_dir)]
     matches = [name] if name in ids else [id_ for id_ in ids if name and id_.startswith(name)]
     if len(matches) == 1:
         return RunFolder(Path(runs_dir) / matches[0])
@@ -386,7 +390,7 @@ def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFol
 
 
 def _last_finished(runs_dir: Path | str, key: str) -> RunFolder:
-    runs = sorted(list_runs(runs_dir), key=lambda run: (run.path / "metrics.json").stat().st_mtime)
+    runs = sorted(_folders(runs_dir), key=lambda run: (run.path / "metrics.json").stat().st_mtime)
     for run in reversed(runs):
         if run.status == "finished":
             return run

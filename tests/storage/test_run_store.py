@@ -89,6 +89,14 @@ def test_find_by_id_prefix_and_path(tmp_path):
         find_run(tmp_path / "empty", "x")
 
 
+def test_the_answer_of_task_auto_is_opened_by_name_but_is_no_run(tmp_path):
+    answer = RunFolder(tmp_path / "auto-my-aa11")
+    answer.write_metrics({"status": "finished"})
+    answer.write_json("question.json", {"minutes": 2})
+    assert list_runs(tmp_path) == []
+    assert find_run(tmp_path, "auto-my").id == find_run(tmp_path, "last").id == "auto-my-aa11"
+
+
 def test_damaged_metrics_are_one_line(tmp_path):
     run = RunFolder(tmp_path / "a")
     run.write_text("metrics.json", '{"status": ')

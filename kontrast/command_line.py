@@ -7,12 +7,12 @@ kontrast --version
 
 from __future__ import annotations
 
-import re
 import runpy
 import sys
 from collections.abc import Sequence
 
 import kontrast
+from engine.command_line import quoted
 
 USAGE = __doc__
 
@@ -64,9 +64,3 @@ def _as_overrides(words: Sequence[str]) -> list[str]:
         else:
             overrides.append(f"input={quoted(word)}")
     return overrides
-
-
-def quoted(text: str) -> str:
-    """A text as Hydra's grammar takes it literally: there, a backslash means itself unless a quote follows."""
-    escaped = re.sub(r"(\\*)('|\Z)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), text)
-    return f"'{escaped}'"

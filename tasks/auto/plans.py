@@ -7,6 +7,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from engine.command_line import quoted
 from engine.identify import compose_run
 from engine.plan import Plan
 from storage.errors import InputError
@@ -25,7 +26,7 @@ def plan_of(words: Sequence[str]) -> Plan:
 
 def data_words(rows: Path, name: str, max_length: int) -> list[str]:
     """Overrides for the rows that a study keeps in its folder."""
-    return ["dataset=csv", f"dataset.train={_value(str(rows))}", f"dataset.name={name}",
+    return ["dataset=csv", f"dataset.train={quoted(str(rows))}", f"dataset.name={name}",
             f"dataset.max_length={max_length}"]  # fmt: skip
 
 
@@ -35,9 +36,3 @@ def protocol_words(method: str, fold: int | None, folds: int = 5, repeat: int = 
         return []
     return [*FOLDS, f"protocol.folds={folds}", f"protocol.fold={'null' if fold is None else fold}",
             f"protocol.repeat={repeat}"]  # fmt: skip
-
-
-def _value(text: str) -> str:
-    """A value that Hydra reads as this text."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

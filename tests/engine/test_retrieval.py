@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused(run, use, fit, tmp_path, store):
     assert "added.csv:3: label 'wood' is not one of the model's; allowed: animal, fruit, metal, weather" in error
     assert "no column 'label'; found 'title', 'topic'" in use(
         "datastore", run, f"add={tmp_path}/added.csv", "text_column=title").error  # fmt: skip
-    assert "add: no file 'none.csv'" in use("datastore", run, "add=none.csv").error
+    assert "add: found 'none.csv', no such file" in use("datastore", run, "add=none.csv").error
     assert f"{run.metrics['retrieval/rows']} rows of 32 dimensions, 4 labels" in use("datastore", run).out
 
     other = fit("method=ce", "retrieval=knn", "seed=1", "trainer.max_epochs=1")

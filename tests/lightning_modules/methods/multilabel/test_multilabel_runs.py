@@ -94,7 +94,7 @@ def test_a_run_learns_and_its_files_agree(fit, use, tmp_path):
     (snippet,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
     snippet = snippet.replace('["a text"]', repr([row["text"] for row in texts]))
     alone = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, text=True, capture_output=True)
-    assert alone.stdout.strip() == str([actual for _, actual, _ in predictions]), alone.stderr
+    assert alone.stdout.splitlines() == [str(actual) for _, actual, _ in predictions], alone.stderr
 
 
 def test_gamma_0_is_binary_cross_entropy_and_the_threshold_changes_no_weight(fit):

@@ -32,6 +32,7 @@ from losses import (
 )
 
 DIMENSION, CLASSES, QUEUE, TAU = 128, 23, 1024, 0.1
+PACO_WEIGHT = 0.05  # of a positive pair, beside 1 of the class's centre
 REPEATS = {128: 10, 512: 5, 2048: 3}
 Loss = Callable[[], Tensor]
 
@@ -141,8 +142,8 @@ def plain_paco(b: Batch) -> Tensor:
         same = torch.cat([positive, b.queue_labels == y])
         e, f = (torch.cat([others, b.queue]) @ z / TAU).exp(), (b.logits[i] + prior).exp()
         total = e.sum() + f.sum()
-        sums = -(f[y] / total).log() - 0.01 * (e / total).log()[same].sum()
-        values.append(sums / (1 + 0.01 * same.sum()))
+        sums = -(f[y] / total).log() - PACO_WEIGHT * (e / total).log()[same].sum()
+        values.append(sums / (1 + PACO_WEIGHT * same.sum()))
     return mean(values)
 
 
@@ -166,7 +167,7 @@ def contestants(b: Batch) -> dict[str, dict[str, Loss]]:
     scl, info_nce, simcse = SupervisedContrastiveLoss(TAU), InfoNCELoss(TAU), SimCSELoss(TAU)
     bcl, acl = BalancedContrastiveLoss(TAU), ACLLoss(TAU)
     spcl, dualcl = SupervisedPrototypicalContrastiveLoss(TAU), DualContrastiveLoss(TAU)
-    paco, tsc = ParametricContrastiveLoss(TAU), TargetedContrastiveLoss(TAU, num_positives=0)
+    paco, tsc = ParametricContrastiveLoss(TAU, PACO_WEIGHT), TargetedContrastiveLoss(TAU, num_positives=0)
     races: dict[str, dict[str, Loss]] = {
         "scl": {"ours": lambda: scl(z, y), "plain": lambda: plain_scl(b), "peer": lambda: pml(z, y)},
         "info_nce": {"ours": lambda: info_nce(z, b.keys), "plain": lambda: plain_info_nce(b)},

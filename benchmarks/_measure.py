@@ -6,14 +6,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def paired_milliseconds(
-    cases: dict[str, Callable[[], object]], repeats: int, warm_up: int = 2
+    cases: Mapping[str, Callable[[], object]], repeats: int, warm_up: int = 2
 ) -> dict[str, list[float]]:
     """Times each case `repeats` times, the cases in turn, so that whatever else the machine does strikes all alike."""
     times: dict[str, list[float]] = {name: [] for name in cases}

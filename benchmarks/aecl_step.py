@@ -10,6 +10,7 @@ pass is forward and backward.
 from __future__ import annotations
 
 import argparse
+import functools
 import platform
 from collections.abc import Callable
 
@@ -54,7 +55,7 @@ def cases(texts: int, clusters: int) -> dict[str, Callable[[], Tensor]]:
         torch.autograd.grad(value, (z, h, attention, logits), allow_unused=True)
         return value.detach()
 
-    return {name: lambda loss=loss: a_pass(loss) for name, loss in losses.items()}
+    return {name: functools.partial(a_pass, loss) for name, loss in losses.items()}
 
 
 def main() -> None:

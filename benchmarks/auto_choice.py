@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -99,7 +100,8 @@ def trial(rows: int, seed: int, counts: dict[str, list[float]]) -> None:
         counts[f"worse than another on {rows} new rows, prefer={prefer}"].append(
             is_worse(chosen, refitted, test_labels, rows, seed)
         )
-    for row in ranking.itertuples():
+    rows_of_ranking: list[Any] = list(ranking.itertuples())
+    for row in rows_of_ranking:
         if row.candidate != "majority":
             counts["macro-F1 covered"].append(row.macro_f1_lower <= true[row.candidate][0] <= row.macro_f1_upper)
             counts["macro-F1 width"].append(row.macro_f1_upper - row.macro_f1_lower)
@@ -130,8 +132,8 @@ def is_worse(chosen: str, refitted: dict[str, np.ndarray], labels: np.ndarray, r
     sample = rng.choice(len(labels), rows, replace=False)
     others = [name for name in refitted if name != chosen]
     for name in others:
-        pair = (refitted[side][sample].argmax(axis=1)[:, None] for side in (chosen, name))
-        difference, p, _ = difference_test(labels[sample], *pair, len(SHARES), rng, draws=400)
+        first, second = (refitted[side][sample].argmax(axis=1)[:, None] for side in (chosen, name))
+        difference, p, _ = difference_test(labels[sample], first, second, len(SHARES), rng, draws=400)
         if difference < 0 and p * len(others) < 0.05:
             return True
     return False

@@ -26,6 +26,7 @@ from tabulate import tabulate
 from benchmarks._measure import ROOT
 from datamodules.datamodule import TextDataModule
 from engine.plan import Plan
+from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
 
 Predicted = Callable[[list[str]], np.ndarray]  # texts -> class indices
 
@@ -40,6 +41,7 @@ def composed(options: argparse.Namespace, seed: int, cache: str) -> DictConfig:
 def embedder(plan: Plan) -> Callable[[list[str]], torch.Tensor]:
     """Texts -> embeddings (N, D) by the encoder as it comes."""
     encoder, tokenizer = plan.encoder.load().eval(), plan.encoder.tokenizer()
+    assert isinstance(encoder, TextEncoder)
 
     @torch.inference_mode()
     def embed(texts: list[str]) -> torch.Tensor:
@@ -59,7 +61,8 @@ def prototypes(plan: Plan, data: TextDataModule, reads: str) -> Predicted:
     """`method=prototypes`; `reads` holds N for the names and U for the texts without labels."""
     embed = embedder(plan)
     module = plan.bare_module(data.class_counts, data.label_names).eval()
-    module.class_names = module.class_names if "N" in reads else None
+    if "N" not in reads:
+        module.register_buffer("class_names", None)
     splits = ["train", "unlabelled"] if "U" in reads else ["train"]
     module.solve({split: (embed(data.texts(split)), torch.from_numpy(data.labels[split])) for split in splits})
 
@@ -84,12 +87,14 @@ def logistic(plan: Plan, data: TextDataModule) -> Predicted:
 def setfit(plan: Plan, data: TextDataModule) -> Predicted:
     """SetFit with its own defaults: one epoch over pairs, then its logistic head."""
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformer, models
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from setfit import SetFitModel, Trainer, TrainingArguments
     from sklearn.linear_model import LogisticRegression as Head
 
-    words = models.Transformer(str(plan.encoder.folder()), max_seq_length=plan.dataset.max_length)
-    body = SentenceTransformer(modules=[words, models.Pooling(words.get_word_embedding_dimension())], device="cpu")
+    assert isinstance(plan.encoder, PretrainedEncoder)
+    words = Transformer(str(plan.encoder.folder()), max_seq_length=plan.dataset.max_length)
+    body = SentenceTransformer(modules=[words, Pooling(words.get_embedding_dimension())], device="cpu")
     model = SetFitModel(model_body=body, model_head=Head(max_iter=1000))
     rows = Dataset.from_dict({"text": data.texts("train"), "label": data.labels["train"].tolist()})
     with tempfile.TemporaryDirectory() as folder:
@@ -131,11 +136,11 @@ def main() -> None:
                 results[name].append((accuracy, f1_score(labels, predictions, average="macro"), seconds))
     rows = []
     for name, figures in results.items():
-        accuracy, macro_f1, seconds = zip(*figures, strict=True)
-        spread = statistics.pstdev(accuracy)
-        shown = f"{100 * statistics.mean(accuracy):.1f} ± {100 * spread:.1f}"
-        macro = f"{100 * statistics.mean(macro_f1):.1f}"
-        rows.append([name, CASES[name][0], shown, macro, f"{statistics.median(seconds):.1f}"])
+        accuracies, macro_f1s, times = zip(*figures, strict=True)
+        spread = statistics.pstdev(accuracies)
+        shown = f"{100 * statistics.mean(accuracies):.1f} ± {100 * spread:.1f}"
+        macro = f"{100 * statistics.mean(macro_f1s):.1f}"
+        rows.append([name, CASES[name][0], shown, macro, f"{statistics.median(times):.1f}"])
     budget = f"{options.labels_per_class} labels a class, {options.seeds} draws"
     print(f"{options.dataset}, {budget}, {options.threads} thread(s), {options.test_rows} test rows at the most")
     print(tabulate(rows, ["method", "reads", "accuracy, %", "macro-F1, %", "seconds"], tablefmt="github"))

@@ -25,6 +25,7 @@ from torch import nn
 from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 
 from engine.plan import Plan, instantiate_partial
+from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.schedules import linear_warmup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,7 +83,7 @@ class TheirTurns(TrainerCallback):
 class Classifier(nn.Module):
     """The peer's model: the same encoder and linear layer, in the form that the Trainer takes."""
 
-    def __init__(self, encoder: nn.Module, num_classes: int) -> None:
+    def __init__(self, encoder: TextEncoder, num_classes: int) -> None:
         super().__init__()
         self.encoder, self.dropout = encoder, nn.Dropout(0.1)
         self.classifier = nn.Linear(encoder.hidden_size, num_classes)
@@ -148,7 +149,8 @@ def theirs(name: str, bf16: bool, plan, datamodule, turns: Turns) -> float:
     )
     trainer.train()
     turns.all_trained.wait()
-    predicted = trainer.predict(rows["test"]).predictions.argmax(-1)
+    logits = np.asarray(trainer.predict(rows["test"]).predictions)  # type: ignore[arg-type]  # takes any list
+    predicted = logits.argmax(-1)
     return float(np.mean(predicted == datamodule.labels["test"]))
 
 
@@ -178,6 +180,9 @@ def race(entry: tuple[str, int, int, Path]) -> tuple[str, tuple[list[float], flo
     return name, (TURNS.seconds, accuracy, len(datamodule.labels["train"]))
 
 
+TURNS: Turns  # of this process
+
+
 def take_part(turns: Turns) -> None:
     global TURNS
     TURNS = turns
@@ -197,7 +202,7 @@ def main() -> None:
     for name in names:
         seconds, accuracy, rows = results[name]
         ratios = [their / our for our, their in zip(results[OURS][0], seconds, strict=True)]
-        rates = [rows / one for one in seconds]
+        rates = [rows / epoch for epoch in seconds]
         table.append((name, *_spread(rates), *_spread(ratios), 100 * accuracy))
     header = ("", "samples/s", "min", "max", "time, ours = 1", "min", "max", "test accuracy, %")
     print(tabulate(table, headers=header, floatfmt=".2f"))

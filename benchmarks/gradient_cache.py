@@ -46,18 +46,18 @@ def measure(method: str, size: int, length: int, chunk: int | None) -> dict[str,
     for part in module.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
-    found = {}
+    measured: dict[str, float] = {}
 
     def step(batch: dict) -> None:
         started = time.perf_counter()
         loss = module.training_losses(batch)["loss"]
         loss.backward()
-        found.update(seconds=time.perf_counter() - started, loss=loss.item())
+        measured.update(seconds=time.perf_counter() - started, loss=loss.item())
 
     step(make_batch(4, length))
     module.gradient_cache_chunk = chunk
     batch = make_batch(size, length)
-    return {"MiB": extra_peak_mib(lambda: step(batch)), **found}
+    return {"MiB": extra_peak_mib(lambda: step(batch)), **measured}
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ class StepTimes(Callback):
 def methods() -> list[str]:
     """Methods for texts of one label."""
     classes = {name: get_object(target) for name, target in choices("method").items()}
-    return [name for name, one in classes.items() if issubclass(one, ClassifierModule) and not one.multilabel]
+    return [name for name, target in classes.items() if issubclass(target, ClassifierModule) and not target.multilabel]
 
 
 def turn(method: str, steps: int, folder: Path) -> tuple[list[float], int]:

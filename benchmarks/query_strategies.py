@@ -1,11 +1,11 @@
 """Races: query strategies against small-text and scikit-activeml; memory; a pool of a million.
 
-    python -m benchmarks.query_strategies [--threads 1] [--only entropy coreset]
+    python -m benchmarks.query_strategies [--threads 1] [--only entropy coreset] [--size 20000] [--memory]
     python -m benchmarks.query_strategies --large [--only ...]
 
-A pool of 20,000 x 384 with 10 classes (BADGE also alone with 50), 100 labelled, 100 to choose. All get the same
-embeddings and predictions, so no model runs, and take turns in one process. Peak memory is that above the pool, a
-process a case.
+A pool of 5,000 x 384 with 10 classes (BADGE also alone with 50), 100 labelled, 100 to choose. All get the same
+embeddings and predictions, so no model runs, and take turns in one process. `--memory`: peak memory above the
+pool too, in a process a case; that and 20,000 rows take a quarter of an hour, most of it the peers'.
 `--large`: every strategy on 1,000,000 x 384 in a process of its own, peak memory above the inputs.
 """
 
@@ -26,7 +26,7 @@ from active_learning import strategies
 from active_learning.selection import needed_by
 from benchmarks._measure import extra_peak_mib, in_own_process, paired_milliseconds, ratio, spread
 
-QUERY, LABELLED, CLASSES, DIMENSION, SIZE, LARGE = 100, 100, 10, 384, 20_000, 1_000_000
+QUERY, LABELLED, CLASSES, DIMENSION, LARGE = 100, 100, 10, 384, 1_000_000
 OURS, SMALL_TEXT, SCIKIT = "kontrast", "small-text", "scikit-activeml"
 MODULE = "benchmarks.query_strategies"
 WRAPPERS = {
@@ -36,7 +36,7 @@ WRAPPERS = {
 NAMES = strategies.__all__
 
 
-def made_up_pool(size: int, classes: int = CLASSES, passes: int = 10) -> dict:
+def drawn_pool(size: int, classes: int = CLASSES, passes: int = 10) -> dict:
     """Every input of a strategy: 50 groups of texts around unit centres, predictions by distance to class means."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(50, DIMENSION)).astype(np.float32) / DIMENSION**0.5
@@ -81,7 +81,7 @@ def small_text(name: str, pool: dict) -> Callable[[], np.ndarray] | None:
     import small_text as peer
     from small_text.integrations.pytorch.query_strategies import BADGE
 
-    class Given:
+    class Predictions:
         """A classifier that has its predictions already."""
 
         def predict_proba(self, rows, dropout_sampling=1):
@@ -98,7 +98,7 @@ def small_text(name: str, pool: dict) -> Callable[[], np.ndarray] | None:
         "bald": functools.partial(peer.BALD, dropout_samples=10),
     }
     if name in by_prediction:
-        return lambda: by_prediction[name]().query(Given(), *place)
+        return lambda: by_prediction[name]().query(Predictions(), *place)
     by_embedding = {
         "kmeans": functools.partial(peer.EmbeddingKMeans, normalize=False),
         "coreset": functools.partial(peer.GreedyCoreset, normalize=False),
@@ -108,7 +108,7 @@ def small_text(name: str, pool: dict) -> Callable[[], np.ndarray] | None:
     if name not in by_embedding:
         return None
     proba = {"embeddings_proba": pool["probabilities"]} if name in ("badge", "cal") else {}
-    return lambda: by_embedding[name]().sample(Given(), *place, pool["embeddings"], **proba)
+    return lambda: by_embedding[name]().sample(Predictions(), *place, pool["embeddings"], **proba)
 
 
 def scikit_activeml(name: str, pool: dict) -> Callable[[], np.ndarray] | None:
@@ -124,7 +124,7 @@ def scikit_activeml(name: str, pool: dict) -> Callable[[], np.ndarray] | None:
         len(pool[key]): pool["probabilities"][pool[key]].astype(np.float64) for key in ("labelled", "unlabelled")
     } | {len(rows): pool["probabilities"].astype(np.float64)}
 
-    class Given(SkactivemlClassifier):
+    class Predictions(SkactivemlClassifier):
         """A classifier that has its predictions already."""
 
         def fit(self, X, y, sample_weight=None):
@@ -134,17 +134,17 @@ def scikit_activeml(name: str, pool: dict) -> Callable[[], np.ndarray] | None:
         def predict_proba(self, X):
             return by_length[len(X)]
 
-    model = Given(classes=classes).fit(rows, labels)
-    given = {"clf": model, "fit_clf": False}
+    model = Predictions(classes=classes).fit(rows, labels)
+    predictions = {"clf": model, "fit_clf": False}
     uncertainty = functools.partial(functools.partial, peer.UncertaintySampling)
     cases = {
         "random": (peer.RandomSampling, {}),
-        "entropy": (uncertainty(method="entropy"), given),
-        "least_confidence": (uncertainty(method="least_confident"), given),
-        "margin": (uncertainty(method="margin_sampling"), given),
+        "entropy": (uncertainty(method="entropy"), predictions),
+        "least_confidence": (uncertainty(method="least_confident"), predictions),
+        "margin": (uncertainty(method="margin_sampling"), predictions),
         "coreset": (peer.CoreSet, {}),
-        "badge": (peer.Badge, given),
-        "cal": (peer.ContrastiveAL, given),
+        "badge": (peer.Badge, predictions),
+        "cal": (peer.ContrastiveAL, predictions),
         "typiclust": (peer.TypiClust, {}),
         "probcover": (functools.partial(peer.ProbCover, n_classes=len(classes)), {}),
         "discriminative": (
@@ -159,13 +159,13 @@ def scikit_activeml(name: str, pool: dict) -> Callable[[], np.ndarray] | None:
 
 
 def cases(name: str, pool: dict) -> dict[str, Callable[[], np.ndarray]]:
-    made = {OURS: ours(name, pool), SMALL_TEXT: small_text(name, pool), SCIKIT: scikit_activeml(name, pool)}
-    return {who: case for who, case in made.items() if case}
+    contenders = {OURS: ours(name, pool), SMALL_TEXT: small_text(name, pool), SCIKIT: scikit_activeml(name, pool)}
+    return {who: case for who, case in contenders.items() if case}
 
 
-def race(name: str, classes: int, threads: int) -> list[list[str]]:
+def race(name: str, classes: int, size: int, threads: int, with_memory: bool) -> list[list[str]]:
     """Rows of the table: one for each implementation of the strategy."""
-    pool = made_up_pool(SIZE, classes)
+    pool = drawn_pool(size, classes)
     contenders = cases(name, pool) if classes == CLASSES else {OURS: ours(name, pool)}
     rough = {}
     for who, case in contenders.items():
@@ -174,11 +174,14 @@ def race(name: str, classes: int, threads: int) -> list[list[str]]:
         rough[who] = time.perf_counter() - start
         if len(np.unique(chosen)) != QUERY:
             print(f"{name}, {who}: {len(np.unique(chosen))} different texts of {QUERY}", file=sys.stderr)
-    repeats = int(np.clip(30 / sum(rough.values()), 3, 100))
+    repeats = int(np.clip(10 / sum(rough.values()), 3, 100))
     times = paired_milliseconds(contenders, repeats, warm_up=1)
     rows = []
     for who in contenders:
-        memory = in_own_process(MODULE, "--threads", str(threads), "--memory-of", name, str(classes), who)
+        memory = ""
+        place = ("--threads", str(threads), "--size", str(size))
+        if with_memory:
+            memory = in_own_process(MODULE, *place, "--memory-of", name, str(classes), who)
         label = name if classes == CLASSES else f"{name}, C = {classes}"
         rows.append([label, who, spread(times[who]), "" if who == OURS else ratio(times[who], times[OURS]), memory])
     return rows
@@ -186,8 +189,8 @@ def race(name: str, classes: int, threads: int) -> list[list[str]]:
 
 def large(name: str) -> str:
     """'seconds peak-MiB' of one strategy on a million texts."""
-    pool = made_up_pool(LARGE, passes=2)
-    ours(name, made_up_pool(500))()  # libraries' own first-call memory is no case's
+    pool = drawn_pool(LARGE, passes=2)
+    ours(name, drawn_pool(500))()  # libraries' own first-call memory is no case's
     case = ours(name, pool)
     start = time.perf_counter()
     memory = extra_peak_mib(lambda: len(np.unique(case())) == QUERY or sys.exit(f"{name}: not {QUERY} texts"))
@@ -198,6 +201,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--size", type=int, default=5_000)
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--memory-of", nargs=3, metavar=("STRATEGY", "C", "WHO"), help="print one case's peak MiB")
     parser.add_argument("--large-of", help="print one strategy's seconds and peak MiB on the large pool")
@@ -210,8 +215,8 @@ def main() -> None:
     with threadpool_limits(arguments.threads):
         if arguments.memory_of:
             name, classes, who = arguments.memory_of
-            cases(name, made_up_pool(1000, int(classes)))[who]()
-            print(f"{extra_peak_mib(cases(name, made_up_pool(SIZE, int(classes)))[who]):.0f}")
+            cases(name, drawn_pool(1000, int(classes)))[who]()
+            print(f"{extra_peak_mib(cases(name, drawn_pool(arguments.size, int(classes)))[who]):.0f}")
         elif arguments.large_of:
             print(large(arguments.large_of))
         elif arguments.large:
@@ -224,10 +229,10 @@ def main() -> None:
             table = []
             for name in arguments.only:
                 for classes in (CLASSES, 50) if name == "badge" else (CLASSES,):
-                    table += race(name, classes, arguments.threads)
+                    table += race(name, classes, arguments.size, arguments.threads, arguments.memory)
                     print(tabulate(table[-3:]), file=sys.stderr, flush=True)
             peers = ", ".join(f"{who} {version(who)}" for who in (SMALL_TEXT, SCIKIT))
-            print(f"{peers}, {arguments.threads} thread(s), {SIZE} x {DIMENSION}, {QUERY} chosen")
+            print(f"{peers}, {arguments.threads} thread(s), {arguments.size} x {DIMENSION}, {QUERY} chosen")
             headers = ["strategy", "", "ms: median (min to max)", "times ours", "peak MiB above the pool"]
             print(tabulate(table, headers, tablefmt="github"))
 

@@ -52,32 +52,34 @@ def drawn(rows: int, file: Path, noise: float) -> tuple[np.ndarray, np.ndarray]:
 
 def measure(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int | None) -> str:
     """One line of the table."""
-    made: list[Index] = []
+    built: list[Index] = []
     start = time.perf_counter()
-    memory = extra_peak_mib(lambda: made.append(Index(vectors, kind, probes)))
+    memory = extra_peak_mib(lambda: built.append(Index(vectors, kind, probes)))
     seconds, times, single = time.perf_counter() - start, [], []
     for _ in range(REPEATS):
         start = time.perf_counter()
-        made[0].search(queries, NEIGHBOURS)
+        built[0].search(queries, NEIGHBOURS)
         times.append(1000 * (time.perf_counter() - start) / len(queries))
         start = time.perf_counter()
         for query in queries[:32]:
-            made[0].search(query[None], NEIGHBOURS)
+            built[0].search(query[None], NEIGHBOURS)
         single.append(1000 * (time.perf_counter() - start) / 32)
-    size = saved_mib(made[0])
-    found = recall(made[0], [vectors], queries, NEIGHBOURS)
+    size = saved_mib(built[0])
+    measured = recall(built[0], [vectors], queries, NEIGHBOURS)
     together = f"{statistics.median(times):.3f} ({min(times):.3f} to {max(times):.3f})"
     alone = f"{statistics.median(single):.3f}"
-    built = f"{len(vectors):,} | {seconds:.1f} | {memory:.0f} | {size:.0f}"
-    return f"| {kind} | {made[0].probes or ''} | {built} | {together} | {alone} | {found:.3f} |"
+    building = f"{len(vectors):,} | {seconds:.1f} | {memory:.0f} | {size:.0f}"
+    return f"| {kind} | {built[0].probes or ''} | {building} | {together} | {alone} | {measured:.3f} |"
 
 
 def saved_mib(index: Index) -> float:
     if index.kind == "flat":
         return 4 * index.size * index.dimension / 2**20
     with tempfile.TemporaryDirectory() as folder:
-        index.save(Path(folder) / "index")
-        return (Path(folder) / "index").stat().st_size / 2**20
+        file = Path(folder) / "index"
+        with file.open("wb") as stream:
+            index.save(stream)
+        return file.stat().st_size / 2**20
 
 
 def encoder(tokens: int) -> Callable[[], object]:
@@ -98,7 +100,9 @@ def share(kind: Kind, vectors: np.ndarray, queries: np.ndarray, probes: int | No
     """One line: search for 64 texts beside their encoding, in turn."""
     index = Index(vectors, kind, probes)
     cases = {"encode": encoder(tokens), "search": lambda: index.search(queries[:TEXTS], NEIGHBOURS)}
-    times = {name: [value / TEXTS for value in found] for name, found in paired_milliseconds(cases, 9).items()}
+    times = {
+        name: [value / TEXTS for value in milliseconds] for name, milliseconds in paired_milliseconds(cases, 9).items()
+    }
     percent = [100 * a / b for a, b in zip(times["search"], times["encode"], strict=True)]
     middle = f"{statistics.median(percent):.2f} ({min(percent):.2f} to {max(percent):.2f})"
     return f"| {kind} | {tokens} | {spread(times['encode'])} | {statistics.median(times['search']):.3f} | {middle} |"

@@ -98,7 +98,7 @@ def cases(num_classes: int) -> dict[str, Callable[[], Tensor]]:
         samples = draw_samples(z, labels, num_classes, K, N_POS, N_NEG, HARD_RATIO, generator=generator)
         return torch.autograd.grad(loss.from_samples(z, labels, samples, class_counts), raw)[0]
 
-    def loop(loss_function) -> Tensor:
+    def loop(loss_function: Callable[..., Tensor]) -> Tensor:
         z = F.normalize(raw, dim=1)
         value = loss_function(z, labels, *sets_by_loop(z, labels, num_classes), weights)
         return torch.autograd.grad(value, raw)[0]
@@ -114,7 +114,8 @@ def check_equal(num_classes: int) -> None:
     sets = [list(part) for part in samples.sets(z)]
     weights = class_weights(class_counts, "effective_number")
     expected = SharpReCLLoss(TAU).from_samples(z, labels, samples, class_counts)
-    for loss in (loss_all_columns, loss_own_columns):
+    loops: list[Callable[..., Tensor]] = [loss_all_columns, loss_own_columns]
+    for loss in loops:
         difference = (loss(z, labels, *sets, weights) - expected).abs().item()
         if difference > 1e-9:
             raise SystemExit(f"{loss.__name__} differs by {difference:.1e} at C = {num_classes}")

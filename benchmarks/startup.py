@@ -52,6 +52,7 @@ def first_line_seconds() -> float:
     start = time.perf_counter()
     command = [sys.executable, "run.py", "method=ce", "dataset=docstrings"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         process.stdout.readline()
         seconds = time.perf_counter() - start
         process.kill()
@@ -67,6 +68,7 @@ def first_run_seconds() -> tuple[float, float]:
         paths = [f"paths.{name}={folder}/{name}" for name in ("data", "cache", "runs")]
         command = [sys.executable, "run.py", *words, *paths]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
             for line in process.stdout:
                 if first is None and line.startswith("epoch 1/"):
                     first = time.perf_counter() - start

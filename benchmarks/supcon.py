@@ -8,12 +8,14 @@ Both get the same raw embeddings and normalise them; times in turn in one proces
 from __future__ import annotations
 
 import argparse
+import functools
 import platform
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from tabulate import tabulate
+from torch import Tensor
 
 from benchmarks._measure import extra_peak_mib, in_own_process, paired_milliseconds, ratio, spread
 from losses import supervised_contrastive
@@ -35,7 +37,11 @@ def cases(size: int) -> dict[str, Callable[[], torch.Tensor]]:
         OURS: lambda: supervised_contrastive(F.normalize(raw, dim=1), labels, TAU),
         PEER: lambda: peer(raw, labels),
     }
-    return {name: lambda loss=loss: torch.autograd.grad(loss(), raw)[0] for name, loss in losses.items()}
+
+    def gradient(loss: Callable[[], Tensor]) -> Tensor:
+        return torch.autograd.grad(loss(), raw)[0]
+
+    return {name: functools.partial(gradient, loss) for name, loss in losses.items()}
 
 
 def check_equal(size: int) -> None:

@@ -28,10 +28,12 @@ REMEMBERED, WHOLE = "states below remembered", "whole forward pass"
 
 def cases(encoder: TextEncoder, batch: dict[str, Tensor]) -> dict[str, Callable[[], Tensor]]:
     """{way: one forward and backward, which returns the embeddings}."""
-    remembered, nothing = encoder.top_layers.remembered, dict[bytes, Tensor]()
+    top_layers = encoder.top_layers
+    assert top_layers is not None
+    remembered, nothing = top_layers.remembered, dict[bytes, Tensor]()
 
     def step(states: dict[bytes, Tensor]) -> Tensor:
-        encoder.top_layers.remembered = states
+        top_layers.remembered = states
         encoder.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=multiplies_bf16("cpu")):
             embeddings = encoder(**batch)

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from losses import SharpReCLLoss, draw_samples, gather, supervised_contrastive
+from tests.losses.two_processes import in_two_processes
 
 CLASSES = 3
 SHARES = {"equal": [6, 6], "unequal": [5, 7]}
@@ -60,21 +59,16 @@ def views(x):
     return gathered.detach(), both.grad
 
 
-def worker(rank, address, shares, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        mine = [share.split(shares)[rank] for share in batch()]
-        torch.save(results(DistributedDataParallel(Model()), *mine), f"{folder}/{rank}.pt")
-        torch.save(views(mine[0]), f"{folder}/views-{rank}.pt")
-        dist.barrier()  # nobody closes its connections while another still uses them
-    finally:
-        dist.destroy_process_group()
+def worker(rank, shares, folder):
+    mine = [share.split(shares)[rank] for share in batch()]
+    torch.save(results(DistributedDataParallel(Model()), *mine), f"{folder}/{rank}.pt")
+    torch.save(views(mine[0]), f"{folder}/views-{rank}.pt")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shares", SHARES.values(), ids=SHARES)
 def test_two_processes_equal_one(tmp_path, shares):
-    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", shares, str(tmp_path)), nprocs=2)
+    in_two_processes(worker, tmp_path, shares, str(tmp_path))
     expected, (view_major, view_grad) = results(Model(), *batch()), views(batch()[0])
     for rank in range(2):
         gathered, grad = torch.load(tmp_path / f"views-{rank}.pt", weights_only=True)

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
 
 from losses import (
@@ -16,6 +14,7 @@ from losses import (
     LDAMLoss,
     LogitCompensatedCrossEntropy,
 )
+from tests.losses.two_processes import in_two_processes
 
 COUNTS = torch.tensor([9, 4, 2])
 LOSSES = {
@@ -55,19 +54,15 @@ def results(model, x, labels):
     return actual
 
 
-def worker(rank, address, shares, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        mine = [share.split(shares)[rank] for share in make_batch()]
-        torch.save(results(DistributedDataParallel(make_model()), *mine), f"{folder}/{rank}.pt")
-    finally:
-        dist.destroy_process_group()
+def worker(rank, shares, folder):
+    mine = [share.split(shares)[rank] for share in make_batch()]
+    torch.save(results(DistributedDataParallel(make_model()), *mine), f"{folder}/{rank}.pt")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shares", [[6, 6], [5, 7]], ids=["equal", "unequal"])
 def test_two_processes_equal_one(tmp_path, shares):
-    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", shares, str(tmp_path)), nprocs=2)
+    in_two_processes(worker, tmp_path, shares, str(tmp_path))
     expected = results(make_model(), *make_batch())
     for rank in range(2):
         actual = torch.load(tmp_path / f"{rank}.pt", weights_only=True)

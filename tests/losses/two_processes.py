@@ -1,5 +1,6 @@
-"""A loss over two processes, each with a part of the batch, against the loss in one."""
+"""Two processes, each with a part of the batch, against one."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,19 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 Loss = Callable[..., Tensor | tuple[Tensor, Tensor]]
+
+
+def in_two_processes(function: Callable[..., None], folder: Path, *arguments: object) -> None:
+    """Call `function(rank, *arguments)`, of the top level of a module, in two processes that form a group."""
+    mp.spawn(_enter, (function, f"file://{folder}/rendezvous", arguments), nprocs=2)
+
+
+def _enter(rank: int, function: Callable[..., None], address: str, arguments: tuple[object, ...]) -> None:
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    function(rank, *arguments)
+    dist.barrier()  # nobody closes its connections while another still uses them
+    dist.destroy_process_group()
+    os._exit(0)  # a thread of gloo that meets an interpreter at its end aborts the process
 
 
 def assert_two_processes_equal_one(
@@ -26,14 +40,14 @@ def assert_two_processes_equal_one(
     shared, same = ([tensor.detach() for tensor in tensors] for tensors in (shared, same))
     first = (len(shared[0]) - 1) // 2
     parts = [[tensor[:first] for tensor in shared], [tensor[first:] for tensor in shared]]
-    mp.spawn(_worker, (losses, parts, same, f"file://{folder}/rendezvous", str(folder)), nprocs=2)
+    in_two_processes(_worker, folder, losses, parts, same, str(folder))
     for number, (value, gradient, more) in enumerate(_results(losses, [*shared, *same])):
         assert gradient.abs().max() > 1e-4
         for rank in range(2):
-            actual, found_gradient, found_more = torch.load(f"{folder}/{rank}.pt")[number]
+            actual, actual_gradient, actual_more = torch.load(f"{folder}/{rank}.pt")[number]
             assert actual == pytest.approx(value, abs=1e-12), losses[number]
-            torch.testing.assert_close(found_gradient, gradient, atol=1e-12, rtol=0)
-            torch.testing.assert_close(found_more, more, atol=1e-12, rtol=0)
+            torch.testing.assert_close(actual_gradient, gradient, atol=1e-12, rtol=0)
+            torch.testing.assert_close(actual_more, more, atol=1e-12, rtol=0)
 
 
 def _results(losses: Sequence[Loss], tensors: Sequence[Tensor]) -> list[tuple[float, Tensor, Tensor]]:
@@ -47,14 +61,9 @@ def _results(losses: Sequence[Loss], tensors: Sequence[Tensor]) -> list[tuple[fl
     return actual
 
 
-def _worker(rank, losses, parts, same, address, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        actual = _results(losses, [*parts[rank], *same])
-        for _, gradient, _ in actual:
-            dist.all_reduce(gradient)
-            gradient /= 2  # each process counts the whole loss
-        torch.save(actual, f"{folder}/{rank}.pt")
-        dist.barrier()  # nobody closes its connections while another still uses them
-    finally:
-        dist.destroy_process_group()
+def _worker(rank, losses, parts, same, folder):
+    actual = _results(losses, [*parts[rank], *same])
+    for _, gradient, _ in actual:
+        dist.all_reduce(gradient)
+        gradient /= 2  # each process counts the whole loss
+    torch.save(actual, f"{folder}/{rank}.pt")

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 
 from lightning_modules.methods.supervised.paco import PaCoModule
 from lightning_modules.methods.supervised.tsc import TSCModule
 from lightning_modules.schedules import linear_warmup
 from losses import ParametricContrastiveLoss, TargetedContrastiveLoss
+from tests.losses.two_processes import in_two_processes
 
 COUNTS = torch.tensor([90, 30, 5])
 METHODS = ("paco", "gpaco", "tsc")
@@ -261,13 +261,9 @@ def share_of(batch, rows):
     return {**tokens, "labels": batch["labels"][rows], "indices": batch["indices"][rows], "num_views": 2}
 
 
-def worker(rank, address, folder):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    try:
-        for method in METHODS:
-            torch.save(distributed_results(method, rank), f"{folder}/{method}-{rank}.pt")
-    finally:
-        dist.destroy_process_group()
+def worker(rank, folder):
+    for method in METHODS:
+        torch.save(distributed_results(method, rank), f"{folder}/{method}-{rank}.pt")
 
 
 def distributed_results(method, rank=None):
@@ -293,7 +289,7 @@ def distributed_results(method, rank=None):
 
 @pytest.mark.slow
 def test_two_processes_hold_one_queue_and_equal_one_process(tmp_path):
-    mp.spawn(worker, (f"file://{tmp_path}/rendezvous", str(tmp_path)), nprocs=2)
+    in_two_processes(worker, tmp_path, str(tmp_path))
     for method in METHODS:
         (losses, first), (_, second) = (torch.load(tmp_path / f"{method}-{rank}.pt") for rank in range(2))
         assert all(torch.equal(first[name], second[name]) for name in first), method

@@ -77,7 +77,7 @@ def _task_findings(plain: Plain) -> Iterator[str]:
 def _findings(plain: Plain) -> Iterator[str]:
     yield from _method_findings(plain)
     yield from _callback_findings(plain)
-    yield from _protocol_findings(plain["protocol"])
+    yield from _protocol_findings(plain)
     yield from _view_findings(plain)
     if plain.get("head"):
         yield from _head_findings(plain)
@@ -118,13 +118,26 @@ def _callback_findings(plain: Plain) -> Iterator[str]:
     for name, node in callbacks.items():
         if (served := getattr(target_class(node), "serves", kind)) != kind:
             yield f"callbacks.{name}: serves {served} alone; allowed with task={plain['task']}: callbacks.{name}=null"
+    for number, (name, node) in enumerate(callbacks.items()):
+        if first := next(
+            (n for n, other in list(callbacks.items())[:number] if other["_target_"] == node["_target_"]), ""
+        ):
+            yield f"callbacks.{name}: found what callbacks.{first} is already; allowed: callbacks.{name}=null"
     keeps = [node for node in callbacks.values() if isinstance(target_class(node), type)]
     if kind == "classification" and not any(issubclass(target_class(node), BestCheckpoint) for node in keeps):
         yield "callbacks.best: found null; a run is tested with the weights it keeps; allowed: as in callbacks=none"
 
 
-def _protocol_findings(protocol: Plain) -> Iterator[str]:
+def _protocol_findings(plain: Plain) -> Iterator[str]:
+    protocol, method = plain["protocol"], plain["method"]
     if protocol["name"] in ("fixed", "transductive"):  # nothing is monitored
+        return
+    if getattr(target_class(method), "solved_after_training", False):
+        if protocol["monitor"] is not None:
+            yield (
+                f"protocol.monitor: found {protocol['monitor']!r}; allowed with method={method['name']}, whose "
+                "classifier is solved after the last epoch: null"
+            )
         return
     split = "test" if protocol["name"] == "published" else "val"
     monitored = [f"{split}/{name}" for name in MONITORED]

@@ -97,6 +97,7 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
 
     plan = Plan.make(config, overrides)
     options: Search | Halving = instantiate(config.search, _convert_="all")
+    plan.datamodule(plan.corpus())  # what every trial would refuse is said once
     if isinstance(options, Halving):
         return halve(plan, overrides, options)
     if plan.plain["protocol"]["name"] == "published":

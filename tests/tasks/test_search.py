@@ -63,6 +63,7 @@ def test_what_cannot_be_searched_is_refused(line):
     assert "search.space.loss.tau: method=ce has no such key" in command([*line, "method=ce"]).error
     assert "search.metric: found 'test/accuracy'" in command([*line, "search.metric=test/accuracy"]).error
     assert "task=describe does not train" in command([*line, "task=describe"]).error
+    assert "method: found bce, which takes any number of labels a text" in command([*line, "method=bce"]).error
     space = ["~search.space", "+search.space={method.dropout:{low:0,high:5}}"]
     assert "method.dropout: found 5" in command([*line, "method=ce", *space]).error
     bad = [{"low": 1}, {"low": 2, "high": 1}, {"low": 0, "high": 1, "log": True}, {"choices": []}, {"low": "a"}]
@@ -107,7 +108,8 @@ def searching(tmp_path, monkeypatch):
     config = OmegaConf.create({"paths": {"runs": str(tmp_path)}, "loss": {"tau": 1.0}, "method": {"K": 1, "name": "m"}})
     config.dataset = {"name": "d"}
     plain = OmegaConf.to_container(config)
-    plan = SimpleNamespace(plain={**plain, "protocol": {"name": "clean"}}, inputs=lambda *_: {}, trains=True)
+    calls = {"inputs": lambda *_: {}, "corpus": lambda: None, "datamodule": lambda _: None}
+    plan = SimpleNamespace(plain={**plain, "protocol": {"name": "clean"}}, trains=True, **calls)
     monkeypatch.setattr(module, "is_solved", lambda plain: False)
     monkeypatch.setattr(module.Plan, "make", lambda *_: plan)
 

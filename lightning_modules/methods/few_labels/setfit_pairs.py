@@ -27,7 +27,7 @@ class SetFitPairsModule(ClassifierModule):
     """
 
     losses: ClassVar[tuple] = (CosinePairLoss,)
-    protocols: ClassVar[tuple[str, ...]] = ("fixed",)
+    protocols: ClassVar[tuple[str, ...]] = ("fixed", "kfold")
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers")
     unused_groups: ClassVar[tuple[str, ...]] = ("augment", "head")
     solved_after_training = True

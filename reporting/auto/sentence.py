@@ -64,11 +64,14 @@ def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> lis
     cost = {entry["candidate"]: entry.get("cost", 0) for entry in evidence.candidates}
     within = ranking[ranking["within_noise"].astype(bool) & (ranking["candidate"] != chosen["candidate"])]
     tuned = ranking[ranking["macro_f1"].notna() & (ranking["candidate"].map(cost) >= FINE_TUNED)]
+    skipped = [
+        e["candidate"] for e in evidence.candidates if e["status"] == "skipped" and cost[e["candidate"]] >= FINE_TUNED
+    ]
     parts = []
     if cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
         parts.append("fine-tuning is not shown to be better")
-    elif any(entry["status"] == "skipped" and cost[entry["candidate"]] >= FINE_TUNED for entry in evidence.candidates):
-        parts.append("there was no time for fine-tuning")
+    elif skipped:
+        parts.append(f"there was no time for {'fine-tuning' if tuned.empty else ' and '.join(skipped)}")
     elif chosen["rank"] > 1:
         parts.append(f"{ranking['title'][0]} is not shown to be better")
     elif len(within):

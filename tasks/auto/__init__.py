@@ -153,6 +153,7 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
         where = os.path.relpath(folder.path)
         where = where if not where.startswith("..") else str(folder.path)
         lines.append(f"python run.py task=predict run={where} input=NEW.csv output=predictions.csv{typed}")
+        lines.append(f"python run.py task=serve run={where}")
     if folder.has("index.html"):
         lines.append(f"the report: {folder.path / 'index.html'}")
     return lines

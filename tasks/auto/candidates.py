@@ -26,7 +26,8 @@ class Candidate:
         title: in words; {encoder} is the encoder's name.
         kind: what it reads; "trained" trains the encoder, the others none. Folds of "trained" are runs.
         cost: rank of dearness, 0 the cheapest.
-        words: overrides of the run that it stands for.
+        words: overrides of the run that it stands for. Without `trainer.max_epochs` among them a schedule is chosen by
+            the number of rows.
         regimes: of the data that it is tried on by itself; empty: all.
     """
 
@@ -47,6 +48,14 @@ CANDIDATES = (
     Candidate("prototypes", "{encoder} with class means", "embeddings", 2, ("method=prototypes",)),
     Candidate("neighbours", "{encoder} with nearest neighbours", "embeddings", 2, ("method=logistic", "retrieval=knn")),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
+    Candidate(
+        "setfit_pairs",
+        "{encoder}, fine-tuned on pairs of texts, then logistic regression",
+        "trained",
+        5,
+        ("method=setfit_pairs", "protocol.monitor=null", "trainer.max_epochs=30"),
+        ("few rows",),
+    ),
     Candidate("ce", "{encoder}, fine-tuned, cross-entropy", "trained", 5, ("method=ce",)),
     Candidate(
         "logit_adjusted",

@@ -24,7 +24,7 @@ from storage.files import replacing
 from storage.run_store import RunFolder, first_line
 from tasks.auto import cheap, models
 from tasks.auto.calibration import Calibration, calibrated
-from tasks.auto.candidates import Candidate
+from tasks.auto.candidates import BY_NAME, Candidate
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.embeddings import Embeddings
 from tasks.auto.folds import ONE_SPLIT_FROM, FoldOutcome, cheap_fold, each_fold, fitted, load_outcome
@@ -37,6 +37,7 @@ MANY_ROWS = 5000  # from which there are fewer folds
 REPEATS, REPEATED_SHARE = 3, 0.2  # of cheap candidates, as far as they take no more than this share of the minutes
 LEAST_STEPS, MOST_EPOCHS = 200, 15  # of training
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
+MOST_WRONG = 3  # times that a guess without a step may be too long; what is nearer is told from the first steps
 START_SECONDS = 8.0  # of a training run, besides its steps
 SECONDS_A_PRODUCT = (
     4e-10  # of one row, class and dimension in a step of a solver; words, which lie apart, take ten times
@@ -319,13 +320,13 @@ class Study:
         steps = max(1, int(0.8 * rows) // batch)
         epochs = max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps)))
         few = ("protocol.monitor=val/loss", "protocol.mode=min") if 0.2 * rows < 300 else ()
+        schedule = [*few, f"trainer.max_epochs={epochs}", f"sampler.batch_size={batch}"]
+        has_schedule = any(word.startswith("trainer.max_epochs=") for word in candidate.words)
         return [
             *self.words,
             *candidate.words,
             *protocol_words(candidate.name, fold, self.folds),
-            *few,
-            f"trainer.max_epochs={epochs}",
-            f"sampler.batch_size={batch}",
+            *([] if has_schedule else schedule),
             "callbacks.progress=null",
             "logger=null",
         ]
@@ -347,9 +348,18 @@ class Study:
         return 0.0
 
     def _expected_seconds(self, candidate: Candidate, fold: int) -> float:
-        """Of one fold, before anything was trained."""
+        """Of one fold: the longest so far, or what its steps cost at the pace of the others that were trained."""
         if known := self._longest(candidate):
             return known
+        paces = [
+            self._longest(other) / self._foretold_seconds(other, fold)
+            for other in map(BY_NAME.__getitem__, self.outcomes)
+            if other.kind == "trained"
+        ]
+        return self._foretold_seconds(candidate, fold) * (float(np.median(paces)) if paces else 1.0)
+
+    def _foretold_seconds(self, candidate: Candidate, fold: int) -> float:
+        """Of one fold, told from the encoder's speed."""
         assert self.embeddings is not None
         words = self._run_words(candidate, fold)
         epochs = next(int(word.split("=")[1]) for word in words if word.startswith("trainer.max_epochs="))
@@ -366,7 +376,7 @@ class Study:
         runs = unknown + self.folds / (self.folds - 1)  # and the last fit, on all rows
         allowed, expected = self.clock.left_with_fit / runs, self._expected_seconds(candidate, fold)
         entry = self.entries[candidate.name]
-        if expected > allowed:
+        if expected > MOST_WRONG * allowed:
             left = minutes_of(max(self.clock.left, 0))
             entry.reason = f"all folds take about {minutes_of(expected * runs)}, {left} are left"
             return False

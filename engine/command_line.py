@@ -201,7 +201,8 @@ def explain(error: Exception) -> str:
         group = next(name for name in re.findall(r"\{(\w+)\}", match.group(1)) if name not in chosen)
         return f"{group}: found null; allowed: {', '.join(sorted(file.stem for file in (CONF / group).glob('*.yaml')))}"
     if word := next((word for word in sys.argv[1:] if "${" in word and "nterpolation" in text), None):
-        return f"{word}: {text.splitlines()[0]}; allowed: a value, or ${{KEY}} of a key that there is"
+        reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", text.splitlines()[0])
+        return f"{word}: {reason}; allowed: a value, or ${{KEY}} of a key that there is"
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return f"{match.group(1)}: found several values; allowed: one, or a sweep over them with -m"
     for pattern in (r"Could not override '([^']+)'", r"Key '[^']+' is not in struct\s+full_key: (\S+)"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
@@ -25,7 +25,7 @@ FINAL = "checkpoints/final.ckpt"  # weights of the last epoch
 
 
 class Assigner:
-    """Gives rows their `cluster` and how sure that is: `probability`, or with k-means `distance` to the centre.
+    """Gives texts their `cluster` and how sure that is: `probability`, or with k-means `distance` to the centre.
 
     The distance of a text without a known word is None: its vector is zero, and near to nothing.
     """
@@ -34,10 +34,13 @@ class Assigner:
         self.assign = _module_assigner(run, plan) if plan.trains else _centre_assigner(run, plan)
         self.columns = ("cluster", "probability" if plan.trains else "distance")
 
-    def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
-        clusters, values = self.assign([row[text_column] for row in rows])
-        for row, cluster, value in zip(rows, clusters.tolist(), values.tolist(), strict=True):
-            yield row | {"cluster": cluster, self.columns[1]: round(value, 6) if isfinite(value) else None}
+    def answers(self, texts: list[str]) -> list[Row]:
+        """The values of `columns` for each text."""
+        clusters, values = self.assign(texts)
+        return [
+            {"cluster": cluster, self.columns[1]: round(value, 6) if isfinite(value) else None}
+            for cluster, value in zip(clusters.tolist(), values.tolist(), strict=True)
+        ]
 
 
 Assignments = tuple[NDArray[np.int64], NDArray[np.float32]]

@@ -53,15 +53,16 @@ class Top:
     force: bool = False
     start_from: str | None = None
     run: str | None = None
-    input: Annotated[str | None, "with task=predict|auto"] = None
+    input: Annotated[str | None, "with task=predict|auto|evaluate"] = None
     output: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|export|chat_export"] = None
     format: Annotated[Literal["transformers", "onnx", "sentence_transformers"], "with task=export"] = "transformers"
     host: Annotated[str, "with task=serve"] = "127.0.0.1"
     port: Annotated[Annotated[int, ">= 0", "<= 65535"], "with task=serve"] = 8000
     quantize: Annotated[Literal["int8"] | None, "with task=export"] = None
-    text_column: Annotated[str, "with task=predict|datastore|auto"] = "text"
-    label_column: Annotated[str, "with task=datastore|auto"] = "label"
-    encoding: Annotated[str | None, "with task=predict|datastore|auto"] = None
+    text_column: Annotated[str, "with task=predict|evaluate|datastore|auto"] = "text"
+    label_column: Annotated[str, "with task=evaluate|datastore|auto"] = "label"
+    encoding: Annotated[str | None, "with task=predict|evaluate|datastore|auto"] = None
+    probabilities: Annotated[bool, "with task=predict"] = False
     explain: Annotated[bool, "with task=predict"] = False
     add: Annotated[str | None, "with task=datastore"] = None
     minutes: Annotated[Annotated[float, "> 0"], "with task=auto"] = 20.0

@@ -210,13 +210,14 @@ def worst_confusions(
     return Table(f"Worst {len(rows)} of {len(present)} classes, %", header, tuple(rows))
 
 
-def worst_labels(rows: Sequence[Mapping[str, str]], n: int = 5) -> Table:
+def worst_labels(rows: Sequence[Mapping[str, Any]], n: int = 5) -> Table:
     """The n labels of lowest F1 among those with rows; ``rows`` as in ``labels.csv``, by `LABEL_COLUMNS`."""
     present = [row for row in rows if int(row["rows"])]
     worst = sorted(present, key=lambda row: float(row["f1"]))[:n]
     sizes, figures = ("train_rows", "rows", "predicted"), ("f1", "precision", "recall")
     cells = [
-        (row["label"], *(row[key] for key in sizes), *(percent(float(row[key])) for key in figures)) for row in worst
+        (str(row["label"]), *(str(row[key]) for key in sizes), *(percent(float(row[key])) for key in figures))
+        for row in worst
     ]
     header = ("label", "train rows", "rows", "predicted", "F1", "precision", "recall")
     return Table(f"Worst {len(worst)} of {len(present)} labels, %", header, tuple(cells))

@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 from datamodules.labels import label_name, split_labels
 from engine.finished import load_module, open_run
+from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
 from storage.tables import Row
@@ -38,10 +39,7 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
         encoded, known = Encoded(module, plan), {name: number for number, name in enumerate(label_names)}
         rows = read_rows(config, plan, "add").rows
         texts, labels, vectors = [], [], []
-        reading = _one_name
-        if module.multilabel:
-            separator = getattr(plan.dataset, "label_separator", None)
-            reading = partial(_names, separator=separator)
+        reading = reader_of_labels(plan, module.multilabel)
         for piece in pieces(rows):
             labels += [_labels(where, row, config.label_column, known, reading) for where, row in piece]
             texts += [row[config.text_column] for _, row in piece]
@@ -52,17 +50,25 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
     return store.folder
 
 
-def _labels(
-    where: str, row: Row, column: str, known: dict[str, int], reading: Callable[[Any], list[Any]]
-) -> list[int]:
-    """Class indices of a row."""
+def reader_of_labels(plan: Plan, several: bool) -> Callable[[Any], list[Any]]:
+    """What gives the labels in a field, as the data set of a run writes them."""
+    return partial(_names, separator=getattr(plan.dataset, "label_separator", None)) if several else _one_name
+
+
+def labels_in(where: str, row: Row, column: str, reading: Callable[[Any], list[Any]]) -> list[str]:
+    """Names of the labels of a row. Raises ValueError: no such column, or no labels in it."""
     if column not in row:
         raise ValueError(f"{where}: no column {short(column)}; found {short_list(row)}; set label_column=NAME")
     try:
         names = reading(row[column])
     except ValueError as error:
         raise ValueError(f"{where}: found {short(row[column])}; allowed: {error}") from error
-    names = [label_name(name, where) for name in names]
+    return [label_name(name, where) for name in names]
+
+
+def _labels(where: str, row: Row, column: str, known: dict[str, int], reading: Callable[[Any], list[Any]]) -> list[int]:
+    """Class indices of a row."""
+    names = labels_in(where, row, column, reading)
     for name in names:
         if name not in known:
             some = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")

@@ -16,8 +16,8 @@ from storage.files import is_stdout
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 ON_A_RUN = {
-    "evaluate": ("run", "trainer.num_threads"),
-    "predict": ("run", "input", "output", "text_column", "encoding", "explain", "trainer.num_threads"),
+    "evaluate": ("run", "input", "text_column", "label_column", "encoding", "trainer.num_threads"),
+    "predict": ("run", "input", "output", "text_column", "encoding", "probabilities", "explain", "trainer.num_threads"),
     "datastore": ("run", "add", "text_column", "label_column", "encoding", "trainer.num_threads"),
     "serve": ("run", "host", "port", "trainer.num_threads"),
     "export": ("run", "output", "format", "quantize", "retrieval"),

@@ -1,22 +1,49 @@
-"""Evaluate a finished run again, from its checkpoint."""
+"""Evaluate a finished run again: on its own data from its checkpoint, or on a file of labelled rows."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from omegaconf import DictConfig
 
 from engine.finished import load_weights, open_run
+from engine.plan import Plan
 from engine.results import show_figures
+from reporting.intervals import bootstrap_intervals, majority_metrics
+from reporting.metrics import ClassScores, class_scores, classification_metrics, confusion_matrix
+from reporting.multilabel_metrics import label_scores, multilabel_metrics
+from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
+from storage.errors import short, short_list
+from storage.run_store import RunFolder
+from tasks.datastore import labels_in, reader_of_labels
 from tasks.fit import measure, run_names
+from tasks.predict import Predictor, classifier_predictor, pieces, read_rows
+
+FILE = "evaluation-input.json"  # in the run's folder, of the last file
 
 
 def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     """Read the data and the selected weights again and print the figures; `evaluation.json` holds them.
 
     With retrieval the datastore counts as it is now, with what was added to it since.
+
+    With `input` the rows of that file, read as `task=predict` reads them, stand for the test rows; its figures, their
+    intervals, those of each class and the confusions are in `evaluation-input.json`. Rows with a label that the run
+    does not know are said and left out.
+
+    Raises:
+        ValueError: a row without a text or a label, or not one label that the run knows; with file and line.
     """
     run, plan = open_run(config)
+    if config.input is not None:
+        return _evaluate_file(config, run, plan)
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
     load_weights(module, run)
@@ -24,3 +51,69 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     run.write_json("evaluation.json", figures)
     show_figures(figures, "test" if "test/accuracy" in figures else "val")
     return run.path
+
+
+def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:
+    if plan.config.trainer.num_threads:
+        torch.set_num_threads(plan.config.trainer.num_threads)
+    predictor = classifier_predictor(run, plan, explain=False)
+    names, class_counts = predictor.label_names, run.metric("class_counts", list, int)
+    labels, scores, unknown = _scored_rows(config, plan, predictor)
+    if predictor.threshold is None:
+        true, best = labels.argmax(axis=1), scores.argmax(axis=1)
+        figures: dict[str, Any] = classification_metrics(true, best, len(names), class_counts)
+        figures |= bootstrap_intervals(true, best, len(names), np.random.default_rng(0))
+        figures |= majority_metrics(true, class_counts)
+        per_class = class_scores(true, best, len(names))
+        more = {"confusion": confusion_matrix(true, best, len(names))}
+        table = worst_confusions(true, best, names, class_counts)
+    else:
+        figures = multilabel_metrics(labels, scores, predictor.threshold)
+        figures["accuracy"] = figures["subset_accuracy"]
+        per_class, more = label_scores(labels, scores, predictor.threshold), {}
+        table = worst_labels(_rows(names, class_counts, per_class))
+    figures = run_names(plan) | {f"test/{name}": value for name, value in figures.items()}
+    about = {"input": str(config.input), "rows": len(labels), "rows_of_unknown_labels": unknown}
+    run.write_json(FILE, about | figures | {"classes": _rows(names, class_counts, per_class)} | more)
+    print(f"{len(labels):,} rows of {config.input} as test rows")
+    show_figures(figures, "test")
+    print()
+    table.show()
+    return run.path
+
+
+def _scored_rows(
+    config: DictConfig, plan: Plan, predictor: Predictor
+) -> tuple[NDArray[np.int64], NDArray[np.floating], dict[str, int]]:
+    """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
+    names, reading = predictor.label_names, reader_of_labels(plan, predictor.threshold is not None)
+    unknown: Counter[str] = Counter()
+    first, labels, scores = "", [], []
+    for piece in pieces(read_rows(config, plan, "input").rows):
+        texts = []
+        for where, row in piece:
+            row_labels = labels_in(where, row, config.label_column, reading)
+            if strange := set(row_labels) - set(names):
+                unknown.update(strange)
+                first = first or where
+                continue
+            labels.append(np.isin(names, row_labels))
+            texts.append(row[config.text_column])
+        if texts:
+            scores.append(predictor.scores(texts)[0])
+    if unknown:
+        shown = ", ".join(f"{short(name)} ({number:,} rows)" for name, number in unknown.most_common(10))
+        _warn(f"{first}: the run does not know every label; left out of all figures: {shown}")
+    if not labels:
+        raise ValueError(f"{config.input}: found no label of the run; allowed: {short_list(names)}")
+    return np.array(labels, dtype=np.int64), np.concatenate(scores), dict(unknown)
+
+
+def _warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr)
+
+
+def _rows(names: Sequence[str], class_counts: Sequence[int], scores: ClassScores) -> list[dict[str, Any]]:
+    """Counts and figures of each class, as `labels.csv` calls them."""
+    columns = (names, class_counts, scores.references, scores.predictions, scores.precision, scores.recall, scores.f1)
+    return [dict(zip(LABEL_COLUMNS, values, strict=False)) for values in zip(*columns, strict=True)]

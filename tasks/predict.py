@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +23,17 @@ from datamodules.alone import batches_alone
 from engine.assign import Assigner
 from engine.finished import load_module, open_run
 from engine.plan import Plan
-from engine.retrieval import build_retrieval, chosen_vote, open_datastore
+from engine.retrieval import FOLDER, build_retrieval, chosen_vote, open_datastore
 from engine.trainer import resolve_precision
 from lightning_modules.base import Batch, ClassifierModule
 from storage.errors import short
-from storage.run_store import REPEAT, RunFolder, damage_named
+from storage.files import is_stdout, is_written_through
+from storage.journal import Journal, kept_answers
+from storage.run_store import CHECKSUMS, REPEAT, RunFolder, damage_named
 from storage.tables import STDIN, Row, Table, check_output, checked_encoding, checked_text, open_table, write_table
+from tasks.counting import Tally, counted_rows
 
-PIECE = 8192  # rows held in memory at a time
+PIECE = 2048  # rows held in memory, and lost by a kill, at most
 BLOCK = 64  # rows that the classifier sees at once
 Floats = NDArray[np.floating]
 
@@ -40,6 +46,11 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     as was asked for.
     Where texts have several labels both are lists, in CSV as JSON: the labels above the run's threshold, and the
     probability of each.
+
+    `probabilities=true` adds `line`, where the row begins in its file, and `p_LABEL` for every label.
+
+    Stopped or killed, the same call goes on after the rows that it has answered, and writes the same bytes; of what
+    comes through a pipe or goes into one nothing is kept. Memory does not grow with the rows.
 
     A run with retrieval lets the neighbours vote, with its datastore as it is now. `explain=true` adds the column
     `neighbours`, JSON: of each that voted, the nearest first, `text`, `labels`, `distance` and `weight`.
@@ -55,14 +66,66 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     run, plan = open_run(config, clusters_too=True)
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
-    if plan.serves == "clustering" and config.explain:
-        raise ValueError("explain: found true, allowed with a clustering: false; no neighbour votes there")
-    predictor = Assigner(run, plan) if plan.serves == "clustering" else classifier_predictor(run, plan, config.explain)
+    if plan.serves == "clustering":
+        for key, reason in (("explain", "no neighbour votes there"), ("probabilities", "it has no labels")):
+            if config[key]:
+                raise ValueError(f"{key}: found true, allowed with a clustering: false; {reason}")
+        predictor: Assigner | Predictor = Assigner(run, plan)
+    else:
+        predictor = classifier_predictor(run, plan, config.explain, config.probabilities)
     table = read_rows(config, plan, "input")
-    rows = (row for _, row in _refuse_columns(predictor.columns, table.rows))
-    predicted = (row for piece in pieces(rows) for row in predictor(piece, config.text_column))
-    write_table(config.output, predicted, table.columns and (*table.columns, *predictor.columns))
+    columns = (*(["line"] if config.probabilities else []), *predictor.columns)
+    with ExitStack() as stack:
+        journal = None
+        if config.input != STDIN and not is_stdout(config.output) and not is_written_through(config.output):
+            journal = stack.enter_context(kept_answers(config.output, _question(config, run, plan)))
+        count = stack.enter_context(counted_rows(config.input))
+        tally = Tally()
+        rows = _answered(table, columns, predictor, config, journal, count, tally)
+        write_table(config.output, rows, table.columns and (*table.columns, *columns))
+    print(tally.line(), file=sys.stderr)
     return run.path
+
+
+def _answered(
+    table: Table,
+    columns: Sequence[str],
+    predictor: Assigner | Predictor,
+    config: DictConfig,
+    journal: Journal | None,
+    count: Callable[[int], None],
+    tally: Tally,
+) -> Iterator[Row]:
+    """The rows of the table with their answers."""
+    for piece in pieces(_refuse_columns(columns, table.rows)):
+        texts = [row[config.text_column] for _, row in piece]
+        answers, kept = _piece_answers(predictor, texts, journal)
+        tally.add(answers, kept)
+        count(len(piece))
+        for (where, row), answer in zip(piece, answers, strict=True):
+            yield row | ({"line": line_of(where)} if config.probabilities else {}) | answer
+
+
+def _piece_answers(
+    predictor: Assigner | Predictor, texts: list[str], journal: Journal | None
+) -> tuple[list[Row], bool]:
+    if journal is None:
+        return predictor.answers(texts), False
+    return journal.answers(lambda: predictor.answers(texts))
+
+
+def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
+    """What the answers follow from, as plain JSON: other weights, neighbours or rows have other ones."""
+    facts = os.stat(config.input)
+    files = [run.path / CHECKSUMS, *sorted((run.path / FOLDER).glob("*"))]
+    return {
+        "run": str(run.path.resolve()),
+        "files": [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()],
+        "input": [os.path.realpath(config.input), facts.st_size, facts.st_mtime_ns],
+        "asked": [config[key] for key in ("text_column", "encoding", "explain", "probabilities")],
+        "piece": PIECE,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def _refuse_columns(columns: Sequence[str], rows: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
@@ -72,8 +135,13 @@ def _refuse_columns(columns: Sequence[str], rows: Iterable[tuple[str, Row]]) -> 
         yield where, row
 
 
-def classifier_predictor(run: RunFolder, plan: Plan, explain: bool) -> _Predictor:
-    """Gives rows their prediction, by the module of a run and, with retrieval, its neighbours."""
+def line_of(where: str) -> int:
+    """The number in "file:line" or "file: entry N"."""
+    return int(re.split(r"[: ]", where)[-1])
+
+
+def classifier_predictor(run: RunFolder, plan: Plan, explain: bool, all_probabilities: bool = False) -> Predictor:
+    """Gives texts their prediction, by the module of a run and, with retrieval, its neighbours."""
     module, label_names = load_module(run, plan)
     neighbours = _Neighbours(run, plan, explain) if plan.config.get("retrieval") or explain else None
     name = "threshold" if neighbours is None else "retrieval/threshold"
@@ -83,7 +151,7 @@ def classifier_predictor(run: RunFolder, plan: Plan, explain: bool) -> _Predicto
         raise ValueError(f"run {run.id}: metrics.json: {found}; {REPEAT}")
     name = "abstention/threshold"
     sure_from = run.metric(name, (int, float)) if run.read_metrics().get(name) is not None else None
-    return _Predictor(module, plan, label_names, threshold, neighbours, sure_from)
+    return Predictor(module, plan, label_names, threshold, neighbours, sure_from, all_probabilities)
 
 
 class _Neighbours:
@@ -158,7 +226,9 @@ class Encoded:
         return {"embeddings": embeddings, "logits": logits}
 
 
-class _Predictor:
+class Predictor:
+    """Texts to predictions, by the module of a finished run and, with retrieval, its neighbours."""
+
     def __init__(
         self,
         module: ClassifierModule,
@@ -167,17 +237,23 @@ class _Predictor:
         threshold: float | list[float] | None,
         neighbours: _Neighbours | None,
         sure_from: float | None,
+        all_probabilities: bool,
     ) -> None:
         self.encoded, self.label_names, self.neighbours = Encoded(module, plan), label_names, neighbours
         self.threshold = threshold  # None where texts have one label
         self.sure_from = sure_from
         sure = () if sure_from is None else ("sure",)
-        self.columns = ("prediction", "probability", *sure, *(neighbours.columns if neighbours else ()))
+        self.probability_columns = tuple(f"p_{name}" for name in label_names) if all_probabilities else ()
+        neighbour_columns = neighbours.columns if neighbours else ()
+        self.columns = ("prediction", "probability", *sure, *self.probability_columns, *neighbour_columns)
 
-    def __call__(self, rows: list[Row], text_column: str) -> Iterator[Row]:
-        scores, explanations = self.scores([row[text_column] for row in rows])
-        for row, row_scores, explanation in zip(rows, scores, explanations, strict=True):
-            yield row | self._prediction(row_scores) | explanation
+    def answers(self, texts: list[str]) -> list[Row]:
+        """The values of `columns` for each text."""
+        scores, explanations = self.scores(texts)
+        return [
+            self.prediction(row) | self._all(row) | explanation
+            for row, explanation in zip(scores, explanations, strict=True)
+        ]
 
     def scores(self, texts: list[str]) -> tuple[Floats, list[Row]]:
         """Probabilities (N, C) in the order of `label_names`, and what else there is to say of each text."""
@@ -187,7 +263,13 @@ class _Predictor:
             return scores, [{} for _ in texts]
         return self.neighbours(embeddings, scores)
 
-    def _prediction(self, scores: Floats) -> Row:
+    def _all(self, scores: Floats) -> Row:
+        if not self.probability_columns:
+            return {}
+        return dict(zip(self.probability_columns, scores.astype(np.float64).round(6).tolist(), strict=True))
+
+    def prediction(self, scores: Floats) -> Row:
+        """What is answered where the labels have these scores (C,)."""
         if self.threshold is not None:
             names, probabilities = labels_above(self.threshold, scores.astype(np.float64), self.label_names)
             return {"prediction": names, "probability": probabilities}

@@ -32,7 +32,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     run, plan = open_run(config)
     explains = bool(plan.config.get("retrieval"))
     predictor = classifier_predictor(run, plan, explains)
-    batcher = Batcher(lambda rows: list(predictor(rows, "text")), plan.config.trainer.num_threads)
+    batcher = Batcher(predictor.answers, plan.config.trainer.num_threads)
     app = application(run.id, predictor.label_names, batcher, explains)
     settings = uvicorn.Config(app, config.host, config.port, log_config=None, access_log=False)
     try:

@@ -82,7 +82,7 @@ def application(run: str, label_names: Sequence[str], batcher: Batcher, explains
         except Full:
             raise Refusal(503, "too many texts wait; ask again later") from None
         answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
-        hidden = {"text"} if question.explain else {"text", "neighbours"}
+        hidden = set() if question.explain else {"neighbours"}
         shown = [{key: value for key, value in answer.items() if key not in hidden} for answer in answers]
         return JSONResponse({"run": run, "predictions": shown})
 

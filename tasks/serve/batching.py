@@ -23,11 +23,11 @@ class Batcher:
     """What comes in while a batch is predicted is the next batch: nothing waits for company.
 
     Args:
-        predict: rows to answers, in the same order.
+        predict: texts to answers, in the same order.
         num_threads: of torch; None for what it takes by itself.
     """
 
-    def __init__(self, predict: Callable[[list[Row]], list[Row]], num_threads: int | None = None) -> None:
+    def __init__(self, predict: Callable[[list[str]], list[Row]], num_threads: int | None = None) -> None:
         self.predict, self.num_threads = predict, num_threads
         self.queue: queue.SimpleQueue[tuple[str, Future] | None] = queue.SimpleQueue()
         self.rows = self.batches = 0
@@ -66,7 +66,7 @@ class Batcher:
 
     def _answer(self, batch: list[tuple[str, Future]]) -> None:
         try:
-            answers = self.predict([{"text": text} for text, _ in batch])
+            answers = self.predict([text for text, _ in batch])
         except Exception as error:
             for _, future in batch:
                 future.set_exception(error)

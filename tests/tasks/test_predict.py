@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from storage.journal import kept_answers
+from tasks import predict
 from tests.command_lines import rows
 
 TEXTS = ["the copper near a zinc", 'a "quoted" apple,\nand a pear', "snow  and\thail", "ÄÖ 日本 tiger"]
@@ -35,6 +38,25 @@ def test_evaluate_gives_the_stored_figures(run, use):
     assert figures == {key: run.metrics[key] for key in figures}
     assert {"test/accuracy", "val/macro_f1", "test/macro_f1_tail"} <= set(figures)
     assert (run.folder / "predictions.csv").read_text() == predictions
+
+
+def test_a_labelled_file_as_test_rows_gives_the_figures_of_those_rows(run, use, toy_csv, tmp_path):
+    again = use("evaluate", run, f"input={toy_csv['test']}")
+    figures = json.loads((again.folder / "evaluation-input.json").read_text())
+    keys = [f"test/{name}{end}" for name in ("accuracy", "macro_f1") for end in ("", "_low", "_high")]
+    assert {key: figures[key] for key in keys} == {key: run.metrics[key] for key in keys}
+    assert [sum(row) for row in figures["confusion"]] == [row["rows"] for row in figures["classes"]]
+
+    table = rows(toy_csv["test"])
+    source = tmp_path / "labelled.csv"
+    source.write_text(csv_of([{**row, "label": "never seen"} for row in table[:3]] + table))
+    more = use("evaluate", run, f"input={source}")
+    warning = f"warning: {source}:2: the run does not know every label; left out of all figures: 'never seen' (3 rows)"
+    assert warning in more.err.splitlines()
+    with_unknown = json.loads((more.folder / "evaluation-input.json").read_text())
+    assert with_unknown == figures | {"input": str(source), "rows_of_unknown_labels": {"never seen": 3}}
+    source.write_text("text\na text\n")
+    assert "labelled.csv:2: no column 'label'; found 'text'" in use("evaluate", run, f"input={source}").error
 
 
 def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tmp_path):
@@ -75,6 +97,58 @@ def test_a_pipe_carries_nothing_but_the_csv(run, use):
     assert result.err.splitlines()[-1] == str(run.folder)
     text = use("predict", run, "input=-", "output=-", stdin="a text, of commas\n")
     assert list(csv.reader(io.StringIO(text.out)))[1][0] == "a text, of commas"
+
+
+def test_probabilities_of_all_labels_and_the_lines(run, use, tmp_path):
+    source, output = tmp_path / "new.csv", tmp_path / "pred.csv"
+    source.write_text('text\n"two\nlines"\nhail\n')
+    result = use("predict", run, f"input={source}", f"output={output}", "probabilities=true")
+    predicted, names = rows(output), run.metrics["label_names"]
+    assert [row["line"] for row in predicted] == ["2", "4"]
+    for row in predicted:
+        scores = {name: float(row[f"p_{name}"]) for name in names}
+        assert sum(scores.values()) == pytest.approx(1, abs=1e-5)
+        assert (row["prediction"], float(row["probability"])) == max(scores.items(), key=lambda item: item[1])
+    assert result.err.splitlines()[-1].startswith("2 rows, ")
+
+
+def test_what_was_stopped_goes_on_after_its_answers(run, use, tmp_path, monkeypatch):
+    source, whole, output = tmp_path / "new.csv", tmp_path / "whole.csv", tmp_path / "pred.csv"
+    source.write_text(csv_of([{"text": f"{text} {number}"} for number, text in enumerate(TEXTS * 5)]))
+    monkeypatch.setattr(predict, "PIECE", 6)
+    use("predict", run, f"input={source}", f"output={whole}")
+    scores, asked = predict.Predictor.scores, []
+
+    def counted(predictor, texts):
+        asked.append(len(texts))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return scores(predictor, texts)
+
+    monkeypatch.setattr(predict.Predictor, "scores", counted)
+    line = ("predict", run, f"input={source}", f"output={output}")
+    assert use(*line).code == 130 and not output.exists()
+    again = use(*line)
+    assert asked == [6, 6, 6, 6, 2] and output.read_bytes() == whole.read_bytes()
+    assert "20 rows, 12 of them by an earlier start" in again.err
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_answers_are_kept_for_the_same_question_and_as_far_as_they_are_whole(tmp_path):
+    output, journal = tmp_path / "out.csv", tmp_path / ".out.csv.answers"
+
+    def ask(question, stops=True):
+        with pytest.raises(RuntimeError) if stops else nullcontext(), kept_answers(output, question) as answers:
+            pieces = [answers.answers(lambda number=number: [number, question]) for number in range(2)]
+            if stops:
+                raise RuntimeError
+        return [(number, kept) for (number, _), kept in pieces] if not stops else None
+
+    ask("a")
+    journal.write_bytes(journal.read_bytes()[:-3])  # the last piece is torn
+    assert ask("a", stops=False) == [(0, True), (1, False)] and not journal.exists()
+    ask("a")
+    assert ask("b", stops=False) == [(0, False), (1, False)]
 
 
 @pytest.mark.parametrize(

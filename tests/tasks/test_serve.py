@@ -52,7 +52,7 @@ def test_rows_that_wait_are_one_batch_and_closing_answers_them():
     def predict(batch):
         sizes.append(len(batch))
         free.wait()
-        return [{"prediction": row["text"].upper()} for row in batch]
+        return [{"prediction": text.upper()} for text in batch]
 
     batcher = Batcher(predict)
     futures = [future for text in "abcde" for future in batcher.submit([text])]

@@ -183,6 +183,9 @@ def test_neighbours_vote_for_several_labels(fit, use, tmp_path, threshold):
             } <= set(metrics)  # fmt: skip
     assert 0 < metrics["test/neighbours_shared_labels"] <= 1 and "with neighbours" in result.out
 
+    on_file = use("evaluate", result, f"input={tmp_path}/test.csv").folder / "evaluation-input.json"
+    assert json.loads(on_file.read_text())["test/micro_f1"] == pytest.approx(metrics["test/retrieval_micro_f1"])
+
     output = tmp_path / "out.jsonl"
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={output}", "explain=true").code == 0
     lines = [json.loads(line) for line in output.read_text().splitlines()]

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, Field, InstanceOf, Strict, TypeAdapter, ValidationError
 
-from engine.allowed_targets import target_findings
+from engine.allowed_targets import MODULES, target_findings
 from storage.run_store import first_line
 
 BOUNDS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "~": "pattern"}
@@ -111,13 +111,13 @@ def _raise(findings: list[str]) -> None:
 
 
 def _check_top(config: Mapping[str, Any]) -> Iterator[str]:
-    plain = {key: value for key, value in config.items() if key in signature(Top)[0] or not _may_be_group(value)}
+    plain = {key: value for key, value in config.items() if key in signature(Top)[0] or not _may_be_group(key, value)}
     yield from _check_values("", plain, Top, "the config")
     yield from _check_values("paths", config.get("paths") or {}, Paths, "paths")
 
 
-def _may_be_group(value: Any) -> bool:
-    return value is None or isinstance(value, Mapping)
+def _may_be_group(key: str, value: Any) -> bool:
+    return isinstance(value, Mapping) or (value is None and key in MODULES | WITHOUT_TARGET)
 
 
 def _stray_groups(config: Mapping[str, Any]) -> Iterator[str]:
@@ -256,7 +256,7 @@ def _strict(hint: Any) -> Any:
     if hint is Callable or origin is Callable:
         return Annotated[Any, AfterValidator(_callable)]
     if isinstance(hint, type):
-        return InstanceOf[hint] | Mapping  # type: ignore[misc]  # an object, which only a node gives
+        return InstanceOf[hint] | Annotated[Mapping, AfterValidator(_node)]  # type: ignore[misc]
     return Any
 
 
@@ -279,7 +279,12 @@ def _union(options: Iterable[Any]) -> Any:
 
 
 def _callable(value: Any) -> Any:
-    if not (callable(value) or isinstance(value, Mapping)):
+    return value if callable(value) else _node(value)
+
+
+def _node(value: Any) -> Any:
+    """What gives an object of a class."""
+    if not (isinstance(value, Mapping) and "_target_" in value):
         raise ValueError("nothing to call")
     return value
 

@@ -151,6 +151,8 @@ def test_every_default_is_allowed_by_its_own_annotation() -> None:
         ("dataset.name=../../x", "dataset.name: found '../../x'; allowed: text that matches"),
         ("+optimizer.betas=abc", "optimizer.betas: found 'abc'; allowed: a list of 2: a number"),
         ("+callbacks.x=5", "callbacks.x: found 5; allowed: null, or a node with a _target_"),
+        ("method=ce +nonsense=null", "nonsense: unknown key of the config; allowed: add, "),
+        ("+encoder.lora={a:1}", "encoder.lora: found {'a': 1}; allowed: LoRA or null"),
         ("method=ce +loss.b=1", "loss.b: unknown key of losses.CrossEntropy"),
         ("method=ce +optimizer.betas=[1,2,3]", "optimizer.betas: found [1, 2, 3]; allowed: a list of 2: "),
         ("+method.seed=3", "method.seed: unknown key of "),

@@ -230,6 +230,8 @@ def _unknown_key(key: str) -> str:
         return f"{key}: unknown key of Hydra itself; allowed: see python run.py --hydra-help"
     if keys is None:
         return f"{key}: unknown key; there is no group {parent!r} in this config"
+    if not keys:
+        return f"{key}: unknown key; {parent} is null here; allowed: {parent}=NAME first"
     return f"{key}: unknown key; allowed {where}: {', '.join(keys)}{_nearest(name, keys)}"
 
 
@@ -254,4 +256,6 @@ def _keys_under(parent: str) -> list[str] | None:
         node = OmegaConf.select(config, parent) if parent else config
     except (HydraException, ValueError):
         return None
+    if node is None and (CONF / parent).is_dir():
+        return []
     return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else None

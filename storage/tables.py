@@ -203,6 +203,9 @@ def _decoded(lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
         line = line.removeprefix(mark) if number == 1 else line
         if len(line) >= MAX_LINE:
             raise InputError(f"{name}:{number}: a line of {MAX_LINE:,} bytes or more, allowed: shorter ones")
+        if (position := line.find(0)) >= 0:
+            place = f"byte 0x00 at position {position + 1}"
+            raise InputError(f"{name}:{number}: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
         if line.startswith(codecs.BOM_UTF8):
             log.warning("%s:%d: a byte order mark inside the file is read as part of the text", name, number)
         if line.isascii():

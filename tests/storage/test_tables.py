@@ -239,6 +239,9 @@ def test_what_is_no_text_is_told_from_its_first_bytes(tmp_path, content):
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match="a.csv:1: byte 0x00 at position .* is no text, allowed: .* encoding=NAME"):
         list(open_table(tmp_path / "a.csv").rows)
+    (tmp_path / "a.csv").write_bytes(b"text,label\nan apple,fruit\nap\0ple,fruit\n")
+    with pytest.raises(InputError, match="a.csv:3: byte 0x00 at position 3 is no text, allowed: "):
+        list(open_table(tmp_path / "a.csv").rows)
 
 
 def test_an_endless_line_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):

@@ -92,8 +92,8 @@ def _method_findings(plain: Plain) -> Iterator[str]:
     name, unused = f"method={node['name']}", unused_groups(plain["method"])
     loss = target_class(plain["loss"]) if plain.get("loss") else type(None)
     if method.losses and not issubclass(loss, method.losses):
-        found = choice_name("loss", plain["loss"]["_target_"]) if plain.get("loss") else "null"
-        yield f"loss: found {found}; allowed with {name}: {choices_of_classes('loss', method.losses)}"
+        choice = choice_name("loss", plain["loss"]["_target_"]) if plain.get("loss") else "null"
+        yield f"loss: found {choice}; allowed with {name}: {choices_of_classes('loss', method.losses)}"
     if plain["protocol"]["name"] not in method.protocols:
         yield f"protocol: found {plain['protocol']['name']}; allowed with {name}: {', '.join(method.protocols)}"
     if plain.get("encoder") and "encoder" not in unused and plain["encoder"]["train"] not in method.encoder_training:
@@ -133,7 +133,7 @@ def _protocol_findings(plain: Plain) -> Iterator[str]:
     if protocol["name"] in ("fixed", "transductive"):  # nothing is monitored
         return
     if getattr(target_class(method), "solved_after_training", False):
-        if protocol["monitor"] is not None:
+        if protocol["monitor"] is not None and protocol["name"] in target_class(method).protocols:
             yield (
                 f"protocol.monitor: found {protocol['monitor']!r}; allowed with method={method['name']}, whose "
                 "classifier is solved after the last epoch: null"
@@ -188,8 +188,8 @@ def _head_findings(plain: Plain) -> Iterator[str]:
         allowed = ", ".join(name for name, kind in kinds.items() if getattr(kind, "losses_of_words", ()))
         yield f"{head}: found method={method['name']}; allowed: {allowed}"
     elif not issubclass(target_class(plain["loss"]), losses):
-        found = choice_name("loss", plain["loss"]["_target_"])
-        yield f"loss: found {found}; allowed with {head}: {choices_of_classes('loss', losses)}"
+        choice = choice_name("loss", plain["loss"]["_target_"])
+        yield f"loss: found {choice}; allowed with {head}: {choices_of_classes('loss', losses)}"
     for key in ("lora", "quantization"):
         if encoder.get(key) is not None:
             yield f"encoder.{key}: has no effect with {head}; allowed: null"

@@ -61,6 +61,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
+    if "ir" in (thinning := plain.get("imbalance") or {"ir": None}) and thinning["ir"] is None:
+        idle["protocol.val_from"] = "nothing is thinned; allowed with imbalance.ir=NUMBER or another imbalance"
     if "class_names" not in signature(target_class(method))[0]:
         idle["dataset.class_descriptions"] = f"method={method['name']} does not read the names of the classes"
     for key, condition in [*CONDITIONS.items(), *_declared("", plain, Top), *_unread_by_nodes(plain)]:

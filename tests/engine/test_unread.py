@@ -55,6 +55,8 @@ def refused(line: str) -> list[str]:
         ("task=cluster method=sbert_kmeans method.max_words=9", ["method.max_words"]),
         ("task=cluster method=bow_kmeans trainer.max_epochs=3", ["trainer.max_epochs"]),
         ("chat=gpt35", ["chat"]),
+        ("protocol.val_from=unthinned", ["protocol.val_from"]),
+        ("protocol.val_from=unthinned imbalance.ir=9", []),
         ("dataset={} method={}", ["dataset", "method"]),
         ("seed=3 trainer.max_epochs=2 loss.tau=0.5 +optimizer.eps=1e-7", []),
     ],

@@ -135,9 +135,9 @@ def content(folder: Path, timed: frozenset[str] = frozenset()) -> dict[str, str]
     return {str(name): _digest(file, folder) for name, file in results.items()} | dict.fromkeys(left, "left over")
 
 
-def difference(expected: dict[str, str], found: dict[str, str]) -> str | None:
+def difference(expected: dict[str, str], actual: dict[str, str]) -> str | None:
     """The names of files that differ, or None."""
-    names = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    names = sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
     return f"other content: {', '.join(names)}" if names else None
 
 

@@ -153,10 +153,10 @@ class Place:
         if rng.random() < 0.5:
             shutil.copytree(self.run, case / "runs" / "ce-csv-sound")
             return Line([str(case / "runs"), "dataset=csv", "by=loss"], "", str(ROOT / "reporting" / "compare.py"))
-        made = [*self.data, *self.small, *FIT]
+        words = [*self.data, *self.small, *FIT]
         if whole == self.clustering:
-            made = [*self.clustered, *self.small_clustering, *CLUSTER]
-        return Line([*made, *self.store(case / "runs")], "")
+            words = [*self.clustered, *self.small_clustering, *CLUSTER]
+        return Line([*words, *self.store(case / "runs")], "")
 
     def _foreign_run(self, rng: random.Random, case: Path) -> Line:
         run = shutil.copytree(self.run, case / "run")

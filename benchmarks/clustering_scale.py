@@ -79,9 +79,12 @@ def _report(size: int) -> Callable[[], object]:
     vectors, groups = made_up_embeddings(size)
     texts, _ = made_up_texts(size)
     rng = np.random.default_rng(1)
-    found = np.where(rng.random(size) < 0.8, groups, rng.integers(GROUPS, size=size))
+    clusters = np.where(rng.random(size) < 0.8, groups, rng.integers(GROUPS, size=size))
     centres = vectors[:GROUPS].copy()
-    return lambda: (topics(texts, distances_to_own(vectors, centres, found), found), clustering_scores(groups, found))
+    return lambda: (
+        topics(texts, distances_to_own(vectors, centres, clusters), clusters),
+        clustering_scores(groups, clusters),
+    )
 
 
 CASES: dict[str, Callable[[int], Callable[[], object]]] = {

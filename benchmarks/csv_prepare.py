@@ -86,12 +86,12 @@ def main() -> None:
             write_csv(path, rows)
             command = [sys.executable, __file__, "--measure", str(path), f"{folder}/prepared"]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            found = json.loads(output.splitlines()[-1])
+            figures = json.loads(output.splitlines()[-1])
             size = path.stat().st_size / 2**20
-        results.append(found)
+        results.append(figures)
         print(
-            f"{found['rows']:>10,} {size:>9.0f} {found['seconds']:>8.1f} {found['cpu_seconds']:>6.1f} "
-            f"{found['rows'] / found['seconds']:>9,.0f} {found['mib']:>9.0f} {found['reopen_seconds']:>9.3f}",
+            f"{figures['rows']:>10,} {size:>9.0f} {figures['seconds']:>8.1f} {figures['cpu_seconds']:>6.1f} "
+            f"{figures['rows'] / figures['seconds']:>9,.0f} {figures['mib']:>9.0f} {figures['reopen_seconds']:>9.3f}",
             flush=True,
         )
     small, large = results[0], results[-1]

@@ -27,14 +27,14 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--values", type=int, default=None)
-    given = parser.parse_args()
+    options = parser.parse_args()
     grid = yaml.safe_load(SWEEP.read_text())["hydra"]["sweeper"]["params"]
-    grid = {key: str(values).split(",")[: given.values] for key, values in grid.items()}
+    grid = {key: str(values).split(",")[: options.values] for key, values in grid.items()}
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *(sys.executable, "run.py", "sweep=mu_tau_K_ir", "method=sharprecl", "dataset=ohsumed"),
-            *("encoder.train=frozen", f"trainer.max_epochs={given.epochs}", "logger=none"),
-            *(f"hydra.launcher.n_jobs={given.jobs}", f"hydra.launcher.warm={str(not given.cold).lower()}"),
+            *("encoder.train=frozen", f"trainer.max_epochs={options.epochs}", "logger=none"),
+            *(f"hydra.launcher.n_jobs={options.jobs}", f"hydra.launcher.warm={str(not options.cold).lower()}"),
             *(f"paths.runs={folder}/runs", f"paths.cache={folder}/cache"),
             *(f"{key}={','.join(values)}" for key, values in grid.items()),
         ]
@@ -42,7 +42,7 @@ def main() -> int:
         code = subprocess.run(command, cwd=ROOT).returncode
         seconds = time.perf_counter() - started
         finished = len(list(Path(folder, "runs").glob("*/metrics.json")))
-    print(f"{finished} runs in {seconds:.0f} s, {given.jobs} at a time: {seconds / max(1, finished):.1f} s a run")
+    print(f"{finished} runs in {seconds:.0f} s, {options.jobs} at a time: {seconds / max(1, finished):.1f} s a run")
     return code
 
 

@@ -74,8 +74,8 @@ def main() -> None:
     size = ["--method", options.method, "--batch-size", str(options.batch_size), "--length", str(options.length)]
     lines = []
     for chunk in [0, *options.chunks]:
-        found = json.loads(in_own_process("benchmarks.gradient_cache", *size, "--one", str(chunk)))
-        lines.append([chunk or "whole batch", found["MiB"], found["seconds"], found["loss"]])
+        figures = json.loads(in_own_process("benchmarks.gradient_cache", *size, "--one", str(chunk)))
+        lines.append([chunk or "whole batch", figures["MiB"], figures["seconds"], figures["loss"]])
     print(f"{options.method}, {2 * options.batch_size} rows of {options.length} tokens, one thread, float32")
     print(tabulate(lines, ["rows at a time", "peak, MiB", "seconds", "loss"], floatfmt=("", ".0f", ".1f", ".5f")))
 

@@ -75,8 +75,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(options.rounds):
             for name in names:
-                found, views[name] = turn(name, options.steps, Path(folder))
-                times[name].append(statistics.median(found))
+                seconds, views[name] = turn(name, options.steps, Path(folder))
+                times[name].append(statistics.median(seconds))
     table = []
     for name in names:
         ratios = [own / base for own, base in zip(times[name], times["ce"], strict=True)]

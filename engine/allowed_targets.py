@@ -77,13 +77,13 @@ def _is_of_kind(target: str, modules: tuple[str, ...]) -> bool:
     if target in conf_targets().values():
         return True
     try:
-        found = get_object(target)
+        item = get_object(target)
     except Exception:
         return True
-    module = str(getattr(found, "__module__", ""))
-    if not inspect.isclass(found) or not any(f"{module}.".startswith(f"{allowed}.") for allowed in modules):
+    module = str(getattr(item, "__module__", ""))
+    if not inspect.isclass(item) or not any(f"{module}.".startswith(f"{allowed}.") for allowed in modules):
         return False
-    return module.startswith(OUTSIDE) or not _bases(modules).isdisjoint(found.__mro__[1:])
+    return module.startswith(OUTSIDE) or not _bases(modules).isdisjoint(item.__mro__[1:])
 
 
 @cache

@@ -214,11 +214,11 @@ def explain(error: Exception) -> str:
 
 
 def _unknown_choice(error: Exception, text: str) -> str:
-    found = getattr(error, "missing_cfg_file", None) or re.findall(r"Could not find '([^']+)'", text)[0]
+    missing = getattr(error, "missing_cfg_file", None) or re.findall(r"Could not find '([^']+)'", text)[0]
     options = getattr(error, "options", None)
     if options is None:
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
-    group, _, choice = str(found).removesuffix(".yaml").rpartition("/")
+    group, _, choice = str(missing).removesuffix(".yaml").rpartition("/")
     return f"{group}={choice}: unknown choice; allowed: {', '.join(sorted(options))}{_nearest(choice, options)}"
 
 

@@ -61,8 +61,8 @@ def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str
     label_names = tuple(run.metric("label_names", list, str))
     class_counts = run.metric("class_counts", list, int)
     if len(class_counts) != len(label_names):
-        found = f"{len(class_counts)} class_counts for {len(label_names)} label_names"
-        raise ValueError(f"run {run.id}: metrics.json: {found}; the file is damaged")
+        problem = f"{len(class_counts)} class_counts for {len(label_names)} label_names"
+        raise ValueError(f"run {run.id}: metrics.json: {problem}; the file is damaged")
     module = plan.bare_module(torch.tensor(class_counts), label_names)
     load_weights(module, run)
     return module.eval(), label_names

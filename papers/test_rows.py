@@ -30,11 +30,16 @@ def bootstrap_of(
     truth: list[str] | None = None
     predicted: list[tuple[list[str], list[str]]] = []
     for seed in sorted(set(a) & set(b)):
-        one, other = _test_rows(runs.get(a[seed])), _test_rows(runs.get(b[seed]))
-        if one is None or other is None or one[0] != other[0] or one[0] != (truth or one[0]):
+        first_rows, second_rows = _test_rows(runs.get(a[seed])), _test_rows(runs.get(b[seed]))
+        if (
+            first_rows is None
+            or second_rows is None
+            or first_rows[0] != second_rows[0]
+            or first_rows[0] != (truth or first_rows[0])
+        ):
             continue
-        truth = one[0]
-        predicted.append((one[1], other[1]))
+        truth = first_rows[0]
+        predicted.append((first_rows[1], second_rows[1]))
     if truth is None or len(predicted) < 2:
         return None
     names = sorted({*truth, *(name for pair in predicted for side in pair for name in side)})

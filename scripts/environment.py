@@ -40,14 +40,14 @@ def main() -> None:
         sys.exit(f"setup: EXTRAS={wanted} is unknown, allowed: {', '.join(LOCKS)}")
     with open(ROOT / ".venv.lock", "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        found = STAMP.read_text() if STAMP.exists() else ""
-        variant = wanted or found.partition(" ")[0] or "cpu"
+        written = STAMP.read_text() if STAMP.exists() else ""
+        variant = wanted or written.partition(" ")[0] or "cpu"
         stamp = f"{variant} {hashlib.sha256(LOCKS[variant].read_bytes()).hexdigest()}"
-        if found == stamp:
+        if written == stamp:
             return
         print(f"setup: installing {LOCKS[variant].name} into {VENV.name} (a few minutes the first time)", flush=True)
         try:
-            venv.create(VENV, clear=bool(found), with_pip=True)
+            venv.create(VENV, clear=bool(written), with_pip=True)
         except subprocess.CalledProcessError:  # Debian's Python comes without
             sys.exit(f"setup: {sys.executable} has no pip of its own: install python3.{sys.version_info.minor}-venv")
         STAMP.write_text(f"{variant} unfinished")  # pip cannot mend a package whose installation was cut off

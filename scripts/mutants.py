@@ -309,12 +309,12 @@ def main() -> int:
             file, old, new, tests = MUTANTS[name]
             original = (tree / file).read_text(encoding="utf-8")
             (tree / file).write_text(original.replace(old, new), encoding="utf-8")
-            found = result_of(tree, ["tests"] if arguments.all else [f"tests/{test}" for test in tests.split()])
+            result = result_of(tree, ["tests"] if arguments.all else [f"tests/{test}" for test in tests.split()])
             (tree / file).write_text(original, encoding="utf-8")
-            if found["broken"]:
+            if result["broken"]:
                 print((tree / "pytest.log").read_text(), file=sys.stderr)
-            elif found["failed"]:
-                killers[name] = found["failed"][0]
+            elif result["failed"]:
+                killers[name] = result["failed"][0]
             print(f"| {name} | {file} | {killers.get(name, '**survives**')} |", flush=True)
         # a test that fails without any fault has caught none
         always: dict[str, Any] = {"code": 0, "failed": []}

@@ -161,8 +161,8 @@ class RunFolder:
                     if column == "class" and not 0 <= value < num_classes:
                         raise ValueError
             except ValueError:
-                found = f"{name}:{number}: {column}: found {text[:60]!r}"
-                raise ReportError(f"run {self.id}: {found}; allowed: numbers ({REPEAT})") from None
+                problem = f"{name}:{number}: {column}: found {text[:60]!r}"
+                raise ReportError(f"run {self.id}: {problem}; allowed: numbers ({REPEAT})") from None
 
     def _an_object(self, name: str, read: Callable[[str], Any]) -> dict[str, Any]:
         content = read(name)
@@ -347,8 +347,8 @@ def damage_named(run: RunFolder) -> Iterator[None]:
     except ReportError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        found = first_line(error)[:200]
-        raise ReportError(f"run {run.id}: its files lack what a run writes ({found}); {REPEAT}") from error
+        problem = first_line(error)[:200]
+        raise ReportError(f"run {run.id}: its files lack what a run writes ({problem}); {REPEAT}") from error
 
 
 def list_runs(runs_dir: Path | str) -> list[RunFolder]:

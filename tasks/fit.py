@@ -205,10 +205,10 @@ def _start_from(plan: Plan, module: ClassifierModule) -> None:
         raise ValueError(f"start_from={run.id}: its status is {run.status}; allowed: a finished run")
     metrics, names = run.read_metrics(), run_names(plan)
     for key in ("method", "encoder", "head"):
-        if (found := metrics.get(key)) != (expected := names.get(key)):
-            raise ValueError(f"start_from={run.id}: found {key}={found}; allowed: {key}={expected}")
-    if (found := len(run.metric("label_names", list, str))) != module.num_classes:
-        raise ValueError(f"start_from={run.id}: found {found} classes; allowed: {module.num_classes}")
+        if (own := metrics.get(key)) != (expected := names.get(key)):
+            raise ValueError(f"start_from={run.id}: found {key}={own}; allowed: {key}={expected}")
+    if (own := len(run.metric("label_names", list, str))) != module.num_classes:
+        raise ValueError(f"start_from={run.id}: found {own} classes; allowed: {module.num_classes}")
     load_weights(module, run)
     module.run_id = own_id
 

@@ -78,8 +78,8 @@ class Halving:
         self.sampler_seed, self.freeze = sampler_seed, freeze
         for key, range_ in self.space.items():
             if not ({"low", "high"} <= set(range_) or range_.get("choices")):
-                found = f"search.space.{key}: found {dict(range_)}"
-                raise ConfigError(f"{found}; allowed: {{low, high, log}} or {{choices}}")
+                problem = f"search.space.{key}: found {dict(range_)}"
+                raise ConfigError(f"{problem}; allowed: {{low, high, log}} or {{choices}}")
 
     def draw(self) -> list[dict[str, Any]]:
         """The settings of every trial; none for trial 0, the method as it stands. Trial k depends on k alone."""
@@ -137,8 +137,8 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
     """
     config = plan.config
     if plan.plain["protocol"]["name"] != "clean":
-        found = plan.plain["protocol"]["name"]
-        raise ConfigError(f"protocol: found {found}; allowed with search=halving: clean")
+        protocol = plan.plain["protocol"]["name"]
+        raise ConfigError(f"protocol: found {protocol}; allowed with search=halving: clean")
     if any(word.startswith("seed=") for word in overrides):
         raise ConfigError("seed: search=halving tunes on seeds of its own, from search.first_seed on")
     for key in options.space:
@@ -154,14 +154,17 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
     reached: dict[int, float] = {}
     for place, share in enumerate(options.shares):
         _train(alive, share, base, folder / f"rung-{place}", options)
-        reached |= dict.fromkeys((one.number for one in alive), share)
-        alive = sorted(alive, key=lambda one: (-one.score(share, options.metric), one.number))
+        reached |= dict.fromkeys((candidate.number for candidate in alive), share)
+        alive = sorted(alive, key=lambda candidate: (-candidate.score(share, options.metric), candidate.number))
         if share < 1:
             alive = alive[: max(options.finalists, ceil(len(alive) / 2))]
     alive = alive[: options.finalists]
-    again = [trial(one.number, one.settings, seed) for one in alive for seed in options.seeds[1:]]
+    again = [trial(candidate.number, candidate.settings, seed) for candidate in alive for seed in options.seeds[1:]]
     _train(again, 1.0, base, folder / "seeds", options)
-    means = {one.number: _mean([one, *(b for b in again if b.number == one.number)], options.metric) for one in alive}
+    means = {
+        candidate.number: _mean([candidate, *(b for b in again if b.number == candidate.number)], options.metric)
+        for candidate in alive
+    }
     record = _record(said, options, reached, means, trial)
     write_text(folder / "search.json", json.dumps(record, indent=1) + "\n")
     _show(record, options)
@@ -189,28 +192,28 @@ def _trial(
 
 def _train(trials: Sequence[Trial], share: float, base: Sequence[str], folder: Path, options: Halving) -> None:
     """Train each to that share of its epochs. Raises KeyboardInterrupt: the user stopped it."""
-    waiting = [one for one in trials if not one.reached(share, options.metric)]
+    waiting = [candidate for candidate in trials if not candidate.reached(share, options.metric)]
     if not waiting:
         return
     outcomes = run_jobs(
         base,
-        [one.overrides for one in waiting],
+        [candidate.overrides for candidate in waiting],
         folder,
         options.n_jobs,
         should_stop=lambda number: share < 1 and waiting[number].reached(share, options.metric),
         shown=options.metric,
     )
     stopped = [
-        one
-        for one, (outcome, _) in zip(waiting, outcomes, strict=True)
-        if outcome.status in ("interrupted", "not started") and not one.reached(share, options.metric)
+        candidate
+        for candidate, (outcome, _) in zip(waiting, outcomes, strict=True)
+        if outcome.status in ("interrupted", "not started") and not candidate.reached(share, options.metric)
     ]
     if stopped:
         raise KeyboardInterrupt
 
 
 def _mean(trials: Sequence[Trial], metric: str) -> float:
-    return float(np.mean([one.score(1.0, metric) for one in trials]))
+    return float(np.mean([candidate.score(1.0, metric) for candidate in trials]))
 
 
 def _record(
@@ -219,16 +222,16 @@ def _record(
     """What was searched, every trial, and what won."""
     rows = []
     for number, settings in enumerate(options.draw()):
-        one = trial(number, settings, options.seeds[0])
-        score = one.score(reached[number], options.metric)
+        candidate = trial(number, settings, options.seeds[0])
+        score = candidate.score(reached[number], options.metric)
         rows.append(
             {
                 "trial": number,
-                "settings": dict(one.settings),
+                "settings": dict(candidate.settings),
                 "share": reached[number],
                 "score": score if np.isfinite(score) else None,
                 "mean": means.get(number) if np.isfinite(means.get(number, np.nan)) else None,
-                "run": one.run.id,
+                "run": candidate.run.id,
             }
         )
     finished = {number: mean for number, mean in means.items() if np.isfinite(mean)}

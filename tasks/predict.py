@@ -147,8 +147,8 @@ def classifier_predictor(run: RunFolder, plan: Plan, explain: bool, all_probabil
     name = "threshold" if neighbours is None else "retrieval/threshold"
     threshold = run.metric(name, (int, float, list), (int, float)) if module.multilabel else None
     if isinstance(threshold, list) and len(threshold) != len(label_names):
-        found = f"{name}: found {len(threshold)} for {len(label_names)} labels"
-        raise ValueError(f"run {run.id}: metrics.json: {found}; {REPEAT}")
+        problem = f"{name}: found {len(threshold)} for {len(label_names)} labels"
+        raise ValueError(f"run {run.id}: metrics.json: {problem}; {REPEAT}")
     name = "abstention/threshold"
     sure_from = run.metric(name, (int, float)) if run.read_metrics().get(name) is not None else None
     return Predictor(module, plan, label_names, threshold, neighbours, sure_from, all_probabilities)

@@ -63,8 +63,10 @@ class Search:
             raise ConfigError("search.space: found nothing; allowed: key: {low, high, log} or key: {choices}")
         for key, range_ in self.space.items():
             if not (_is_choice(range_) or _is_range(range_)):
-                found = f"search.space.{key}: found {short(dict(range_))}"
-                raise ConfigError(f"{found}; allowed: {{low, high, log}} with low < high, > 0 for log, or {{choices}}")
+                problem = f"search.space.{key}: found {short(dict(range_))}"
+                raise ConfigError(
+                    f"{problem}; allowed: {{low, high, log}} with low < high, > 0 for log, or {{choices}}"
+                )
 
     def draw(self, trial: Trial) -> dict[str, Any]:
         """Values of a trial by key."""
@@ -120,8 +122,8 @@ def _check_space(config: DictConfig, plan: Plan, options: Search) -> None:
         raise ConfigError(f"search: method={config.method.name} is not trained here; allowed: a method that is trained")
     for key, range_ in options.space.items():
         if OmegaConf.select(config, key, default=None) is None:
-            found = f"search.space.{key}: method={config.method.name} has no such key; allowed: another space"
-            raise ConfigError(f"{found}, ~search.space '+search.space={{KEY:{{low:1,high:2}}}}'")
+            problem = f"search.space.{key}: method={config.method.name} has no such key; allowed: another space"
+            raise ConfigError(f"{problem}, ~search.space '+search.space={{KEY:{{low:1,high:2}}}}'")
         for value in range_.get("choices") or (range_["low"], range_["high"]):
             tried = copy.deepcopy(config)
             OmegaConf.update(tried, key, value)

@@ -85,5 +85,5 @@ def best_weights(run: Path) -> dict[str, torch.Tensor]:
     return torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
 
 
-def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def same_weights(first: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == other.keys() and all(torch.equal(first[name], other[name]) for name in first)

@@ -132,8 +132,8 @@ def test_clustering_needs_arrays_alone():
 
 def test_reports_need_no_torch():
     training = {"torch", "lightning", "transformers", "torchmetrics"}
-    found = {(name_of(path), name) for path in MODULES if room_of(path) == "reporting" for name in all_imports(path)}
-    assert {(path, name) for path, name in found if name in training} == set()
+    actual = {(name_of(path), name) for path in MODULES if room_of(path) == "reporting" for name in all_imports(path)}
+    assert {(path, name) for path, name in actual if name in training} == set()
 
 
 @pytest.mark.parametrize("path", parts_with_late_imports(), ids=name_of)

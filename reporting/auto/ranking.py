@@ -110,25 +110,25 @@ def rank(
     return table.drop(columns="standard_error")
 
 
-def _figures(entry: Mapping[str, Any], found: OutOfFold | None, seed: int) -> dict[str, Any]:
+def _figures(entry: Mapping[str, Any], out_of_fold: OutOfFold | None, seed: int) -> dict[str, Any]:
     figures = {name: entry.get(name) for name in COLUMNS} | {"within_noise": False, "recommended": False}
-    if found is None:
+    if out_of_fold is None:
         return figures
-    whole, draws = estimate(found.patterns), resampled(found, seed)
+    whole, draws = estimate(out_of_fold.patterns), resampled(out_of_fold, seed)
     for name in ("macro_f1", "accuracy"):
         value = float(getattr(whole, name)[0])
         lower, upper = interval(getattr(draws, name), value)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
-    labels, probabilities = found.pooled()
+    labels, probabilities = out_of_fold.pooled()
     return figures | {
         "ece": expected_calibration_error(labels, probabilities),
         "brier": brier_score(labels, probabilities),
     }
 
 
-def resampled(found: OutOfFold, seed: int) -> Scores:
+def resampled(out_of_fold: OutOfFold, seed: int) -> Scores:
     """The figures of resampled rows; the same rows whichever candidate it is."""
-    return bootstrap(found.patterns, np.random.default_rng([seed, 1]))
+    return bootstrap(out_of_fold.patterns, np.random.default_rng([seed, 1]))
 
 
 def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold], seed: int) -> None:

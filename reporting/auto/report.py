@@ -48,16 +48,16 @@ def write_report(folder: Path | str) -> dict[str, Any]:
     ranking = rank(evidence.candidates, evidence.out_of_fold, prefer, evidence.seed)
     chosen = ranking.loc[ranking["recommended"].astype(bool), "candidate"]
     name = None if chosen.empty else str(chosen.iloc[0])
-    found = evidence.out_of_fold[name] if name else None
+    out_of_fold = evidence.out_of_fold[name] if name else None
     pairs = duplicate_rows(evidence)
     tables = {"duplicates": pairs}
-    if found is not None:
-        answers = answered_rows(evidence, found)
+    if out_of_fold is not None:
+        answers = answered_rows(evidence, out_of_fold)
         tables["out_of_fold"] = answers
         tables["errors"] = answers[answers["label"] != answers["predicted"]].iloc[:, : len(LINE) + 2]
         tables["errors"] = tables["errors"].sort_values("confidence", ascending=False, kind="stable")
-        tables["suspect_labels"] = suspect_rows(evidence, found)
-    metrics = {"recommended": name, **figures(evidence, ranking, found, pairs)}
+        tables["suspect_labels"] = suspect_rows(evidence, out_of_fold)
+    metrics = {"recommended": name, **figures(evidence, ranking, out_of_fold, pairs)}
     for title, table in {"ranking": ranking, **tables}.items():
         run.write_csv(f"{title}.csv", _cells(table), list(table.columns))
     run.write_metrics(metrics)
@@ -71,23 +71,27 @@ def _cells(table: pd.DataFrame) -> Iterator[list[Any]]:
         yield ["" if value is None or value is pd.NA or value != value else value for value in row]
 
 
-def figures(evidence: Evidence, ranking: pd.DataFrame, found: OutOfFold | None, pairs: pd.DataFrame) -> dict[str, Any]:
+def figures(
+    evidence: Evidence, ranking: pd.DataFrame, out_of_fold: OutOfFold | None, pairs: pd.DataFrame
+) -> dict[str, Any]:
     """Everything of `metrics.json` but the name of what is recommended."""
     question = evidence.question
-    per_class = class_figures(evidence, found) if found is not None else []
+    per_class = class_figures(evidence, out_of_fold) if out_of_fold is not None else []
     content: dict[str, Any] = {
         "sentence": sentence(evidence, ranking, per_class),
         "labels": evidence.labels,
         "per_class": per_class,
         "minutes": {"asked": question.get("minutes"), "used": question.get("used_minutes")},
         "comparisons": max(int(ranking["macro_f1"].notna().sum()) - 1, 0),
-        "duplicates": leaks(evidence, found, pairs),
+        "duplicates": leaks(evidence, out_of_fold, pairs),
     }
-    if found is not None:
-        labels, probabilities = found.pooled()
-        rule = abstention(found.labels, found.probabilities[0], question.get("precision") or PRECISION)
+    if out_of_fold is not None:
+        labels, probabilities = out_of_fold.pooled()
+        rule = abstention(out_of_fold.labels, out_of_fold.probabilities[0], question.get("precision") or PRECISION)
         content |= {
-            "confusion": confusion_matrix(found.labels, found.predictions[:, 0], found.num_classes).tolist(),
+            "confusion": confusion_matrix(
+                out_of_fold.labels, out_of_fold.predictions[:, 0], out_of_fold.num_classes
+            ).tolist(),
             "calibration": {
                 "ece": expected_calibration_error(labels, probabilities),
                 "brier": brier_score(labels, probabilities),
@@ -100,12 +104,15 @@ def figures(evidence: Evidence, ranking: pd.DataFrame, found: OutOfFold | None, 
     return content | {"warnings": list(warnings(evidence, ranking, content))}
 
 
-def class_figures(evidence: Evidence, found: OutOfFold) -> list[dict[str, Any]]:
+def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, Any]]:
     """Of each class: rows, F1 with its interval, precision and recall, means over the repeats."""
-    f1 = estimate(found.patterns).f1[0]
-    lower, upper = interval(resampled(found, evidence.seed).f1, f1)
-    scored = [class_scores(found.labels, predictions, found.num_classes) for predictions in found.predictions.T]
-    rows = np.bincount(found.labels, minlength=found.num_classes)
+    f1 = estimate(out_of_fold.patterns).f1[0]
+    lower, upper = interval(resampled(out_of_fold, evidence.seed).f1, f1)
+    scored = [
+        class_scores(out_of_fold.labels, predictions, out_of_fold.num_classes)
+        for predictions in out_of_fold.predictions.T
+    ]
+    rows = np.bincount(out_of_fold.labels, minlength=out_of_fold.num_classes)
     return [
         {
             "label": evidence.labels[place],
@@ -117,7 +124,7 @@ def class_figures(evidence: Evidence, found: OutOfFold) -> list[dict[str, Any]]:
             "precision": float(np.mean([scores.precision[place] for scores in scored])),
             "recall": float(np.mean([scores.recall[place] for scores in scored])),
         }
-        for place in range(found.num_classes)
+        for place in range(out_of_fold.num_classes)
     ]
 
 
@@ -133,20 +140,20 @@ def curve_figures(evidence: Evidence, ranking: pd.DataFrame) -> dict[str, Any]:
     return {"candidate": name, **learning_curve(points, len(evidence.rows), evidence.seed)}
 
 
-def answered_rows(evidence: Evidence, found: OutOfFold) -> pd.DataFrame:
+def answered_rows(evidence: Evidence, out_of_fold: OutOfFold) -> pd.DataFrame:
     """file, line, text, label, predicted, confidence, p_LABEL… of the first repeat."""
-    table = _lines(evidence, found.rows)
-    probabilities = found.probabilities[0]
+    table = _lines(evidence, out_of_fold.rows)
+    probabilities = out_of_fold.probabilities[0]
     table["predicted"] = np.array(evidence.labels, dtype=object)[probabilities.argmax(axis=1)]
     table["confidence"] = probabilities.max(axis=1).round(6)
     shares = pd.DataFrame(probabilities.round(6), columns=[f"p_{label}" for label in evidence.labels])
     return pd.concat([table, shares], axis=1)
 
 
-def suspect_rows(evidence: Evidence, found: OutOfFold) -> pd.DataFrame:
+def suspect_rows(evidence: Evidence, out_of_fold: OutOfFold) -> pd.DataFrame:
     """file, line, text, label, suggested, label_quality, the least likely label first."""
-    suspects = suspect_labels(found.labels, found.probabilities.mean(axis=0))
-    table = _lines(evidence, found.rows[suspects["position"].to_numpy(int)])
+    suspects = suspect_labels(out_of_fold.labels, out_of_fold.probabilities.mean(axis=0))
+    table = _lines(evidence, out_of_fold.rows[suspects["position"].to_numpy(int)])
     suggested = suspects["suggested"].to_numpy(int)
     table["suggested"] = np.array(evidence.labels, dtype=object)[suggested]
     return table.assign(label_quality=suspects["label_quality"].to_numpy(float).round(6))
@@ -178,18 +185,22 @@ def _lines(evidence: Evidence, rows: np.ndarray) -> pd.DataFrame:
     return evidence.rows.set_index("row").loc[rows, LINE].reset_index(drop=True)
 
 
-def leaks(evidence: Evidence, found: OutOfFold | None, pairs: pd.DataFrame) -> dict[str, Any]:
+def leaks(evidence: Evidence, out_of_fold: OutOfFold | None, pairs: pd.DataFrame) -> dict[str, Any]:
     """How many pairs are alike, how many of them folds set apart, and macro-F1 without the rows of those."""
     content: dict[str, Any] = {"pairs": len(pairs), "conflicting": int((~pairs["same_label"].astype(bool)).sum())}
-    if found is None or pairs.empty:
+    if out_of_fold is None or pairs.empty:
         return content | {"across_folds": 0, "macro_f1_without": None}
-    fold = pd.Series(found.folds, index=found.rows)
+    fold = pd.Series(out_of_fold.folds, index=out_of_fold.rows)
     apart = pairs[pairs["row_a"].map(fold) != pairs["row_b"].map(fold)]
-    kept = ~np.isin(found.rows, np.concatenate([apart["row_a"], apart["row_b"]]))
+    kept = ~np.isin(out_of_fold.rows, np.concatenate([apart["row_a"], apart["row_b"]]))
     without = None
-    if len(apart) and len(np.unique(found.labels[kept])) == len(np.unique(found.labels)):
+    if len(apart) and len(np.unique(out_of_fold.labels[kept])) == len(np.unique(out_of_fold.labels)):
         rest = OutOfFold(
-            found.rows[kept], found.labels[kept], found.probabilities[:, kept], found.repeats, found.folds[kept]
+            out_of_fold.rows[kept],
+            out_of_fold.labels[kept],
+            out_of_fold.probabilities[:, kept],
+            out_of_fold.repeats,
+            out_of_fold.folds[kept],
         )
         without = float(estimate(rest.patterns).macro_f1[0])
     return content | {"across_folds": len(apart), "macro_f1_without": without}
@@ -205,13 +216,13 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
     for entry in unreliable(content["per_class"]):
         span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
         yield f"{entry['name']}: {entry['rows']} rows, its F1 lies anywhere from {span}."
-    found = content["duplicates"]
-    if found["across_folds"]:
-        line = f"{counted(found['across_folds'])} in different folds"
-        without = found["macro_f1_without"]
+    repeated = content["duplicates"]
+    if repeated["across_folds"]:
+        line = f"{counted(repeated['across_folds'])} in different folds"
+        without = repeated["macro_f1_without"]
         yield f"{line}: macro-F1 without their rows is {percent(without)}." if without is not None else f"{line}."
-    if found["conflicting"]:
-        yield f"{counted(found['conflicting'])} with different labels."
+    if repeated["conflicting"]:
+        yield f"{counted(repeated['conflicting'])} with different labels."
     rule = content.get("abstention")
     if rule and not rule["reached"]:
         yield f"No threshold is shown to keep answers that are right {percent(rule['precision'])} of the time."

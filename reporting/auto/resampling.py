@@ -162,19 +162,19 @@ def difference_test(
     """
     first, second = np.asarray(first), np.asarray(second)
     pairs = Patterns.of(labels, np.column_stack([first, second]), num_classes)
-    one, other = np.split(pairs.predictions, 2, axis=1)
+    own, other = np.split(pairs.predictions, 2, axis=1)
     counts = pairs.counts.astype(np.int64)
 
     def differences(stays: Floats) -> Floats:
         """Where so many rows (B, P) of each pattern keep their own predictions."""
         both = np.concatenate([stays, pairs.counts - stays], axis=1)
         twice = np.concatenate([pairs.labels, pairs.labels])
-        left = Patterns(twice, np.concatenate([one, other]), twice.astype(float), num_classes)
-        right = Patterns(twice, np.concatenate([other, one]), twice.astype(float), num_classes)
+        left = Patterns(twice, np.concatenate([own, other]), twice.astype(float), num_classes)
+        right = Patterns(twice, np.concatenate([other, own]), twice.astype(float), num_classes)
         return scores(left, both).macro_f1 - scores(right, both).macro_f1
 
     difference = float(differences(pairs.counts[None])[0])
-    if (one == other).all():
+    if (own == other).all():
         return difference, 1.0, 0.0
     size = max(PIECE // len(counts), 1)
     exchanged = np.concatenate(

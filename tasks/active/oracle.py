@@ -49,11 +49,11 @@ class FileOracle:
         if not self._fits(positions):
             self.write([{"position": name, "text": text, "label": ""} for name, text in zip(asked, texts, strict=True)])
         rows = self._read()
-        found = [row["position"] for row in rows]
-        if sorted(found) != sorted(asked):
-            odd = sorted((set(found) ^ set(asked)) or {name for name in found if found.count(name) > 1})
-            raise ValueError(f"{self.file}: found {len(found)} rows, allowed: each of the {len(asked)} asked for once; "
-                             f"see position {', '.join(odd)}")  # fmt: skip
+        answered = [row["position"] for row in rows]
+        if sorted(answered) != sorted(asked):
+            odd = sorted((set(answered) ^ set(asked)) or {name for name in answered if answered.count(name) > 1})
+            allowed = f"each of the {len(asked)} asked for once; see position {', '.join(odd)}"
+            raise ValueError(f"{self.file}: found {len(answered)} rows, allowed: {allowed}")
         return rows
 
     def checked(self, rows: list[dict[str, str]], label_names: list[str]) -> dict[str, int]:

@@ -54,7 +54,7 @@ class PromptOracle(FileOracle):
 
     def _ask(self, rows: list[dict[str, str]], classes: dict[str, str]) -> None:
         order = [row for row in rows if row["label"]] + [row for row in rows if not row["label"]]
-        given = classes | {SKIP: "skip", AMBIGUOUS: "ambiguous"}
+        labels = classes | {SKIP: "skip", AMBIGUOUS: "ambiguous"}
         keys = keys_of(sys.stdin) if self.keys is None else self.keys
         screen = _Screen(classes)
         place = sum(bool(row["label"]) for row in order)
@@ -74,8 +74,8 @@ class PromptOracle(FileOracle):
             if key == UNDO or (key and key in BACKSPACE):
                 place = max(place - 1, 0)
                 order[place]["label"] = ""
-            elif key is not None and key in given and place < len(order):
-                order[place]["label"] = given[key]
+            elif key is not None and key in labels and place < len(order):
+                order[place]["label"] = labels[key]
                 place += 1
             else:
                 continue

@@ -81,7 +81,7 @@ def _cross_entropy(logits: Floats, labels: NDArray[np.integer]) -> float:
 def _scale(logits: Floats, labels: NDArray[np.integer]) -> float:
     """The factor of least cross-entropy."""
     logits = logits.astype(np.float64)
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda power: _cross_entropy(logits * np.exp(power), labels), bounds=LOG_TEMPERATURES, method="bounded"
     )
-    return float(np.exp(found.x))
+    return float(np.exp(minimum.x))

@@ -76,11 +76,11 @@ def prototypes(anchors: Floats | None) -> Path:
             start = nearest_prototype(embeddings, targets, names, num_classes)
         yield "means", _linear(start)
         for shrinkage in (0.1, 0.5):
-            found = discriminant_em(embeddings, targets, start, shrinkage, max_steps=1)
-            yield f"discriminant, shrinkage {shrinkage:g}", _linear(found)
+            classifier = discriminant_em(embeddings, targets, start, shrinkage, max_steps=1)
+            yield f"discriminant, shrinkage {shrinkage:g}", _linear(classifier)
 
-    def _linear(found: Any) -> Linear:
-        return Linear(found.weight.double().numpy(), found.bias.double().numpy(), unit_length=True)
+    def _linear(classifier: Any) -> Linear:
+        return Linear(classifier.weight.double().numpy(), classifier.bias.double().numpy(), unit_length=True)
 
     def _means(embeddings: Any, targets: Any, num_classes: int) -> Any:
         import torch
@@ -109,10 +109,13 @@ def logistic(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Itera
         bias[present] = 0.0
         if len(present) > 1:
             model.set_params(C=1 / (strength * len(rows))).fit(inputs, labels)
-            found, free = model.coef_, model.intercept_
+            coefficients, free = model.coef_, model.intercept_
             if len(present) == 2:  # one row for two classes
-                found, free = np.concatenate([-found, found]) / 2, np.concatenate([-free, free]) / 2
-            weight[present], bias[present] = found / length, free
+                coefficients, free = (
+                    np.concatenate([-coefficients, coefficients]) / 2,
+                    np.concatenate([-free, free]) / 2,
+                )
+            weight[present], bias[present] = coefficients / length, free
         yield f"penalty={strength:.3g}", Linear(weight, bias)
 
 

@@ -34,10 +34,10 @@ def sampled(data: Labelled, most: int, seed: int) -> Labelled:
     least = max(2, min(LEAST_OF_A_CLASS, most // len(names)))
     quota = np.maximum(np.minimum(sizes, least), np.round(sizes * most / len(labels)).astype(int))
     rows = np.flatnonzero(rank_in_class(labels, np.random.default_rng([seed, _SAMPLE])) < quota[labels])
-    texts, given = ([values[row] for row in rows] for values in (data.texts, data.labels))
+    texts, kept_labels = ([values[row] for row in rows] for values in (data.texts, data.labels))
     lines = [data.lines[row] for row in rows]
     note = f"{len(rows):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
-    return Labelled(data.file, texts, given, lines, data.unlabelled, data.about, [*data.notes, note])
+    return Labelled(data.file, texts, kept_labels, lines, data.unlabelled, data.about, [*data.notes, note])
 
 
 def write_rows(run: RunFolder, data: Labelled) -> None:
@@ -75,7 +75,7 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
     for text, label in zip(normal, labels.tolist(), strict=True):
         by_text.setdefault(text, set()).add(label)
     repeats = Counter(normal)
-    conflicting = sum(repeats[text] for text, found in by_text.items() if len(found) > 1)
+    conflicting = sum(repeats[text] for text, own_labels in by_text.items() if len(own_labels) > 1)
     duplicates = len(normal) - len(by_text)
     singles = [names[c] for c in np.flatnonzero(counts == 1).tolist()]
     notes = list(data.notes)

@@ -145,21 +145,21 @@ def cheap_fold(
     """Fit on all other rows, then read the rows `test` once."""
     train = np.setdiff1d(np.arange(len(labels)), test)
     started = time.perf_counter()
-    found = fitted(path, rows[train], labels[train], texts[train].tolist(), num_classes, calibrate)
+    model = fitted(path, rows[train], labels[train], texts[train].tolist(), num_classes, calibrate)
     ready = time.perf_counter()
-    probabilities = found.calibration.probabilities(found.scorer(rows[test]))
+    probabilities = model.calibration.probabilities(model.scorer(rows[test]))
     seconds = time.perf_counter() - ready + seconds_per_text * len(test)
     outcome = FoldOutcome(
         test,
         probabilities,
-        found.calibration.scale,
-        found.calibration.offset,
-        found.validation_macro_f1,
+        model.calibration.scale,
+        model.calibration.offset,
+        model.validation_macro_f1,
         ready - started,
         seconds,
-        found.setting,
+        model.setting,
     )
-    return outcome, found
+    return outcome, model
 
 
 def each_fold(labels: NDArray[np.int64], texts: list[str], folds: int, repeat: int) -> list[NDArray[np.int64]]:

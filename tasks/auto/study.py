@@ -212,10 +212,10 @@ class Study:
                 for share in CURVE_SHARES:
                     part = train[ranks < np.ceil(share * sizes)[self.labels[train]]]
                     try:
-                        found = fitted(path, rows[part], self.labels[part], self.texts[part].tolist(), self.num_classes)
+                        model = fitted(path, rows[part], self.labels[part], self.texts[part].tolist(), self.num_classes)
                     except ValueError:  # too few different texts
                         continue
-                    predictions = found.calibration.probabilities(found.scorer(rows[test])).argmax(1)
+                    predictions = model.calibration.probabilities(model.scorer(rows[test])).argmax(1)
                     lines.append((candidate.name, len(part), 0, fold, *self._figures(test, predictions)))
                 whole = self.outcomes[candidate.name][0, fold]
                 figures = self._figures(whole.rows, whole.probabilities.argmax(1))
@@ -270,8 +270,8 @@ class Study:
         self.clock.say(f"{entry.status}: {entry.title}; {entry.reason}")
 
     def _validation(self, candidate: Candidate) -> float:
-        found = [o.validation_macro_f1 for (repeat, _), o in self.outcomes[candidate.name].items() if repeat == 0]
-        return float(np.mean(found))
+        scores = [o.validation_macro_f1 for (repeat, _), o in self.outcomes[candidate.name].items() if repeat == 0]
+        return float(np.mean(scores))
 
     def _better_half(self, alive: list[Candidate], fold: int) -> list[Candidate]:
         order = sorted(alive, key=self._validation, reverse=True)
@@ -454,9 +454,9 @@ class Study:
 
     def _finish(self, candidate: Candidate) -> None:
         """All folds of a drawing are there: figures of the candidate, and its table of out-of-fold predictions."""
-        entry, found = self.entries[candidate.name], self.outcomes[candidate.name]
-        whole = [r for r in range(REPEATS + 1) if all((r, f) in found for f in range(self.folds))]
-        kept = {key: outcome for key, outcome in found.items() if key[0] in whole}
+        entry, outcomes = self.entries[candidate.name], self.outcomes[candidate.name]
+        whole = [r for r in range(REPEATS + 1) if all((r, f) in outcomes for f in range(self.folds))]
+        kept = {key: outcome for key, outcome in outcomes.items() if key[0] in whole}
         self._write_out_of_fold(candidate.name, kept)
         fits = [outcome.seconds_fit for outcome in kept.values()]
         predicted = sum(len(outcome.rows) for outcome in kept.values())
@@ -525,28 +525,28 @@ class Study:
         run = RunFolder(self.run.path / "model")
         counts = np.bincount(self.labels, minlength=self.num_classes)
         place = (self.label_names, counts)
-        found = self.outcomes[candidate.name].values()
+        outcomes = self.outcomes[candidate.name].values()
         if candidate.kind in ("trained", "words"):
             plan = plan_of(self._run_words(candidate, None))
             if candidate.kind == "words":
                 module = self._solved(plan, plan.datamodule(plan.corpus()))
             else:
                 module = load_module(trained_run(plan), plan)[0]
-            scale = float(np.exp(np.mean([math.log(outcome.scale) for outcome in found])))
-            offset = np.mean([outcome.offset for outcome in found], axis=0)
+            scale = float(np.exp(np.mean([math.log(outcome.scale) for outcome in outcomes])))
+            offset = np.mean([outcome.offset for outcome in outcomes], axis=0)
             models.write_module(run, plan, module, *place, Calibration(scale, offset, 0.0), more)
             return
         path = self._path(candidate)
         assert not isinstance(path, str)
         calibrate = candidate.name != "neighbours"
         rows, texts = self._rows, self.texts.tolist()
-        found_all = fitted(path, rows, self.labels, texts, self.num_classes, calibrate)
+        model = fitted(path, rows, self.labels, texts, self.num_classes, calibrate)
         plan = plan_of([*self.words, *self._frozen_words(candidate), "logger=null"])
-        scorer: Any = found_all.scorer
+        scorer: Any = model.scorer
         if candidate.name == "neighbours":
             models.write_neighbours(run, plan, *place, scorer, texts, more)
         else:
-            models.write_linear(run, plan, *place, scorer, found_all.calibration, more)
+            models.write_linear(run, plan, *place, scorer, model.calibration, more)
 
     @staticmethod
     def _frozen_words(candidate: Candidate) -> list[str]:

@@ -60,8 +60,8 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
         (temporary / "kontrast.json").write_text(json.dumps(_facts(classifier, config), indent=2) + "\n")
         about = Card(run, plan, classifier, form.HOW_TO_LOAD, folder, config.quantize)
         (temporary / "README.md").write_text(about.text())
-        found = form.probabilities(temporary, texts)
-        difference = float(np.abs(found - expected).max())
+        probabilities = form.probabilities(temporary, texts)
+        difference = float(np.abs(probabilities - expected).max())
         if config.quantize is not None:
             print(f"int8: probabilities of {len(texts)} texts differ by at most {difference:.4f}", file=sys.stderr)
         elif difference > CLOSE:

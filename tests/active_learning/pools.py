@@ -45,7 +45,7 @@ def softmax(logits):
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
-def ask(strategy, given, seed=0):
+def ask(strategy, arguments, seed=0):
     """Calls a strategy with what it needs of `given`, as the loop does."""
-    inputs = given | {"rng": np.random.default_rng(seed)}
+    inputs = arguments | {"rng": np.random.default_rng(seed)}
     return strategy(**{name: inputs[name] for name in needed_by(strategy)})

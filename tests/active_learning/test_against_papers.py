@@ -50,18 +50,18 @@ def test_golden_rep():
 @SEEDS
 @pytest.mark.parametrize("name", ["entropy", "least_confidence", "margin"])
 def test_uncertainty(name, seed):
-    given = pool(seed=seed, classes=4)
-    expected = {u: getattr(reference, name)(given["probabilities"][u].tolist()) for u in given["unlabelled"]}
-    selection = ask(getattr(strategies, name), given)
+    state = pool(seed=seed, classes=4)
+    expected = {u: getattr(reference, name)(state["probabilities"][u].tolist()) for u in state["unlabelled"]}
+    selection = ask(getattr(strategies, name), state)
     assert list(selection.indices) == sorted(expected, key=expected.get, reverse=True)[:7]
     np.testing.assert_allclose(selection.scores, [expected[u] for u in selection.indices], atol=1e-12)
 
 
 @SEEDS
 def test_bald(seed):
-    given = pool(seed=seed)
-    expected = {u: reference.bald(given["mc_probabilities"][:, u].tolist()) for u in given["unlabelled"]}
-    selection = ask(strategies.bald, given)
+    state = pool(seed=seed)
+    expected = {u: reference.bald(state["mc_probabilities"][:, u].tolist()) for u in state["unlabelled"]}
+    selection = ask(strategies.bald, state)
     assert list(selection.indices) == sorted(expected, key=expected.get, reverse=True)[:7]
     np.testing.assert_allclose(selection.scores, [expected[u] for u in selection.indices], atol=1e-12)
 
@@ -73,9 +73,9 @@ def test_entropy_of_zero_rows_and_of_certain_ones_is_zero():
 @SEEDS
 @pytest.mark.parametrize("labelled", [6, 40])
 def test_coreset(seed, labelled):
-    given = pool(seed=seed, labelled=labelled)
-    chosen, scores = reference.coreset(given["embeddings"], given["labelled"], given["unlabelled"], 7)
-    selection = ask(strategies.coreset, given)
+    state = pool(seed=seed, labelled=labelled)
+    chosen, scores = reference.coreset(state["embeddings"], state["labelled"], state["unlabelled"], 7)
+    selection = ask(strategies.coreset, state)
     assert list(selection.indices) == chosen
     np.testing.assert_allclose(selection.scores, scores, rtol=1e-10)
 
@@ -83,9 +83,9 @@ def test_coreset(seed, labelled):
 @SEEDS
 @pytest.mark.parametrize("labelled", [3, 40])
 def test_badge(seed, labelled):
-    given = pool(seed=seed, labelled=labelled)
-    chosen, scores = reference.badge(given["probabilities"], given["embeddings"], given["unlabelled"], 7, RNG(0))
-    selection = ask(strategies.badge, given)
+    state = pool(seed=seed, labelled=labelled)
+    chosen, scores = reference.badge(state["probabilities"], state["embeddings"], state["unlabelled"], 7, RNG(0))
+    selection = ask(strategies.badge, state)
     assert list(selection.indices) == chosen
     np.testing.assert_allclose(selection.scores, scores, rtol=1e-8)
 
@@ -93,13 +93,13 @@ def test_badge(seed, labelled):
 @SEEDS
 @pytest.mark.parametrize("neighbours", [3, 10])
 def test_cal(seed, neighbours):
-    given = pool(seed=seed, labelled=8)
+    state = pool(seed=seed, labelled=8)
     expected = {
-        u: reference.cal(given["probabilities"], given["embeddings"], given["labelled"], u, neighbours)
-        for u in given["unlabelled"]
+        u: reference.cal(state["probabilities"], state["embeddings"], state["labelled"], u, neighbours)
+        for u in state["unlabelled"]
     }
     selection = strategies.cal(
-        **{key: given[key] for key in ("unlabelled", "labelled", "embeddings", "probabilities", "query_size")},
+        **{key: state[key] for key in ("unlabelled", "labelled", "embeddings", "probabilities", "query_size")},
         neighbours=neighbours,
         rng=RNG(0),
     )
@@ -107,49 +107,49 @@ def test_cal(seed, neighbours):
     np.testing.assert_allclose(selection.scores, [expected[u] for u in selection.indices], atol=1e-10)
 
 
-def published_clusters(given, seed):
+def published_clusters(state, seed):
     """The clusters of scikit-learn's k-means with the published settings, distances by hand."""
-    rows = given["embeddings"][given["unlabelled"]]
+    rows = state["embeddings"][state["unlabelled"]]
     model = KMeans(7, init="random", n_init=10, max_iter=300, random_state=int(RNG(seed).integers(2**31))).fit(rows)
-    return reference.nearest_centre(given["embeddings"], given["unlabelled"], model.cluster_centers_)
+    return reference.nearest_centre(state["embeddings"], state["unlabelled"], model.cluster_centers_)
 
 
 @SEEDS
 def test_rep(seed):
-    given = pool(seed=seed)
-    clusters, distances = published_clusters(given, seed)
+    state = pool(seed=seed)
+    clusters, distances = published_clusters(state, seed)
     best = reference.best_of_each(clusters, [-distance for distance in distances])
-    selection = ask(strategies.rep, given, seed)
-    assert list(selection.indices) == [given["unlabelled"][best[cluster]] for cluster in range(7)]
+    selection = ask(strategies.rep, state, seed)
+    assert list(selection.indices) == [state["unlabelled"][best[cluster]] for cluster in range(7)]
     np.testing.assert_allclose(-selection.scores, [distances[best[cluster]] for cluster in range(7)], rtol=1e-8)
 
 
 @SEEDS
 @pytest.mark.parametrize("name", ["clun", "rep_clun"])
 def test_clun(name, seed):
-    given = pool(seed=seed)
-    entropies = [reference.entropy(given["probabilities"][u].tolist()) for u in given["unlabelled"]]
-    best = reference.best_of_each(published_clusters(given, seed)[0], entropies)
-    selection = ask(getattr(strategies, name), given, seed)
-    assert list(selection.indices) == [given["unlabelled"][best[cluster]] for cluster in range(7)]
+    state = pool(seed=seed)
+    entropies = [reference.entropy(state["probabilities"][u].tolist()) for u in state["unlabelled"]]
+    best = reference.best_of_each(published_clusters(state, seed)[0], entropies)
+    selection = ask(getattr(strategies, name), state, seed)
+    assert list(selection.indices) == [state["unlabelled"][best[cluster]] for cluster in range(7)]
     assert selection.reasons[2] == f"entropy {selection.scores[2]:.2f} nats, highest in cluster 3 of 7"
 
 
 def test_rep_clun_begins_with_rep_even_where_there_are_predictions():
     nobody = np.array([], dtype=np.int64)
-    given = pool() | {"labelled": nobody, "labels": nobody}
-    assert list(ask(strategies.rep_clun, given).indices) == list(ask(strategies.rep, given).indices)
-    assert list(ask(strategies.clun, given).indices) != list(ask(strategies.rep, given).indices)
+    state = pool() | {"labelled": nobody, "labels": nobody}
+    assert list(ask(strategies.rep_clun, state).indices) == list(ask(strategies.rep, state).indices)
+    assert list(ask(strategies.clun, state).indices) != list(ask(strategies.rep, state).indices)
 
 
 @SEEDS
 def test_unrep_is_rep_among_the_most_uncertain(seed):
-    given = pool(seed=seed)
-    entropies = {u: reference.entropy(given["probabilities"][u].tolist()) for u in given["unlabelled"]}
+    state = pool(seed=seed)
+    entropies = {u: reference.entropy(state["probabilities"][u].tolist()) for u in state["unlabelled"]}
     uncertain = sorted(sorted(entropies, key=entropies.get, reverse=True)[:14])
-    inputs = {key: given[key] for key in ("embeddings", "query_size")}
+    inputs = {key: state[key] for key in ("embeddings", "query_size")}
     selection = strategies.unrep(
-        **inputs, unlabelled=given["unlabelled"], probabilities=given["probabilities"], factor=2, rng=RNG(seed)
+        **inputs, unlabelled=state["unlabelled"], probabilities=state["probabilities"], factor=2, rng=RNG(seed)
     )
     rng = RNG(seed)
     rng.choice(1, 1)  # the draw among equals at the threshold of uncertainty
@@ -158,38 +158,38 @@ def test_unrep_is_rep_among_the_most_uncertain(seed):
 
 @SEEDS
 def test_kmeans_takes_the_member_nearest_to_each_centre(seed):
-    given = pool(seed=seed, n=200, dtype=np.float32)
-    centres = quick_centres(given["embeddings"], given["unlabelled"], 7, RNG(seed), 1000)
-    clusters, distances = reference.nearest_centre(given["embeddings"], given["unlabelled"], centres)
+    state = pool(seed=seed, n=200, dtype=np.float32)
+    centres = quick_centres(state["embeddings"], state["unlabelled"], 7, RNG(seed), 1000)
+    clusters, distances = reference.nearest_centre(state["embeddings"], state["unlabelled"], centres)
     best = reference.best_of_each(clusters, [-distance for distance in distances])
-    assert list(ask(strategies.kmeans, given, seed).indices) == [given["unlabelled"][best[c]] for c in sorted(best)]
+    assert list(ask(strategies.kmeans, state, seed).indices) == [state["unlabelled"][best[c]] for c in sorted(best)]
 
 
 @SEEDS
 @pytest.mark.parametrize(("query_size", "count"), [(5, 11), (25, 10)])  # one turn of the clusters, two and a half
 def test_typiclust(seed, query_size, count):
-    given = pool(seed=seed, n=200, query_size=query_size)
-    everyone = np.concatenate([given["unlabelled"], given["labelled"]])
-    centres = quick_centres(given["embeddings"], everyone, count, RNG(seed), 1000)
-    clusters = dict(zip(everyone, reference.nearest_centre(given["embeddings"], everyone, centres)[0], strict=True))
-    inputs = {key: given[key] for key in ("unlabelled", "labelled", "embeddings", "query_size")}
+    state = pool(seed=seed, n=200, query_size=query_size)
+    everyone = np.concatenate([state["unlabelled"], state["labelled"]])
+    centres = quick_centres(state["embeddings"], everyone, count, RNG(seed), 1000)
+    clusters = dict(zip(everyone, reference.nearest_centre(state["embeddings"], everyone, centres)[0], strict=True))
+    inputs = {key: state[key] for key in ("unlabelled", "labelled", "embeddings", "query_size")}
     selection = strategies.typiclust(**inputs, rng=RNG(seed), max_clusters=count)
     assert list(selection.indices) == reference.typiclust(
-        given["embeddings"], clusters, given["unlabelled"], given["labelled"], query_size
+        state["embeddings"], clusters, state["unlabelled"], state["labelled"], query_size
     )
 
 
 @SEEDS
 def test_probcover(seed):
     """Each choice covers as much as any could, counted by hand."""
-    given = pool(seed=seed)
-    selection = ask(strategies.probcover, given, seed)
-    everyone = np.concatenate([given["unlabelled"], given["labelled"]])
-    radius = pure_radius(given["embeddings"][everyone], 3, 0.95, RNG(seed))
-    known = list(given["labelled"])
+    state = pool(seed=seed)
+    selection = ask(strategies.probcover, state, seed)
+    everyone = np.concatenate([state["unlabelled"], state["labelled"]])
+    radius = pure_radius(state["embeddings"][everyone], 3, 0.95, RNG(seed))
+    known = list(state["labelled"])
     for pick, score in zip(selection.indices, selection.scores, strict=True):
-        counts = reference.probcover_counts(given["embeddings"], known, radius, range(60))
-        assert score == counts[pick] == max(counts[u] for u in given["unlabelled"] if u not in known)
+        counts = reference.probcover_counts(state["embeddings"], known, radius, range(60))
+        assert score == counts[pick] == max(counts[u] for u in state["unlabelled"] if u not in known)
         known.append(pick)
     assert selection.scores[0] > selection.scores[-1]
 
@@ -213,8 +213,8 @@ def test_ball_graph_by_blocks(size):
 @SEEDS
 def test_discriminative(seed):
     """Sub-query by sub-query, with scikit-learn's own pipeline."""
-    given = pool(seed=seed, n=80, labelled=12)
-    x, known, left = given["embeddings"], list(given["labelled"]), list(given["unlabelled"])
+    state = pool(seed=seed, n=80, labelled=12)
+    x, known, left = state["embeddings"], list(state["labelled"]), list(state["unlabelled"])
     expected = []
     for _ in range(7):
         model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced"))
@@ -223,7 +223,7 @@ def test_discriminative(seed):
         expected.append(pick)
         known.append(pick)
         left.remove(pick)
-    assert list(ask(strategies.discriminative, given).indices) == expected
+    assert list(ask(strategies.discriminative, state).indices) == expected
 
 
 def test_class_quotas_fill_the_rarest_classes_first():
@@ -232,14 +232,14 @@ def test_class_quotas_fill_the_rarest_classes_first():
 
 
 def test_class_balanced_asks_within_predicted_classes():
-    given = pool(n=200) | {"labels": np.array([0, 0, 0, 0, 1, 1]), "query_size": 9}
-    given["labelled"] = given["labelled"][:6]
-    selection = ask(WRAPPERS["class_balanced"], given)
-    predicted = given["probabilities"].argmax(axis=1)
+    state = pool(n=200) | {"labels": np.array([0, 0, 0, 0, 1, 1]), "query_size": 9}
+    state["labelled"] = state["labelled"][:6]
+    selection = ask(WRAPPERS["class_balanced"], state)
+    predicted = state["probabilities"].argmax(axis=1)
     assert np.bincount(predicted[selection.indices], minlength=3).tolist() == [1, 3, 5]
     for number in range(3):
-        inside = given["unlabelled"][predicted[given["unlabelled"]] == number]
-        entropies = shannon_entropy(given["probabilities"][inside])
+        inside = state["unlabelled"][predicted[state["unlabelled"]] == number]
+        entropies = shannon_entropy(state["probabilities"][inside])
         wanted = [1, 3, 5][number]
         own = selection.indices[predicted[selection.indices] == number]
         assert list(own) == list(inside[np.argsort(-entropies)[:wanted]])
@@ -247,19 +247,19 @@ def test_class_balanced_asks_within_predicted_classes():
 
 def test_pools_above_one_block_are_as_one():
     """Scores do not depend on where a block ends."""
-    given = pool(n=BLOCK + 500, dimension=2, dtype=np.float32)
-    expected = shannon_entropy(given["probabilities"][given["unlabelled"]])
-    np.testing.assert_array_equal(ask(strategies.entropy, given).scores, np.sort(expected)[::-1][:7])
-    clusters, _ = nearest_centre(given["embeddings"], given["unlabelled"], given["embeddings"][:4])
-    gaps = np.linalg.norm(given["embeddings"][given["unlabelled"], None] - given["embeddings"][:4], axis=2)
+    state = pool(n=BLOCK + 500, dimension=2, dtype=np.float32)
+    expected = shannon_entropy(state["probabilities"][state["unlabelled"]])
+    np.testing.assert_array_equal(ask(strategies.entropy, state).scores, np.sort(expected)[::-1][:7])
+    clusters, _ = nearest_centre(state["embeddings"], state["unlabelled"], state["embeddings"][:4])
+    gaps = np.linalg.norm(state["embeddings"][state["unlabelled"], None] - state["embeddings"][:4], axis=2)
     assert np.mean(clusters == gaps.argmin(axis=1)) > 0.9999
 
 
 def test_large_pools_are_sampled():
-    given = pool(n=300)
-    inputs = {key: given[key] for key in ("embeddings", "unlabelled", "query_size")}
+    state = pool(n=300)
+    inputs = {key: state[key] for key in ("embeddings", "unlabelled", "query_size")}
     assert len(strategies.rep(**inputs, rng=RNG(0), max_rows=50).indices) == 7
-    known = {"labelled": given["labelled"]}
+    known = {"labelled": state["labelled"]}
     assert len(strategies.probcover(**inputs, **known, num_classes=3, rng=RNG(0), max_rows=50).indices) == 7
     assert len(strategies.typiclust(**inputs, **known, rng=RNG(0), max_rows=50, max_members=9).indices) == 7
 
@@ -268,27 +268,27 @@ def test_large_pools_are_sampled():
 @SEEDS
 def test_the_order_of_the_pool_does_not_count(name, seed):
     """Where nothing is drawn, the same texts are chosen from a shuffled pool."""
-    given = pool(seed=seed) | {"query_size": 4}
+    state = pool(seed=seed) | {"query_size": 4}
     strategy = getattr(strategies, name)
     shuffled = RNG(seed).permutation(60)  # new position -> old position
     place = np.argsort(shuffled)  # old position -> new position
-    moved = given | {
-        "embeddings": given["embeddings"][shuffled],
-        "probabilities": given["probabilities"][shuffled],
-        "mc_probabilities": given["mc_probabilities"][:, shuffled],
-        "unlabelled": np.sort(place[given["unlabelled"]]),
-        "labelled": place[given["labelled"]],
+    moved = state | {
+        "embeddings": state["embeddings"][shuffled],
+        "probabilities": state["probabilities"][shuffled],
+        "mc_probabilities": state["mc_probabilities"][:, shuffled],
+        "unlabelled": np.sort(place[state["unlabelled"]]),
+        "labelled": place[state["labelled"]],
     }
-    first, second = ask(strategy, given), ask(strategy, moved)
+    first, second = ask(strategy, state), ask(strategy, moved)
     np.testing.assert_allclose(second.scores, first.scores, rtol=1e-6)
     assert list(shuffled[second.indices]) == list(first.indices)
 
 
 def test_badge_never_builds_its_gradient_embeddings():
-    given = pool(n=2000, dimension=64, classes=50, dtype=np.float32)
-    ask(strategies.badge, given)
+    state = pool(n=2000, dimension=64, classes=50, dtype=np.float32)
+    ask(strategies.badge, state)
     tracemalloc.start()
-    ask(strategies.badge, given)
+    ask(strategies.badge, state)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2000 * 64 * 50 * 4 / 10

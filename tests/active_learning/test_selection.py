@@ -38,9 +38,9 @@ def test_refuses(change, message):
 
 
 def test_a_large_finite_value_is_no_infinity():
-    given = pool(dtype=np.float32)
-    given["embeddings"][:] = 3e38
-    assert check(**given) is None
+    inputs = pool(dtype=np.float32)
+    inputs["embeddings"][:] = 3e38
+    assert check(**inputs) is None
 
 
 def test_needed_by_sees_through_partials_and_wrappers():

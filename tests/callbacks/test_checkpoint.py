@@ -58,14 +58,14 @@ def test_an_interrupted_run_ends_like_an_undisturbed_one(Setting, tmp_path, epoc
             broken.fit(watchers(broken, broken.StopAfter(epoch)), ckpt_path=last if last.exists() else None)
     _, module = broken.fit(watchers(broken), ckpt_path=last if last.exists() else None)
     assert all(torch.equal(a, b) for a, b in zip(expected.parameters(), module.parameters(), strict=True))
-    histories = [(one.run.path / "history.csv").read_bytes() for one in (whole, broken)]
+    histories = [(first.run.path / "history.csv").read_bytes() for first in (whole, broken)]
     assert histories[0] == histories[1] and histories[0].count(b"\n") == 5
-    states = [torch.load(one.run.checkpoints / "best.ckpt", weights_only=True) for one in (whole, broken)]
+    states = [torch.load(first.run.checkpoints / "best.ckpt", weights_only=True) for first in (whole, broken)]
     assert states[0]["epoch"] == states[1]["epoch"]
     assert all(
         torch.equal(states[0]["state_dict"][key], states[1]["state_dict"][key]) for key in states[0]["state_dict"]
     )
-    samples = [torch.load(one.run.checkpoints / "last.ckpt", weights_only=True) for one in (whole, broken)]
+    samples = [torch.load(first.run.checkpoints / "last.ckpt", weights_only=True) for first in (whole, broken)]
     assert [state["callbacks"]["Timing"]["samples"] for state in samples] == [48, 48]
 
 

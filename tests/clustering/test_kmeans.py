@@ -49,8 +49,8 @@ def test_separated_groups_are_found(sparse):
 
 def test_more_starts_are_never_worse_and_a_seed_gives_the_same():
     rows, _ = blobs([20] * 12, spread=1.5)
-    one, ten = (kmeans(rows, 12, np.random.default_rng(3), num_starts=number) for number in (1, 10))
-    assert ten.inertia <= one.inertia
+    single, ten = (kmeans(rows, 12, np.random.default_rng(3), num_starts=number) for number in (1, 10))
+    assert ten.inertia <= single.inertia
     again = kmeans(rows, 12, np.random.default_rng(3), num_starts=10)
     assert np.array_equal(again.assignments, ten.assignments) and np.array_equal(again.centres, ten.centres)
 

@@ -103,7 +103,7 @@ def test_at_least_one_word_is_replaced_unless_the_rate_is_zero():
 
 def test_candidates_are_drawn_evenly():
     views = [replace_words("x", 1.0, lambda _: ("a", "b", "c"), text_rng("x", seed)) for seed in range(3000)]
-    assert all(abs(views.count(one) - 1000) < 130 for one in "abc")
+    assert all(abs(views.count(single) - 1000) < 130 for single in "abc")
     places = [tuple(sorted(draw(4, 2, text_rng("x", seed)))) for seed in range(3000)]
     assert len(set(places)) == 6 and all(abs(places.count(place) - 500) < 100 for place in set(places))
 
@@ -205,7 +205,7 @@ def test_wordnet_keeps_function_words_and_punctuation():
 
 def test_eda_operations_keep_their_promises():
     text = "the big city and a quick house near water"
-    words, synonyms = text.split(), {s for entry in LEXICON.values() for found in entry.values() for s in found}
+    words, synonyms = text.split(), {s for entry in LEXICON.values() for actual in entry.values() for s in actual}
     seen = set()
     for seed in range(200):
         view = with_lexicon(EDA(alpha=0.25)).augment([text], seed)[0].split()
@@ -321,13 +321,13 @@ def test_fingerprints_cover_options_and_content(monkeypatch, makers):
 
 
 def test_kept_results_are_read_again_and_made_again_when_damaged(tmp_path, caplog):
-    path, made = tmp_path / "deep" / "result.json", []
+    path, built = tmp_path / "deep" / "result.json", []
 
     def get():
         return cached(
             path,
             load=lambda file: json.loads(file.read_text()),
-            build=lambda: made.append(1) or {"a": len(made)},
+            build=lambda: built.append(1) or {"a": len(built)},
             save=lambda value, file: file.write(json.dumps(value).encode()),
         )
 

@@ -18,26 +18,27 @@ both_orders = pytest.mark.parametrize("chunk_batches", [None, 50])
 def batches(sampler, epoch=0, seed=0, lengths=LENGTHS, labels=LABELS, **place):
     order = sampler.train(lengths, labels, seed, **place)
     order.set_epoch(epoch)
-    found = list(order)
-    assert len(order) == len(found)
-    return found
+    actual = list(order)
+    assert len(order) == len(actual)
+    return actual
 
 
-def draws(found):
-    return np.bincount(np.concatenate(found), minlength=len(LABELS))
+def draws(actual):
+    return np.bincount(np.concatenate(actual), minlength=len(LABELS))
 
 
 @both_orders
 @pytest.mark.parametrize("kind", EXPONENTS)
 def test_classes_are_drawn_by_their_share(kind, chunk_batches):
     epochs = [batches(kind(16, chunk_batches=chunk_batches), epoch) for epoch in range(5)]
-    rows = np.concatenate([np.concatenate(found) for found in epochs])
+    rows = np.concatenate([np.concatenate(actual) for actual in epochs])
     assert len(rows) == 5 * len(LABELS)
     share = SIZES ** EXPONENTS[kind] / (SIZES ** EXPONENTS[kind]).sum()
     expected, drawn = len(rows) * share, np.bincount(LABELS[rows])
     assert np.all(np.abs(drawn - expected) < 4 * np.sqrt(expected * (1 - share)))
     # Batches are independent draws too, whatever their length: the spread of a class' number is binomial.
-    inside = np.array([np.bincount(LABELS[b], minlength=len(SIZES)) for found in epochs for b in found if len(b) == 16])
+    whole = [batch for epoch in epochs for batch in epoch if len(batch) == 16]
+    inside = np.array([np.bincount(LABELS[batch], minlength=len(SIZES)) for batch in whole])
     ratio = inside.var(axis=0) / (16 * share * (1 - share))
     assert np.all((ratio > 0.8) & (ratio < 1.25))
 
@@ -53,14 +54,14 @@ def test_rows_of_a_class_are_used_alike(kind, chunk_batches):
 
 @both_orders
 def test_m_per_class_batches_are_whole(chunk_batches):
-    found = [b for epoch in range(4) for b in batches(MPerClass(32, 8, chunk_batches, 8), epoch)]
-    assert len(found) == 4 * (len(LABELS) // 32)
-    for batch in found:
+    actual = [b for epoch in range(4) for b in batches(MPerClass(32, 8, chunk_batches, 8), epoch)]
+    assert len(actual) == 4 * (len(LABELS) // 32)
+    for batch in actual:
         counts = np.bincount(LABELS[batch], minlength=len(SIZES))
         assert np.sort(counts).tolist() == [0, 0, 8, 8, 8, 8]
         for c in np.flatnonzero(counts):
             assert len(set(batch[LABELS[batch] == c])) == min(8, SIZES[c])
-    per_class = np.bincount(LABELS[np.concatenate(found)]) / len(found)
+    per_class = np.bincount(LABELS[np.concatenate(actual)]) / len(actual)
     assert np.allclose(per_class, 32 / 6, atol=0.8)
 
 
@@ -90,8 +91,8 @@ def test_processes_share_the_batches_of_one(kind, chunk_batches, world_size):
         assert np.ptp([len(part) for part in parts]) <= 1 and min(map(len, parts)) >= 1
 
 
-def padding(found, lengths):
-    return 1 - sum(lengths[b].sum() for b in found) / sum(lengths[b].max() * len(b) for b in found)
+def padding(actual, lengths):
+    return 1 - sum(lengths[b].sum() for b in actual) / sum(lengths[b].max() * len(b) for b in actual)
 
 
 @every_sampler
@@ -112,7 +113,7 @@ def test_length_groups_do_not_bring_the_copies_of_a_row_together(kind):
     lengths = np.random.default_rng(1).integers(4, 60, len(LABELS))
     grouped, plain = (batches(kind(16, chunk_batches=chunk), lengths=lengths) for chunk in (50, None))
     assert padding(grouped, lengths) < padding(plain, lengths) + 0.01
-    copies = [np.mean([len(b) - len(set(b.tolist())) for b in found]) for found in (grouped, plain)]
+    copies = [np.mean([len(b) - len(set(b.tolist())) for b in actual]) for actual in (grouped, plain)]
     assert copies[0] < copies[1] + 0.5
 
 
@@ -121,8 +122,8 @@ def test_length_groups_do_not_bring_the_copies_of_a_row_together(kind):
 def test_small_splits(kind, rows):
     labels = np.arange(rows) % 3
     sampler = kind(16, rows_per_class=8) if kind is MPerClass else kind(16)
-    found = batches(sampler, lengths=LENGTHS[:rows], labels=labels)
-    assert min(map(len, found)) >= 2 and np.concatenate(found).max() < rows
+    actual = batches(sampler, lengths=LENGTHS[:rows], labels=labels)
+    assert min(map(len, actual)) >= 2 and np.concatenate(actual).max() < rows
 
 
 def test_classes_without_a_row_are_never_drawn():

@@ -27,14 +27,14 @@ class Rows(Dataset):
 
     def __init__(self, train, test=None, val=None, **options) -> None:
         super().__init__("given", **options)
-        self.given = {"train": train, "test": test, "val": val}
+        self.inputs = {"train": train, "test": test, "val": val}
         self.reads = 0
 
     def rows(self, files):
         self.reads += 1
         return {
             split: ({"text": text, "label": label} for text, label in rows)
-            for split, rows in self.given.items()
+            for split, rows in self.inputs.items()
             if rows
         }
 

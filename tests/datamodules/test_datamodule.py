@@ -396,12 +396,12 @@ def test_feature_loader_covers_all_rows_and_views(make):
 def test_new_texts_come_back_in_order_through_indices(make, tokenizer):
     texts = ["w1 w2 w3", "w4", "w5 w6", "", "never seen"] * 3
     for loader in (make().predict_loader(texts), predict_loader(texts, tokenizer, 16, Shuffle(2, 4))):
-        found = {}
+        actual = {}
         for batch in loader:
             assert (batch["labels"] == -1).all() and batch["num_views"] == 1
             for row, position in enumerate(batch["indices"].tolist()):
-                found[position] = batch["input_ids"][row][batch["attention_mask"][row].bool()].tolist()
-        assert [found[i] for i in range(len(texts))] == [expected_ids(tokenizer, text) for text in texts]
+                actual[position] = batch["input_ids"][row][batch["attention_mask"][row].bool()].tolist()
+        assert [actual[i] for i in range(len(texts))] == [expected_ids(tokenizer, text) for text in texts]
     assert list(predict_loader([], tokenizer, 16, Shuffle())) == []
 
 

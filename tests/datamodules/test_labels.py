@@ -160,19 +160,19 @@ def test_card(tmp_path, capsys):
 
 def test_cooccurrence_against_a_slow_reference():
     labels = np.hstack([skewed(50), np.zeros((50, 1), np.uint8)])
-    found = cooccurrence(labels)
+    actual = cooccurrence(labels)
     for i in range(labels.shape[1]):
         rows = [row for row in labels if row[i]]
         for j in range(labels.shape[1]):
-            assert found[i, j] == (pytest.approx(np.mean([row[j] for row in rows])) if rows else 0)
+            assert actual[i, j] == (pytest.approx(np.mean([row[j] for row in rows])) if rows else 0)
 
 
 def module(corpus, tmp_path, imbalance=None, sampler=None):
     clean = {"name": "clean", "val_fraction": 0.2, "monitor": "val/macro_f1"}
-    made = TextDataModule(corpus, wordpiece(tmp_path), None, imbalance or Exponential(), sampler or Shuffle(4), clean,
+    built = TextDataModule(corpus, wordpiece(tmp_path), None, imbalance or Exponential(), sampler or Shuffle(4), clean,
                           1, 16, 0, tmp_path / "cache")  # fmt: skip
-    made.setup()
-    return made
+    built.setup()
+    return built
 
 
 @pytest.fixture

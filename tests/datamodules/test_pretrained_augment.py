@@ -42,9 +42,9 @@ def contextual(folders):
 
 @pytest.fixture
 def translation(folders):
-    made = BackTranslation(path=folders["there"], back_path=folders["back"], num_beams=3, max_new_tokens=6)
-    made.prepare(None, None, None)
-    return made
+    built = BackTranslation(path=folders["there"], back_path=folders["back"], num_beams=3, max_new_tokens=6)
+    built.prepare(None, None, None)
+    return built
 
 
 def test_words_in_context_replace_words_and_nothing_else(contextual):

@@ -14,22 +14,22 @@ SAMPLERS = [Shuffle, LengthGrouped]
 def batches(sampler, epoch=0, seed=0, lengths=LENGTHS, **place):
     order = sampler.train(lengths, np.zeros(len(lengths), np.int64), seed, **place)
     order.set_epoch(epoch)
-    found = list(order)
-    assert len(order) == len(found)
-    return found
+    actual = list(order)
+    assert len(order) == len(actual)
+    return actual
 
 
-def flat(found):
-    found = list(found)
-    return np.concatenate(found).tolist()
+def flat(actual):
+    actual = list(actual)
+    return np.concatenate(actual).tolist()
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 @pytest.mark.parametrize("rows", [2, 3, 15, 16, 17, 18, 33, 1003])
 def test_every_row_once_and_no_batch_of_one(kind, rows):
-    found = batches(kind(batch_size=16), lengths=LENGTHS[:rows])
-    assert sorted(flat(found)) == list(range(rows))
-    assert min(map(len, found)) >= 2 and max(map(len, found)) <= 17
+    actual = batches(kind(batch_size=16), lengths=LENGTHS[:rows])
+    assert sorted(flat(actual)) == list(range(rows))
+    assert min(map(len, actual)) >= 2 and max(map(len, actual)) <= 17
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
@@ -58,15 +58,15 @@ def test_processes_share_the_batches_of_one(kind, world_size):
 
 
 def test_a_last_batch_smaller_than_the_processes_is_merged():
-    found = [batches(Shuffle(batch_size=8), lengths=LENGTHS[:19], rank=rank, world_size=4) for rank in range(4)]
-    assert [len(parts) for parts in found] == [2] * 4
-    assert sorted(flat(flat(parts) for parts in found)) == list(range(19))
+    actual = [batches(Shuffle(batch_size=8), lengths=LENGTHS[:19], rank=rank, world_size=4) for rank in range(4)]
+    assert [len(parts) for parts in actual] == [2] * 4
+    assert sorted(flat(flat(parts) for parts in actual)) == list(range(19))
 
 
 def test_length_groups_pad_little_and_mix_over_epochs():
-    def padding(found):
-        filled = sum(LENGTHS[batch].sum() for batch in found)
-        return 1 - filled / sum(LENGTHS[batch].max() * len(batch) for batch in found)
+    def padding(actual):
+        filled = sum(LENGTHS[batch].sum() for batch in actual)
+        return 1 - filled / sum(LENGTHS[batch].max() * len(batch) for batch in actual)
 
     grouped, plain = batches(LengthGrouped(batch_size=16)), batches(Shuffle(batch_size=16))
     assert padding(grouped) < 0.06 < 0.4 < padding(plain)

@@ -77,13 +77,13 @@ def test_downloads_once_and_hashes_once(tmp_path, host, monkeypatch):
     contents = {f"folder/file {number}.txt": f"body {number}".encode() for number in range(73)}
     host.bodies = contents
     files = [source(path, content) for path, content in contents.items()]
-    found = fetch(files, None, tmp_path, host=host.address)
-    assert {path: local.read_bytes() for path, local in found.items()} == contents
-    assert found["folder/file 0.txt"] == tmp_path / "owner/repo/c0ffee/folder/file 0.txt"
+    actual = fetch(files, None, tmp_path, host=host.address)
+    assert {path: local.read_bytes() for path, local in actual.items()} == contents
+    assert actual["folder/file 0.txt"] == tmp_path / "owner/repo/c0ffee/folder/file 0.txt"
     assert len(host.requests) == 73
 
     monkeypatch.setattr(sources, "file_sha256", lambda path: pytest.fail(f"{path} was hashed again"))
-    assert fetch(files, None, tmp_path, offline=True) == found
+    assert fetch(files, None, tmp_path, offline=True) == actual
     assert len(host.requests) == 73
 
 

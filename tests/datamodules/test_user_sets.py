@@ -122,7 +122,7 @@ def reviews(path, languages, stars=(1, 2, 3, 4, 5)):
 
 def test_amazon_reviews_of_one_language_cut_and_drawn(tmp_path):
     languages = {"train": ["de", "en", "en"], "val": ["en"] * 4 + ["fr"], "test": ["en"]}
-    files = {split: reviews(tmp_path / f"{split}.csv", found) for split, found in languages.items()}
+    files = {split: reviews(tmp_path / f"{split}.csv", actual) for split, actual in languages.items()}
     corpus = prepare(dataset("amazon_reviews", **files, val_rows=10), tmp_path / "data", None)
     assert corpus.label_names == ("1", "2", "3", "4", "5")
     assert rows_of(corpus, "test")[2] == {"text": 'Title 3 | It was, well, "3"', "label": "3"}

@@ -40,7 +40,7 @@ MORE = [  # of kinds that the tests of plans have too
     (["method=ce", "augment=eda"], ["augment", "method.num_views"]),
     (["trainer.devices=0"], ["trainer.devices", "0", ">= 1"]),
     (["trainer.strategy=ddp"], ["trainer.strategy: unknown key"]),
-    (["method=ce", "augment.rate=0.2"], ["augment.rate: unknown key; augment is null here; allowed: augment=NAME"]),
+    (["method=ce", "retrieval.k=5"], ["retrieval.k: unknown key; retrieval is null here; allowed: retrieval=NAME"]),
     (["trainer=ddp", "trainer.devices=4"], ["trainer.accelerator", "gpu", "ddp_cpu"]),
     (["trainer=ddp_cpu", "sampler.batch_size=15"], ["sampler.batch_size", "15", "a multiple of 2"]),
     (["trainer=ddp_cpu", "trainer.num_nodes=2"], ["trainer.num_nodes", "2", "srun", "MASTER_ADDR"]),

@@ -77,7 +77,7 @@ def test_what_a_message_advises_is_accepted(line: str) -> None:
     advised = re.split(r", | \(", allowed)[0].removeprefix(f"{key}=")
     words = [(word, word.lstrip("~").partition("=")[0]) for word in line.split()]
     kept = [word for word, name in words if name != key and not name.startswith(f"{key}.")]
-    assert [found for found in findings(" ".join([*kept, f"{key}={advised}"])) if found.startswith(key)] == []
+    assert [actual for actual in findings(" ".join([*kept, f"{key}={advised}"])) if actual.startswith(key)] == []
 
 
 def test_no_thinning_is_a_plan() -> None:

@@ -187,14 +187,14 @@ def test_a_long_value_is_not_echoed_whole() -> None:
 class OwnHint:
     """A node with hints of every kind, `Any` among them."""
 
-    def __init__(self, anything: Any = 1, free: list[Any] = (), path: Path = Path("x"), one: Literal[1] = 1) -> None:
+    def __init__(self, anything: Any = 1, free: list[Any] = (), path: Path = Path("x"), first: Literal[1] = 1) -> None:
         pass
 
 
 def test_hints_of_any_kind() -> None:
     hints = {name: parameter.annotation for name, parameter in signature(OwnHint)[0].items()}
     assert mismatch({"a": 1}, hints["anything"]) is mismatch([1, "a"], hints["free"]) is None
-    assert mismatch("x/y", hints["path"]) is None and mismatch(True, hints["one"]) == "1"
+    assert mismatch("x/y", hints["path"]) is None and mismatch(True, hints["first"]) == "1"
     assert mismatch(None, Annotated[int, ">= 1"] | None) is None
     assert mismatch(0, Annotated[int | None, ">= 1"]) == "a whole number or null >= 1"
 

@@ -82,12 +82,12 @@ def test_two_processes_give_the_loss_curve_of_one(plain, tmp_path):
     plains = {name: plain(*line) for name, line in CURVES.items()}
     expected = curves(plains, str(tmp_path))
     two = {name: plain(*line, "trainer=ddp_cpu", *EQUAL[3:4], "trainer.precision=32") for name, line in CURVES.items()}
-    found = run_processes(curves, (two, str(tmp_path)), TWO, "curves")
+    actual = run_processes(curves, (two, str(tmp_path)), TWO, "curves")
     for name, (losses, norm) in expected.items():
         assert len(losses) == STEPS
         assert len(set(losses)) == STEPS and max(losses) / min(losses) > 1.05
-        assert found[name][0] == pytest.approx(losses, rel=2e-5), name
-        assert found[name][1] == pytest.approx(norm, rel=1e-6), name
+        assert actual[name][0] == pytest.approx(losses, rel=2e-5), name
+        assert actual[name][1] == pytest.approx(norm, rel=1e-6), name
 
 
 def test_accumulated_batches_make_the_step_of_their_union(plain, tmp_path):

@@ -71,17 +71,17 @@ def test_more_blocks_than_there_are(fit):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["fit", "cluster"])
 def test_below_layers_that_train_each_text_is_encoded_once(fit, cluster, task):
-    recall, found = TopLayers.recall, []
+    recall, actual = TopLayers.recall, []
 
     def spy(self, tokens, mask):
-        found.append(recall(self, tokens, mask))
-        return found[-1]
+        actual.append(recall(self, tokens, mask))
+        return actual[-1]
 
     learn = {"fit": fit, "cluster": cluster}[task]
     line = {"fit": [], "cluster": ["method=sccl", "augment=dropout", "trainer.max_epochs=2", "sampler.batch_size=34"]}
     with mock.patch.object(TopLayers, "recall", spy):
         assert learn("encoder.train=top_layers", "encoder.num_top_layers=1", *line[task]).code == 0
-    assert found and all(states is not None for states in found)
+    assert actual and all(states is not None for states in actual)
 
 
 def test_cross_entropy_over_a_frozen_encoder_is_solved(solve, use, toy_csv, tmp_path):

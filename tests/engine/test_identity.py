@@ -78,8 +78,8 @@ def test_what_changes_a_result_changes_the_id(config, path, value, tmp_path, mon
 
 
 def test_a_changed_argument_is_named_once_however_deep(config):
-    one, other = ({"_target_": "lightning_modules.encoders.lora.LoRA", "rank": rank} for rank in (4, 5))
-    assert run_id(changed(config, "encoder.lora", one)) != run_id(changed(config, "encoder.lora", other))
+    first, other = ({"_target_": "lightning_modules.encoders.lora.LoRA", "rank": rank} for rank in (4, 5))
+    assert run_id(changed(config, "encoder.lora", first)) != run_id(changed(config, "encoder.lora", other))
 
 
 def test_null_is_a_value_like_any_other(config):

@@ -61,24 +61,24 @@ def trained_epochs(tmp_path) -> int:
 def alike(run: Path, other: Path) -> None:
     """Two runs of one config with equal figures, up to the order of sums."""
     assert run.name == other.name
-    predictions = [[list(row.values())[:4] for row in rows(one / "predictions.csv")] for one in (run, other)]
+    predictions = [[list(row.values())[:4] for row in rows(single / "predictions.csv")] for single in (run, other)]
     assert predictions[0] == predictions[1] and len(predictions[0]) == 7 + 24
-    for row, expected in zip(*(rows(one / "history.csv") for one in (run, other)), strict=True):
-        found = {key: float(value) for key, value in row.items()}
-        assert found == pytest.approx({key: float(value) for key, value in expected.items()}, rel=1e-3)
+    for row, expected in zip(*(rows(single / "history.csv") for single in (run, other)), strict=True):
+        actual = {key: float(value) for key, value in row.items()}
+        assert actual == pytest.approx({key: float(value) for key, value in expected.items()}, rel=1e-3)
 
 
 def test_two_processes_end_with_the_table_of_one(fit, without_dropout, tmp_path):
-    one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one")
+    single = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one")
     two = fit(*FIT, *without_dropout)
     assert two.code == 0, two.err
-    alike(two.folder, one.folder)
-    figures = {key for key in one.metrics if key.startswith(("test/", "val/"))}
-    assert {key: two.metrics[key] for key in figures} == pytest.approx({key: one.metrics[key] for key in figures})
-    assert two.metrics["status"] == "finished" and two.metrics["epochs"] == one.metrics["epochs"]
+    alike(two.folder, single.folder)
+    figures = {key for key in single.metrics if key.startswith(("test/", "val/"))}
+    assert {key: two.metrics[key] for key in figures} == pytest.approx({key: single.metrics[key] for key in figures})
+    assert two.metrics["status"] == "finished" and two.metrics["epochs"] == single.metrics["epochs"]
     assert json.loads((two.folder / "environment.json").read_text())["devices"] == 2
     table = [line for line in two.out.splitlines() if "·" in line and "test split" in line]
-    assert table and all(line in one.out for line in table)
+    assert table and all(line in single.out for line in table)
     assert not list(two.folder.rglob("*.tmp")) and not (two.folder / "checkpoints" / "last.ckpt").exists()
 
 
@@ -167,10 +167,10 @@ def two_nodes(store, small, files):
 
 
 def test_two_nodes(fit, two_nodes, without_dropout, tmp_path):
-    one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
+    single = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
     outputs = outputs_of(nodes := two_nodes(*without_dropout))
     assert [node.returncode for node in nodes] == [0, 0], outputs
-    alike(the_run(tmp_path), one)
+    alike(the_run(tmp_path), single)
     assert "epoch 1/6" in outputs[0] and "epoch" not in outputs[1]
     assert outputs[1].splitlines()[-1] == str(the_run(tmp_path))
 
@@ -195,7 +195,7 @@ STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES"
 
 @pytest.mark.parametrize("starter", ["torchrun", "srun", "Ray Train"])
 def test_started_by_another_launcher_it_finds_its_place(starter, fit, store, small, files, without_dropout, tmp_path):
-    one = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
+    single = fit(*FIT, *without_dropout, "trainer=cpu", f"paths.runs={tmp_path}/one").folder
     line, places = [str(RUN_PY), *files, *store, *small, *FIT, *without_dropout], [{}]
     if starter == "torchrun":
         line = [*TORCHRUN, "--local-addr=127.0.0.1", *line]
@@ -207,7 +207,7 @@ def test_started_by_another_launcher_it_finds_its_place(starter, fit, store, sma
         places = [place | STEP | {"SLURM_NODEID": "0"} | {name: str(rank) for name in ranks} for rank in (0, 1)]
     outputs = outputs_of(processes := start_all(line, places))
     assert not any(process.returncode for process in processes), outputs
-    alike(the_run(tmp_path), one)
+    alike(the_run(tmp_path), single)
     assert "epoch 1/6" in outputs[0] and not any(outputs[1:])
     assert json.loads((the_run(tmp_path) / "environment.json").read_text())["devices"] == 2
 

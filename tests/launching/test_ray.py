@@ -37,7 +37,7 @@ def on_cluster(cluster, *words: str) -> list[str]:
 def begun(toy) -> dict[str, int]:
     """Process of each job that is running."""
     metrics = [json.loads(file.read_text()) for file in toy.glob("runs/toy-*/metrics.json")]
-    return {one["pid"] for one in metrics if one["status"] == "running"}
+    return {first["pid"] for first in metrics if first["status"] == "running"}
 
 
 def node_of(pid: int) -> int:

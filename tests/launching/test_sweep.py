@@ -59,7 +59,7 @@ def test_jobs_side_by_side_share_the_cores(toy):
     metrics = [json.loads((toy / f"runs/toy-{x}/metrics.json").read_text()) for x in (1, 2)]
     assert metrics[0]["pid"] != metrics[1]["pid"]
     cores = len(os.sched_getaffinity(0))
-    assert all(1 <= int(one["threads"]) <= max(1, cores // 2) for one in metrics)
+    assert all(1 <= int(first["threads"]) <= max(1, cores // 2) for first in metrics)
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_warm_jobs_are_processes_of_their_own_and_share_the_cores(toy):
     assert sweep_rows(toy)[1]["run or error"] == "x: found 13, allowed any other"
     metrics = [json.loads((toy / f"runs/toy-{x}/metrics.json").read_text()) for x in (1, 2)]
     assert metrics[0]["pid"] != metrics[1]["pid"]
-    assert all(1 <= int(one["threads"]) <= max(1, len(os.sched_getaffinity(0)) // 2) for one in metrics)
+    assert all(1 <= int(first["threads"]) <= max(1, len(os.sched_getaffinity(0)) // 2) for first in metrics)
     assert next(toy.glob("runs/sweeps/*/job-0.log")).read_text() == "hello from 1\n"
 
 

@@ -10,10 +10,10 @@ from losses import HardNegativeContrastiveLoss, SupervisedContrastiveLoss, super
 LABELS = [[1, 0, 1, 0], [0] * 4, [1, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 1, 0], [0] * 4]
 
 
-def attract(one, other, positives):
+def attract(first, other, positives):
     if positives == "any_label":
-        return any(a and b for a, b in zip(one, other, strict=True))
-    return 1 in one and 1 in other and one.index(1) == other.index(1)
+        return any(a and b for a, b in zip(first, other, strict=True))
+    return 1 in first and 1 in other and first.index(1) == other.index(1)
 
 
 def slow(z, labels, tau, k, positives, over_all=False):

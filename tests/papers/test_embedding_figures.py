@@ -64,4 +64,4 @@ def test_panels_of_clusters_show_all_texts(cluster, store, tmp_path, monkeypatch
     shown = [[row["label"] for row in rows if row["row"] == title] for title in ("SBERT", "AECL")]
     assert all(20 <= len(labels) <= 40 for labels in shown)
     labels = {row["label"] for row in csv.DictReader((runs["aecl"].folder / "predictions.csv").open())}
-    assert all(set(found) == labels for found in shown)
+    assert all(set(actual) == labels for actual in shown)

@@ -40,9 +40,9 @@ def test_footnotes_and_rows_named_exist(name):
 @pytest.mark.parametrize("name", [name for name in WITH_RUNS if load_grid(name).reported])
 def test_every_printed_figure_has_a_cell(name):
     grid = load_grid(name)
-    found = [printed(grid, r, c, m) for r in grid.rows for c in grid.columns for m in grid.metrics]
+    actual = [printed(grid, r, c, m) for r in grid.rows for c in grid.columns for m in grid.metrics]
     figures = [line for line in reported_lines(grid.reported) if line["dataset"] != "average"]
-    distinct = {str(figure) for figure in found if figure}
+    distinct = {str(figure) for figure in actual if figure}
     assert {line["mean"] + (f" ± {line['std']}" if line.get("std") else "") for line in figures} == distinct
 
 
@@ -66,15 +66,15 @@ def test_rows_and_columns_of_a_budget_exist(budget):
 
 
 def test_a_cell_joins_budget_table_column_and_row():
-    found = [c for c in cells(load_grid("acl_conflict"), load_budget("cpu")) if c.column == "trec_50"]
-    assert found[0].overrides == (
+    actual = [c for c in cells(load_grid("acl_conflict"), load_budget("cpu")) if c.column == "trec_50"]
+    assert actual[0].overrides == (
         "callbacks=gradient_conflict",
         "dataset=trec",
         "imbalance.ir=50",
         "experiment=acl_scl",
         "protocol.val_from=unthinned",
     )
-    assert found[0].seeds == (0, 1, 2)
+    assert actual[0].seeds == (0, 1, 2)
     main = {c.row: c for c in cells(load_grid("sharprecl_2"), load_budget("cpu")) if c.column == "ohsumed"}
     assert main["sharprecl"].seeds == (0, 1, 2, 3, 4) and main["dice"].seeds == (0, 1, 2)
     assert main["roberta"].skipped

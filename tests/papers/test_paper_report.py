@@ -82,7 +82,7 @@ def test_ranks_are_taken_over_the_seeds_that_all_have_and_without_rows_that_stan
     marks = {row: report.cells[row, "trec_50", "test/accuracy"].mark for row in values}
     assert marks == {"ce": "second", "sharprecl": "best", "paco": ""}
     assert "PaCo: not ranked (not converged after 6 epochs)" in report.missing
-    assert {one.against for one in report.against_best} == {"ce"}
+    assert {first.against for first in report.against_best} == {"ce"}
 
 
 @pytest.mark.parametrize(("figures", "marked"), [((5, 6, 7), True), ((5, 7, 6), False), ((5, 6), False)])
@@ -97,12 +97,12 @@ def test_a_row_whose_last_epoch_is_its_best_is_marked(tmp_path, figures, marked)
 
 
 def test_tests_are_paired_and_corrected(report):
-    tests = {(one.row, one.metric): one for one in report.against_reference}
+    tests = {(first.row, first.metric): first for first in report.against_reference}
     main = tests["sharprecl", "test/accuracy"]
     assert main.result.difference == pytest.approx(0.052) and len(main.result.seeds) == 5
     assert main.holm_p > main.result.t_test_p and main.effect.interval[0] > 0
     assert len(tests["dice", "test/accuracy"].result.seeds) == 2
-    assert {one.against for one in report.against_best} == {"ce"}, "best of the rows not proposed with three seeds"
+    assert {first.against for first in report.against_best} == {"ce"}, "best of the rows not proposed with three seeds"
 
 
 def test_one_run_fills_two_rows_and_the_lowest_may_be_best(tmp_path):
@@ -111,11 +111,11 @@ def test_one_run_fills_two_rows_and_the_lowest_may_be_best(tmp_path):
     runs = {f"bce-{seed}": make_run(tmp_path, f"bce-{seed}", seed, 0.5, **figures) for seed in range(3)}
     entries = [entry(row, "reuters_minilm", list(runs)) for row in ("plain", "knn")]
     report = table_report(load_grid("knn_mltc_4"), entries, runs)
-    found = {(row, key): report.cells[row, "reuters_minilm", f"test/{key}"] for row in ("plain", "knn")
+    actual = {(row, key): report.cells[row, "reuters_minilm", f"test/{key}"] for row in ("plain", "knn")
              for key in ("micro_f1", "hamming_loss")}  # fmt: skip
-    assert [found["knn", key].mean for key in ("micro_f1", "hamming_loss")] == pytest.approx([0.82, 0.01])
-    assert [found["plain", key].mean for key in ("micro_f1", "hamming_loss")] == pytest.approx([0.8, 0.02])
-    assert all(found["knn", key].mark == "best" for key in ("micro_f1", "hamming_loss"))
+    assert [actual["knn", key].mean for key in ("micro_f1", "hamming_loss")] == pytest.approx([0.82, 0.01])
+    assert [actual["plain", key].mean for key in ("micro_f1", "hamming_loss")] == pytest.approx([0.8, 0.02])
+    assert all(actual["knn", key].mark == "best" for key in ("micro_f1", "hamming_loss"))
     size = table_report(load_grid("knn_mltc_7"), [entry("cl_knn", "reuters_minilm", list(runs))], runs)
     assert figure_text(size.cells["cl_knn", "reuters_minilm", "retrieval/mib"]) == "12.50 ± 0.00"
 
@@ -239,10 +239,10 @@ def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp
 def test_the_steadier_of_two_rows(report, monkeypatch, a, b, verdict):
     values = {"ce": (0.60, 0.61, 0.60, 0.61, 0.60), "dice": (0.50, 0.71, 0.52, 0.70, 0.53)}
     monkeypatch.setattr(TableReport, "values", lambda self, row, *_: dict(enumerate(values[row])))
-    found = judge(claim(test="steadier", a=a, b=(b,)), report)
-    assert found.verdict == verdict
+    actual = judge(claim(test="steadier", a=a, b=(b,)), report)
+    assert actual.verdict == verdict
     spreads = [100 * np.std(values[row], ddof=1) for row in (a, b)]
-    assert found.checks[0].result.difference == pytest.approx(spreads[0] - spreads[1])
+    assert actual.checks[0].result.difference == pytest.approx(spreads[0] - spreads[1])
 
 
 def test_a_claim_without_runs_says_which_comparisons_lack_them(report):
@@ -258,14 +258,14 @@ def test_a_claim_on_a_row_that_does_not_exist_is_refused(report):
         judge(claim(b=("nobody",)), report)
 
 
-@pytest.mark.parametrize("one", load_claims(), ids=lambda one: one.key)
-def test_every_claim_names_rows_and_metrics_of_its_table(one):
-    grid = load_grid(one.table)
+@pytest.mark.parametrize("first", load_claims(), ids=lambda first: first.key)
+def test_every_claim_names_rows_and_metrics_of_its_table(first):
+    grid = load_grid(first.table)
     rows = {row.key for row in grid.rows}
-    assert {one.a, *one.b} - {"others"} <= rows and set(one.metrics) <= {metric.key for metric in grid.metrics}
-    assert one.test in ("greater", "less", "equal", "positive", "steadier")
-    assert (one.margin > 0) == (one.test == "equal") and one.effect > 0
-    assert 1 <= one.needed(8) <= 8 and one.needed(8) == {"all": 8, "most": 5, "6/8": 6}[one.quantifier]
+    assert {first.a, *first.b} - {"others"} <= rows and set(first.metrics) <= {metric.key for metric in grid.metrics}
+    assert first.test in ("greater", "less", "equal", "positive", "steadier")
+    assert (first.margin > 0) == (first.test == "equal") and first.effect > 0
+    assert 1 <= first.needed(8) <= 8 and first.needed(8) == {"all": 8, "most": 5, "6/8": 6}[first.quantifier]
 
 
 class Reader(html.parser.HTMLParser):

@@ -66,10 +66,10 @@ def test_ids_are_those_of_the_run_itself():
 
 
 def test_the_kept_records_of_the_main_job_are_found():
-    given = reproduce.parse_options(["budget=cpu", "table=sharprecl_2"])
-    given.out, given.runs = ROOT / "reports", ROOT / "no-such-folder"
-    jobs, _, at_hand = reproduce.missing_jobs([load_grid("sharprecl_2")], given, reproduce.finished_runs(given))
-    entries = reproduce.table_cells([load_grid("sharprecl_2")], given.budget)["sharprecl_2"]
+    inputs = reproduce.parse_options(["budget=cpu", "table=sharprecl_2"])
+    inputs.out, inputs.runs = ROOT / "reports", ROOT / "no-such-folder"
+    jobs, _, at_hand = reproduce.missing_jobs([load_grid("sharprecl_2")], inputs, reproduce.finished_runs(inputs))
+    entries = reproduce.table_cells([load_grid("sharprecl_2")], inputs.budget)["sharprecl_2"]
     assert len(jobs) + at_hand == len({run for entry in entries for run in entry["runs"].values()})
     missing = {(job.cell.row, job.cell.column) for job in jobs}
     assert not {(row, "ohsumed") for row in ("ce", "logit_adjusted", "sharprecl")} & missing, "a default has changed"
@@ -78,8 +78,8 @@ def test_the_kept_records_of_the_main_job_are_found():
 def cells_on_the_edges(budget):
     """Every row in the first column, every column in the first row: what all cells are made of."""
     for grid in (load_grid(name) for name in table_names()):
-        found = cells(grid, load_budget(budget))
-        yield from (cell for cell in found if found[0].column == cell.column or found[0].row == cell.row)
+        actual = cells(grid, load_budget(budget))
+        yield from (cell for cell in actual if actual[0].column == cell.column or actual[0].row == cell.row)
 
 
 @pytest.mark.parametrize("budget", ["cpu", "paper"])
@@ -112,10 +112,10 @@ def test_a_dry_run_lists_and_does_nothing(toy, tmp_path, capsys):
 
 
 def test_seeds_come_breadth_first_and_cheap_ones_first(toy, tmp_path):
-    given = reproduce.parse_options(["budget=cpu", "table=sharprecl_2,sharprecl_mu"])
-    given.out = ROOT / "reports"
-    grids = [load_grid(name) for name in given.tables]
-    jobs, _, _ = reproduce.missing_jobs(grids, given, reproduce.finished_runs(given))
+    inputs = reproduce.parse_options(["budget=cpu", "table=sharprecl_2,sharprecl_mu"])
+    inputs.out = ROOT / "reports"
+    grids = [load_grid(name) for name in inputs.tables]
+    jobs, _, _ = reproduce.missing_jobs(grids, inputs, reproduce.finished_runs(inputs))
     keys = [(job.cell.priority, job.seed, job.estimate.seconds or float("inf")) for job in jobs]
     assert keys == sorted(keys) and len({job.id for job in jobs}) == len(jobs)
 
@@ -151,7 +151,7 @@ def test_the_grid_names_the_runs_of_every_cell(toy, tmp_path):
     cells = {cell["row"]: cell for cell in grid["tables"]["sharprecl_2"]}
     assert set(cells) == {"ce", "sharprecl", "acl"}
     finished = {run.id for run in read_store(tmp_path / "reports/records")}
-    assert {one for cell in cells.values() for one in cell["runs"].values()} == finished
+    assert {first for cell in cells.values() for first in cell["runs"].values()} == finished
     assert "method=ce" in cells["ce"]["command"] and list(cells["ce"]["runs"]) == ["0", "1"]
 
 
@@ -192,8 +192,8 @@ def test_unknown_words_are_refused():
     for word in ("jobs=many", "jobs=0", "hours=-1", "priority=1.5"):
         with pytest.raises(ReportError, match=f"{word}: allowed: a .*number above 0"):
             reproduce.parse_options([word])
-    given = reproduce.parse_options(["budget=cpu", "table=", "paths.data=/d", "hours=2"])
-    assert (given.arguments, given.hours) == (["paths.data=/d"], 2.0) and len(given.tables) > 5
+    inputs = reproduce.parse_options(["budget=cpu", "table=", "paths.data=/d", "hours=2"])
+    assert (inputs.arguments, inputs.hours) == (["paths.data=/d"], 2.0) and len(inputs.tables) > 5
 
 
 def test_rows_of_a_thinned_set_are_known_beforehand():

@@ -18,11 +18,11 @@ def test_the_power_of_one_test_is_that_of_the_noncentral_t(effect):
 
 
 def test_more_tests_and_fewer_seeds_cost_power():
-    one, more, fewer = (
+    first, more, fewer = (
         power([1.0] * number, [seeds] * number, 1.5, np.random.default_rng(0))
         for number, seeds in ((1, 8), (10, 8), (1, 4))
     )
-    assert one > more and one > fewer
+    assert first > more and first > fewer
 
 
 LABELS = np.repeat([0, 1, 2], (40, 20, 5))

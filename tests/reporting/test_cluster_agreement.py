@@ -39,10 +39,10 @@ def test_the_mean_over_all_pairs_of_seeds(add):
 
 
 def test_names_of_clusters_and_the_order_of_rows_do_not_count(add):
-    one, two = add(0.5, 0, [0, 0, 1, 1, 2]), add(0.5, 1, [2, 2, 0, 0, 1])
-    rows = one.read_csv("predictions.csv")
-    one.write_csv("predictions.csv", [tuple(row.values()) for row in reversed(rows)], ("index", "cluster"))
-    assert agreement([one, two]).mean == pytest.approx(1.0)
+    single, two = add(0.5, 0, [0, 0, 1, 1, 2]), add(0.5, 1, [2, 2, 0, 0, 1])
+    rows = single.read_csv("predictions.csv")
+    single.write_csv("predictions.csv", [tuple(row.values()) for row in reversed(rows)], ("index", "cluster"))
+    assert agreement([single, two]).mean == pytest.approx(1.0)
 
 
 def test_the_setting_that_agrees_most_is_marked_within_its_method(add, tmp_path, capsys):

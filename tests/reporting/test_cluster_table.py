@@ -26,8 +26,8 @@ def runs(tmp_path):
 
 
 def test_means_over_seeds(runs):
-    found = clusterings(list_runs(runs), {"method.num_clusters": "null"})
-    table = cluster_table(found, ["cluster/acc", "cluster/nmi"])
+    actual = clusterings(list_runs(runs), {"method.num_clusters": "null"})
+    table = cluster_table(actual, ["cluster/acc", "cluster/nmi"])
     assert table.header == ("data set", "aecl", "sbert_kmeans")
     assert table.rows == (("news", "–", "25.00 / –"), ("tweet", "85.00 ± 7.07 / –", "50.00 / –"))
 

@@ -35,8 +35,8 @@ def within(count, rate, trials=TRIALS):
 def test_the_paired_test_and_its_interval_hold_five_percent(seeds):
     generator = np.random.default_rng(seeds)
     outcomes = [paired_comparison(*draws(generator, seeds)) for _ in range(TRIALS)]
-    assert within(sum(one.t_test_p < 0.05 for one in outcomes), 0.05)
-    assert within(sum(not one.interval[0] <= 0 <= one.interval[1] for one in outcomes), 0.05)
+    assert within(sum(first.t_test_p < 0.05 for first in outcomes), 0.05)
+    assert within(sum(not first.interval[0] <= 0 <= first.interval[1] for first in outcomes), 0.05)
 
 
 def test_a_family_of_ten_holds_five_percent_and_would_not_without_holm():
@@ -66,9 +66,9 @@ def test_the_interval_of_the_effect_size_covers_it():
     seeds = 8
     correction = 1 - 3 / (4 * seeds - 5)
     effects = [effect_size(*draws(generator, seeds, mean=0.01)) for _ in range(TRIALS)]
-    missed = sum(not one.interval[0] <= correction * truth <= one.interval[1] for one in effects)
+    missed = sum(not first.interval[0] <= correction * truth <= first.interval[1] for first in effects)
     assert within(missed, 0.05)
-    assert np.mean([one.value for one in effects]) == pytest.approx(truth, abs=0.08)
+    assert np.mean([first.value for first in effects]) == pytest.approx(truth, abs=0.08)
 
 
 def test_holm_by_hand_and_tests_that_were_not_made():

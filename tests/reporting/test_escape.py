@@ -99,15 +99,15 @@ def test_a_figure_shows_any_label(names, tmp_path):
     points = ([[0.0, 1.0]] * len(names), list(range(len(names))))
     card = {"name": names[0], "splits": {"train": {"class_counts": dict.fromkeys(names, 7), "ir": 1.0}}}
     title = " ".join(names)
-    made = [
+    built = [
         embedding_figure({title: points}, dict(enumerate(names)), tmp_path / "points"),
         label_figure(dict.fromkeys(names, 3), None, title, tmp_path / "labels"),
         lines_figure({title: {name: {0: [0.5]} for name in names}}, "x", "%", tmp_path / "l", {title: names}),
         labels_picture(card, tmp_path / "card"),
     ]
-    for svg in made:
+    for svg in built:
         assert svg is not None and not UNSHOWN.search(texts_of(svg))
-    assert texts_of(made[3]).split().count("7") >= len(names)
+    assert texts_of(built[3]).split().count("7") >= len(names)
 
 
 @pytest.mark.parametrize("name", ["$5 to $9", "_hidden", "<b>", "\\$5", "$a$ & $b$"])

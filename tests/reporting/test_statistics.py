@@ -26,8 +26,8 @@ def test_too_few_seeds_are_said():
     three = paired_comparison(A, {seed: B[seed] for seed in (0, 1, 2)})
     assert three.seeds == (0, 1, 2) and three.t_test_p is not None and three.wilcoxon_p is None
     assert "3 seeds without a partner" in three.note and "too few for Wilcoxon" in three.note
-    one = paired_comparison({0: 0.5}, {0: 0.4})
-    assert one.interval is None and one.t_test_p is None and "too few for any test" in str(one)
+    first = paired_comparison({0: 0.5}, {0: 0.4})
+    assert first.interval is None and first.t_test_p is None and "too few for any test" in str(first)
 
 
 def test_equal_differences_and_bad_values():

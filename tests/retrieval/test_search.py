@@ -97,7 +97,7 @@ def test_an_index_goes_to_the_gpu_that_faiss_sees(vectors, monkeypatch):
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     monkeypatch.setattr(faiss, "StandardGpuResources", lambda: "resources", raising=False)
     monkeypatch.setattr(
-        faiss, "index_cpu_to_gpu", lambda *given: asked.append(given[:2]) or given[2], raising=False
+        faiss, "index_cpu_to_gpu", lambda *inputs: asked.append(inputs[:2]) or inputs[2], raising=False
     )
     assert Index(vectors).search(vectors[:5], 1)[1][:, 0].tolist() == [0, 1, 2, 3, 4]
     Index(vectors, "ivf"), Index(vectors, "hnsw"), Index(vectors, "pq")

@@ -14,24 +14,24 @@ EQ1 = [case for case in CASES if case["id"].startswith("knn_eq1")]
 
 @pytest.mark.parametrize("case", EQ1, ids=lambda case: case["id"])
 def test_golden(case):
-    given, expected = case["inputs"], case["expected"]
-    store, labels = np.array(given["datastore"]), np.array(given["labels"])
-    exact = np.linalg.norm(store - given["query"], axis=1)
-    order = np.argsort(exact)[: given["k"]]
+    inputs, expected = case["inputs"], case["expected"]
+    store, labels = np.array(inputs["datastore"]), np.array(inputs["labels"])
+    exact = np.linalg.norm(store - inputs["query"], axis=1)
+    order = np.argsort(exact)[: inputs["k"]]
     distances, neighbours = exact[order][None], labels[order][None]
-    assert neighbour_weights(distances, given["tau"])[0] == pytest.approx(expected["alpha"], abs=1e-10)
-    of_neighbours = vote(distances, neighbours, given["tau"])
+    assert neighbour_weights(distances, inputs["tau"])[0] == pytest.approx(expected["alpha"], abs=1e-10)
+    of_neighbours = vote(distances, neighbours, inputs["tau"])
     assert of_neighbours[0] == pytest.approx(expected["y_knn"], abs=1e-10)
-    final = interpolate(of_neighbours, np.array([given["y_model"]]), given["lam"])[0]
+    final = interpolate(of_neighbours, np.array([inputs["y_model"]]), inputs["lam"])[0]
     assert final == pytest.approx(expected["y_final"], abs=1e-10)
     assert (final > 0.5).astype(int).tolist() == expected["y_hat_at_0_5"]
-    query = np.array([given["query"]], np.float32)
-    actual, positions = Index(store.astype(np.float32)).search(query, given["k"])
+    query = np.array([inputs["query"]], np.float32)
+    actual, positions = Index(store.astype(np.float32)).search(query, inputs["k"])
     number = len(order)
     assert positions[0, :number].tolist() == expected["neighbours"]
     assert actual[0, :number] == pytest.approx(expected["distances"], abs=1e-5)  # not squared
     assert np.isinf(actual[0, number:]).all() and (positions[0, number:] == -1).all()
-    assert neighbour_weights(actual, given["tau"])[0, :number] == pytest.approx(expected["alpha"], abs=1e-5)
+    assert neighbour_weights(actual, inputs["tau"])[0, :number] == pytest.approx(expected["alpha"], abs=1e-5)
 
 
 def test_shared_label_share_is_golden():

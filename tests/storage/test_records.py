@@ -110,11 +110,11 @@ def test_many_runs_stay_few_files_and_environments_stand_once(make_run, tmp_path
         add_records([make_run(f"m{number:02}-toy-1", number, history, python=python)], folder)
     assert len(list(folder.glob("runs-*"))) <= MAX_SHARDS
     for _ in range(2):
-        found = read_store(folder)
-        assert [run.read_metrics()["test/accuracy"] for run in found] == list(range(3 * MAX_SHARDS))
-        assert [run.read_environment()["python"] for run in found[:2]] == ["3.12", "3.11"]
-        assert [run.read_csv("history.csv")[0]["epoch"] for run in found] == [0] * len(found)
-        assert str(found[0].read_csv("history.csv")[0]["score"]) == "high" and found[3].has("history.csv")
+        actual = read_store(folder)
+        assert [run.read_metrics()["test/accuracy"] for run in actual] == list(range(3 * MAX_SHARDS))
+        assert [run.read_environment()["python"] for run in actual[:2]] == ["3.12", "3.11"]
+        assert [run.read_csv("history.csv")[0]["epoch"] for run in actual] == [0] * len(actual)
+        assert str(actual[0].read_csv("history.csv")[0]["score"]) == "high" and actual[3].has("history.csv")
         compact(folder)
     assert len(list(folder.iterdir())) == 3
     (file,) = folder.glob("runs-*")
@@ -150,9 +150,9 @@ def test_two_people_who_add_runs_and_join_them_do_not_conflict(make_run, tmp_pat
         compact(where / "kept")
         git(where, "add", "-A"), git(where, "commit", "-m", person)
     git(mine, "pull", "--no-rebase", str(theirs), "main")
-    found = [run.id for run in read_store(mine / "kept")]
-    assert len(found) == len(set(found)) == 3 + 2 * (MAX_SHARDS + 1)
-    assert [len(run.read_csv("history.csv")) for run in read_store(mine / "kept")] == [2] * len(found)
+    actual = [run.id for run in read_store(mine / "kept")]
+    assert len(actual) == len(set(actual)) == 3 + 2 * (MAX_SHARDS + 1)
+    assert [len(run.read_csv("history.csv")) for run in read_store(mine / "kept")] == [2] * len(actual)
 
 
 def test_a_damaged_file_is_named(make_run, tmp_path):

@@ -36,9 +36,9 @@ class PrototypeClustering(ClusteringModule):
             raise KeyboardInterrupt
         if self.current_epoch == 0:
             rng = np.random.default_rng(derived_seed(self.seed, "k-means"))
-            found = kmeans(self.all_outputs().numpy(), self.num_clusters, rng)
-            self.prototypes.data.copy_(torch.from_numpy(found.centres))
-            self.targets.copy_(torch.from_numpy(found.assignments))
+            actual = kmeans(self.all_outputs().numpy(), self.num_clusters, rng)
+            self.prototypes.data.copy_(torch.from_numpy(actual.centres))
+            self.targets.copy_(torch.from_numpy(actual.assignments))
 
     def forward(self, batch):
         embeddings = self.embed(batch)

@@ -48,10 +48,10 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    made = Server()
-    yield made
-    made.shutdown()
-    made.server_close()
+    built = Server()
+    yield built
+    built.shutdown()
+    built.server_close()
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_scores_with_errors_equal_sklearns_over_the_classes():
     from sklearn.metrics import f1_score
 
     labels, predictions = [0, 0, 1, 2, 2, 1], [0, None, 1, 1, 2, None]
-    found = scores_with_errors(labels, predictions, 3, [4, 2, 1])
+    actual = scores_with_errors(labels, predictions, 3, [4, 2, 1])
     numbers = [3 if p is None else p for p in predictions]
-    assert found["accuracy"] == pytest.approx(3 / 6)
-    assert found["macro_f1"] == pytest.approx(f1_score(labels, numbers, labels=[0, 1, 2], average="macro"))
+    assert actual["accuracy"] == pytest.approx(3 / 6)
+    assert actual["macro_f1"] == pytest.approx(f1_score(labels, numbers, labels=[0, 1, 2], average="macro"))

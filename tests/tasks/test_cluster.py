@@ -48,9 +48,9 @@ def test_word_vectors_from_scores_to_new_texts(texts, store, use, tmp_path):
         csv.writer(file).writerows([["text"], *([read] for read in texts_in(texts))])
     assigned = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
     assert assigned.code == 0, assigned.err
-    found = rows_of(tmp_path, "out.csv")
-    assert [row["cluster"] for row in found] == [row["cluster"] for row in rows]
-    assert [float(row["distance"]) for row in found] == pytest.approx([float(row["distance"]) for row in rows])
+    actual = rows_of(tmp_path, "out.csv")
+    assert [row["cluster"] for row in actual] == [row["cluster"] for row in rows]
+    assert [float(row["distance"]) for row in actual] == pytest.approx([float(row["distance"]) for row in rows])
     assert "a clustering; allowed with task=evaluate" in use("evaluate", result).error
 
 
@@ -63,9 +63,9 @@ def test_texts_without_a_known_word_are_near_to_nothing(store, use, tmp_path):
     assert [row["text"] for row in rows] == texts
     assert [row["distance"] == "" for row in rows] == [False] * 4 + [True] * 2
     assert not {row["central"] for row in rows_of(result.folder, "clusters.csv")} & {"zzz", "qqq"}
-    found = use("predict", result, "input=-", "output=-", stdin='{"text": "apple"}\n{"text": "zzz"}\n')  # JSON Lines
-    assert found.code == 0, found.err
-    assert [row["distance"] == "" for row in csv.DictReader(found.out.splitlines())] == [False, True]
+    actual = use("predict", result, "input=-", "output=-", stdin='{"text": "apple"}\n{"text": "zzz"}\n')  # JSON Lines
+    assert actual.code == 0, actual.err
+    assert [row["distance"] == "" for row in csv.DictReader(actual.out.splitlines())] == [False, True]
     error = use("predict", result, "input=-", "output=-", stdin="text,cluster\napple,MINE\n").error
     assert error == "stdin:2: column 'cluster' would be overwritten; allowed: another name for it"
     assert "explain: found true, allowed with" in use("predict", result, "input=-", "output=-", "explain=true").error
@@ -93,8 +93,8 @@ def test_embeddings_without_labels_and_an_estimated_number(texts, store, tiny_en
     assert {row["label"] for row in rows} == {""} and len(rows) == 92
     assigned = use("predict", result, f"input={file}", f"output={tmp_path / 'out.jsonl'}")
     assert assigned.code == 0, assigned.err
-    found = [json.loads(row) for row in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [row["cluster"] for row in found] == [int(row["cluster"]) for row in rows]
+    actual = [json.loads(row) for row in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["cluster"] for row in actual] == [int(row["cluster"]) for row in rows]
     assert "method.num_clusters: found null, and the data set has no labels; allowed" in command(line).err
 
 
@@ -156,9 +156,9 @@ def test_a_trained_method_resumes_to_the_same_figures(learned, use, tmp_path):
     line = [f"input={tmp_path / 'new.jsonl'}", "output=-", f"paths.runs={whole.parent}"]
     result = use("predict", whole.name, *line)
     assert result.code == 0, result.err
-    found = list(csv.DictReader(result.out.splitlines()))
-    assert {row["cluster"] for row in found} <= {row["cluster"] for row in rows}
-    assert all(0.25 <= float(row["probability"]) <= 1 for row in found)
+    actual = list(csv.DictReader(result.out.splitlines()))
+    assert {row["cluster"] for row in actual} <= {row["cluster"] for row in rows}
+    assert all(0.25 <= float(row["probability"]) <= 1 for row in actual)
 
 
 @pytest.mark.slow

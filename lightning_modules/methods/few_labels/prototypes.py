@@ -61,9 +61,9 @@ class PrototypesModule(ClassifierModule):
         super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
         self.class_names = class_names if use_names else None
         if self.class_names is None and not self.class_counts.any():
-            found = "0, and the labels are codes" if use_names else "0 beside method.use_names=false"
+            labels = "0, and the labels are codes" if use_names else "0 beside method.use_names=false"
             raise ValueError(
-                f"dataset.labels: found {found}; allowed: names (dataset.class_descriptions=FILE), "
+                f"dataset.labels: found {labels}; allowed: names (dataset.class_descriptions=FILE), "
                 "some labels, or task=cluster for topics"
             )
         self.anchor_rows, self.label_rows = anchor_rows, label_rows

@@ -37,9 +37,9 @@ def batch(*lengths: int) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_embeddings_and_gradients_are_those_of_the_whole_model(family: str, number: int) -> None:
     plain, quick = build(family, number).eval(), build(family, number).eval()
-    one, other = batch(3, 7, 5), batch(2, 9)
-    assert quick.top_layers.remember([one, other])
-    for each in (one, other):
+    first, other = batch(3, 7, 5), batch(2, 9)
+    assert quick.top_layers.remember([first, other])
+    for each in (first, other):
         expected, actual = plain(**each), quick(**each)
         torch.testing.assert_close(actual, expected, atol=2e-3, rtol=2e-3)
         for encoder, embeddings in ((plain, expected), (quick, actual)):
@@ -65,10 +65,10 @@ def test_blocks_below_are_not_run_again() -> None:
 def test_a_text_that_comes_twice_is_run_and_counted_once() -> None:
     encoder, seen = build(), []
     encoder.model.encoder.layer[0].register_forward_hook(lambda *_: seen.append(0))
-    given = batch(3, 7, 5)
+    inputs = batch(3, 7, 5)
     size = 2 * (3 + 7 + 5) * SIZE["hidden_size"]  # float16
-    twice = {key: torch.cat([value, value]) for key, value in given.items()}
-    assert encoder.top_layers.remember([twice, given, given], largest=size)
+    twice = {key: torch.cat([value, value]) for key, value in inputs.items()}
+    assert encoder.top_layers.remember([twice, inputs, inputs], largest=size)
     assert seen == [0, 0], "the first batch runs a second time, as a check, and none after it"
     assert sum(state.nbytes for state in encoder.top_layers.remembered.values()) == size
     assert not encoder.top_layers.remember([batch(2, 9)], largest=size)
@@ -76,11 +76,11 @@ def test_a_text_that_comes_twice_is_run_and_counted_once() -> None:
 
 def test_other_pads_and_another_order_find_the_same_texts() -> None:
     encoder = build().eval()
-    given = batch(3, 7, 5)
-    encoder.top_layers.remember([given])
-    short = {name: value[[2, 0], :5] for name, value in given.items()}
+    inputs = batch(3, 7, 5)
+    encoder.top_layers.remember([inputs])
+    short = {name: value[[2, 0], :5] for name, value in inputs.items()}
     assert encoder.top_layers.recall(**dict(zip(("tokens", "mask"), short.values(), strict=True))) is not None
-    torch.testing.assert_close(encoder(**short), encoder(**given)[[2, 0]])
+    torch.testing.assert_close(encoder(**short), encoder(**inputs)[[2, 0]])
 
 
 def test_dropout_acts_where_weights_train_and_nowhere_else() -> None:

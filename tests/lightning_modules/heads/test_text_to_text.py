@@ -27,8 +27,8 @@ def parts(encoder):
         half, head = TextToText(**options).build(encoder, NAMES)
         batch = encoder.tokenizer()(TEXTS, return_tensors="pt", padding=True)
         whole = T5ForConditionalGeneration.from_pretrained(encoder.folder()).eval()
-        given = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-        return head.eval(), half.eval().states(**given), batch["attention_mask"], whole, given
+        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        return head.eval(), half.eval().states(**inputs), batch["attention_mask"], whole, inputs
 
     return build
 
@@ -40,20 +40,20 @@ def targets_of(encoder, labels):
 
 
 def test_the_loss_is_that_of_the_whole_model_over_all_tokens(parts, encoder):
-    head, states, mask, whole, given = parts()
+    head, states, mask, whole, inputs = parts()
     labels = [0, 1, 2, 1]
-    expected = whole(**given, labels=targets_of(encoder, labels)).loss
+    expected = whole(**inputs, labels=targets_of(encoder, labels)).loss
     assert head.loss(states, mask, torch.tensor(labels)).item() == pytest.approx(expected.item(), abs=1e-6)
 
 
 def test_scores_are_log_likelihoods_of_the_words_with_their_end(parts, encoder):
-    head, states, mask, whole, given = parts()
+    head, states, mask, whole, inputs = parts()
     scores = head(states, mask)
     for row in range(len(TEXTS)):
         for label in range(len(NAMES)):
             targets = targets_of(encoder, [label])
-            one = {name: tensor[row : row + 1] for name, tensor in given.items()}
-            expected = -whole(**one, labels=targets).loss.item() * int((targets != -100).sum())
+            first = {name: tensor[row : row + 1] for name, tensor in inputs.items()}
+            expected = -whole(**first, labels=targets).loss.item() * int((targets != -100).sum())
             assert scores[row, label].item() == pytest.approx(expected, abs=1e-5)
 
 
@@ -61,15 +61,15 @@ def test_first_tokens_are_compared_at_the_first_step(parts, encoder):
     with pytest.raises(ValueError, match="classes of the same first token among fruit, wild animal, wild"):
         parts(scores="first_token")
     words = ["fruit", "animal", "metal"]
-    head, states, mask, whole, given = parts(scores="first_token", label_words=words)
-    logits = whole(**given, decoder_input_ids=torch.zeros(len(TEXTS), 1, dtype=torch.long)).logits[:, 0]
+    head, states, mask, whole, inputs = parts(scores="first_token", label_words=words)
+    logits = whole(**inputs, decoder_input_ids=torch.zeros(len(TEXTS), 1, dtype=torch.long)).logits[:, 0]
     columns = [encoder.tokenizer()(word)["input_ids"][0] for word in words]
     torch.testing.assert_close(head(states, mask), logits[:, columns])
 
 
 def test_answers_are_those_of_generate(parts, encoder):
-    head, states, mask, whole, given = parts(max_new_tokens=6)
-    ids = whole.generate(**given, max_new_tokens=6, do_sample=False, num_beams=1)
+    head, states, mask, whole, inputs = parts(max_new_tokens=6)
+    ids = whole.generate(**inputs, max_new_tokens=6, do_sample=False, num_beams=1)
     texts = encoder.tokenizer().batch_decode(ids, skip_special_tokens=True)
     assert head.answers(states, mask).tolist() == [head.class_of(text) for text in texts]
 

@@ -98,8 +98,8 @@ def test_labels_that_are_all_equal(learn, tmp_path, options):
 
 def test_a_pool_of_which_too_little_can_be_labelled(learn, tmp_path):
     pool = pool_of(tmp_path / "pool.csv", [(f"plum {i}", "fruit") for i in range(4)])  # of which one becomes test
-    given = [pool, "dataset.test=null", "dataset.label_names=[metal,fruit]", "active.oracle=prompt"]
-    result = learn("active=random", "active.query_size=2", *given, stdin="2s\na\n")
+    inputs = [pool, "dataset.test=null", "dataset.label_names=[metal,fruit]", "active.oracle=prompt"]
+    result = learn("active=random", "active.query_size=2", *inputs, stdin="2s\na\n")
     assert result.code == 2
     assert "round 1: 1 labels, too few to train" in result.err
     assert "active: found 1 labelled texts and none left to ask for; allowed: at least 3" in result.err
@@ -114,12 +114,12 @@ def test_a_person_fills_a_file(learn, tmp_path):
     assert "0 of 8" not in learn(*options).err and "8 of 8 labels are missing" in learn(*options).err
 
     def fill(labels):
-        made = rows(file)
+        built = rows(file)
         with file.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, made[0].keys())
+            writer = csv.DictWriter(stream, built[0].keys())
             writer.writeheader()
-            writer.writerows(row | {"label": label} for row, label in zip(made, labels, strict=True))
-        return made
+            writer.writerows(row | {"label": label} for row, label in zip(built, labels, strict=True))
+        return built
 
     fill(["fruit"] * 7 + ["fruits"])
     assert (
@@ -198,13 +198,13 @@ def test_a_round_may_go_on_from_the_last_weights(learn, fit):
     curve = rows(learn(*still, *options).folder / "curve.csv")
     first, second = (learn(*still, *options).folder.parent / row["run"] for row in curve)
     kept = [json.loads((run / "kept_indices.json").read_text()) for run in (first, second)]
-    assert [(len(one["train"]), len(one["val"])) for one in kept] == [(5, 3), (13, 3)]
+    assert [(len(single["train"]), len(single["val"])) for single in kept] == [(5, 3), (13, 3)]
     moved = [_distance(first, second), _distance(first, fit("method=scl_hnm", "seed=1", *still[2:]).folder)]
     assert moved[0] < 1e-6 < 1e-2 < moved[1]
 
 
-def _distance(one, other):
-    weights = [best_weights(run)["classifier.weight"] for run in (one, other)]
+def _distance(single, other):
+    weights = [best_weights(run)["classifier.weight"] for run in (single, other)]
     return float((weights[0] - weights[1]).abs().max())
 
 
@@ -224,19 +224,19 @@ def test_query_sizes_in_turn_and_the_figures_of_each_point(learn, use, toy_csv, 
         assert metrics[f"active/macro_f1@{row['labels']}"] == float(row["test/macro_f1"])
     last = json.loads((result.folder.parent / curve[-1]["run"] / "metrics.json").read_text())
     assert metrics["test/alignment"] == last["test/alignment"] and metrics["test/accuracy"] == last["test/accuracy"]
-    found = use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'predicted.csv'}")
-    assert found.code == 0 and len(rows(tmp_path / "predicted.csv")) == 24  # by the last round
+    actual = use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'predicted.csv'}")
+    assert actual.code == 0 and len(rows(tmp_path / "predicted.csv")) == 24  # by the last round
     assert metrics["active/non_uniformity"] == float(curve[-1]["non-uniformity"]) and metrics["seconds/total"] > 0
 
 
 @pytest.mark.slow
 def test_weights_of_earlier_rounds_are_dropped_and_made_again_where_another_curve_needs_them(learn, tmp_path):
-    one, first_random = "active.budget=16", ["active.seed_rounds=1"]
-    curve = rows(learn("active=entropy", one, *first_random).folder / "curve.csv")
+    single, first_random = "active.budget=16", ["active.seed_rounds=1"]
+    curve = rows(learn("active=entropy", single, *first_random).folder / "curve.csv")
     weights = [tmp_path / "runs" / row["run"] / "checkpoints" / "best.ckpt" for row in curve]
     assert [file.is_file() for file in weights] == [False, True]
-    shared = rows(learn("active=margin", one, *first_random).folder / "curve.csv")
-    alone = rows(learn("active=margin", one, *first_random, f"paths.runs={tmp_path / 'alone'}").folder / "curve.csv")
+    shared = rows(learn("active=margin", single, *first_random).folder / "curve.csv")
+    alone = rows(learn("active=margin", single, *first_random, f"paths.runs={tmp_path / 'alone'}").folder / "curve.csv")
     assert shared[0]["run"] == curve[0]["run"] and shared == alone
 
 

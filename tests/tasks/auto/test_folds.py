@@ -69,12 +69,12 @@ def test_calibration_finds_the_temperature_and_helps_a_rare_class():
     logits = rng.normal(size=(4000, 3)) * 2
     shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     labels = (shares.cumsum(1) > rng.random((4000, 1))).argmax(1)
-    found = calibrated(logits * 5, labels, np.array([1, 1, 1]))
-    assert found.scale == pytest.approx(0.2, rel=0.1) and np.allclose(found.offset, found.offset[0])
+    actual = calibrated(logits * 5, labels, np.array([1, 1, 1]))
+    assert actual.scale == pytest.approx(0.2, rel=0.1) and np.allclose(actual.offset, actual.offset[0])
     # scores that follow a prior of 98 to 2, while what tells the classes apart is weak
     labels = (rng.random(4000) < 0.02).astype(int)
     evidence = rng.normal(size=4000) + 1.5 * labels
     logits = np.stack([np.zeros(4000), 1.5 * evidence - 1.1 + np.log(0.02 / 0.98)], 1)
-    found = calibrated(logits, labels, np.bincount(labels))
-    assert found.strength > 0
-    assert found.probabilities(logits).argmax(1)[labels == 1].mean() > (logits.argmax(1)[labels == 1]).mean()
+    actual = calibrated(logits, labels, np.bincount(labels))
+    assert actual.strength > 0
+    assert actual.probabilities(logits).argmax(1)[labels == 1].mean() > (logits.argmax(1)[labels == 1]).mean()

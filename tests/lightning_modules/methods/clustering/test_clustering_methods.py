@@ -82,8 +82,8 @@ class Texts(pl.LightningDataModule):
 def build(method, loss, **options):
     torch.manual_seed(0)
     optimizer = partial(torch.optim.AdamW, lr=1e-3, weight_decay=0.0)
-    given = {"num_clusters": GROUPS, "head_lr": 3e-3} | options
-    return method(Bag(), loss, optimizer, constant, name=method.__name__, **given)
+    arguments = {"num_clusters": GROUPS, "head_lr": 3e-3} | options
+    return method(Bag(), loss, optimizer, constant, name=method.__name__, **arguments)
 
 
 class Stages(pl.Callback):

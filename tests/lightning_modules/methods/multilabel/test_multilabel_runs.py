@@ -30,14 +30,14 @@ def files(tmp_path):
     """Texts of none, one or two of four topics; the words of a topic tell it. `metal` and `weather` come together."""
     rng = random.Random(0)
     sets = [(), ("fruit",), ("animal",), ("fruit", "animal"), ("metal", "weather"), ("metal", "weather"), ("metal",)]
-    given = []
+    inputs = []
     for split, copies in (("train", 12), ("test", 3)):
         table = [(text_of(topics, rng), "|".join(topics)) for topics in sets * copies]
         rng.shuffle(table)
         with (tmp_path / f"{split}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([HEADER, *table])
-        given.append(f"dataset.{split}={tmp_path / split}.csv")
-    return ["dataset=csv", "dataset.label_separator=|", *given]
+        inputs.append(f"dataset.{split}={tmp_path / split}.csv")
+    return ["dataset=csv", "dataset.label_separator=|", *inputs]
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_a_run_learns_and_its_files_agree(fit, use, tmp_path):
 
     texts = rows(tmp_path / "test.csv")
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/out.csv").code == 0
-    for row, given, (_, actual, scores) in zip(rows(tmp_path / "out.csv"), texts, predictions, strict=True):
-        assert row["text"] == given["text"] and json.loads(row["prediction"]) == actual
+    for row, inputs, (_, actual, scores) in zip(rows(tmp_path / "out.csv"), texts, predictions, strict=True):
+        assert row["text"] == inputs["text"] and json.loads(row["prediction"]) == actual
         assert json.loads(row["probability"]) == pytest.approx(scores, abs=1e-5)
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/out.jsonl").code == 0
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -123,12 +123,12 @@ def test_under_the_published_protocol_test_chooses_the_threshold_too(fit):
 
 
 def test_the_same_labels_everywhere_and_a_label_of_test_alone(fit, tmp_path):
-    rng, given = random.Random(1), []
+    rng, inputs = random.Random(1), []
     for split, topics in (("train", ("fruit", "metal")), ("test", ("fruit", "animal"))):
         lines = [f"{text_of(topics, rng)},{'|'.join(topics)}" for _ in range(24)]
         (tmp_path / f"same_{split}.csv").write_text("\n".join(["text,label", *lines]))
-        given.append(f"dataset.{split}={tmp_path}/same_{split}.csv")
-    result = fit("method=knn_mltc", *given, "method.initial_probability=0.5")
+        inputs.append(f"dataset.{split}={tmp_path}/same_{split}.csv")
+    result = fit("method=knn_mltc", *inputs, "method.initial_probability=0.5")
     assert result.metrics["label_names"] == ["animal", "fruit", "metal"]
     assert result.metrics["class_counts"][0] == 0 and result.metrics["class_counts"][1] > 0
     assert all(row["train/loss"] != "nan" for row in rows(result.folder / "history.csv"))
@@ -161,8 +161,8 @@ def test_what_takes_one_label_is_refused_in_one_line(fit, toy_csv):
     assert "callbacks.geometry: takes one label a text" in fit("method=bce", "callbacks=geometry").error
     assert "imbalance: found Exponential, which thins classes" in fit("method=bce", "imbalance.ir=2").error
     assert "method.threshold: found 1.5" in fit("method=bce", "method.threshold=1.5").error
-    one = fit("method=bce", "dataset.label_separator=null", *(f"dataset.{s}={path}" for s, path in toy_csv.items()))
-    assert "method: found bce, which takes any number of labels a text" in one.error and "ce, class_" in one.error
+    single = fit("method=bce", "dataset.label_separator=null", *(f"dataset.{s}={path}" for s, path in toy_csv.items()))
+    assert "method: found bce, which takes any number of labels a text" in single.error and "ce, class_" in single.error
     active = fit("method=bce", "active=random", "protocol=few_shot")
     assert "active: takes one label a text" in active.error
 

@@ -39,8 +39,8 @@ def test_predict_and_export_predict_as_evaluation_did(fit, use, toy_csv, tmp_pat
     assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}").code == 0
     predicted = rows(tmp_path / "out.csv")
     assert [row["prediction"] for row in predicted] == [row["prediction"] for row in recorded]
-    for one, other in zip(predicted, recorded, strict=True):
-        assert float(one["probability"]) == pytest.approx(float(other["probability"]), abs=1e-4)
+    for single, other in zip(predicted, recorded, strict=True):
+        assert float(single["probability"]) == pytest.approx(float(other["probability"]), abs=1e-4)
 
     folder = tmp_path / "exported"
     assert use("export", result, f"output={folder}").code == 0

@@ -24,8 +24,8 @@ def build(tiny_encoder_dir):
 @pytest.fixture
 def batch(tiny_encoder_dir):
     tokenizer = PretrainedEncoder("test", "nobody/nothing", path=str(tiny_encoder_dir)).tokenizer()
-    made = tokenizer(["an apple and a pear", "iron"], return_tensors="pt", padding=True)
-    return {key: made[key] for key in ("input_ids", "attention_mask")}
+    built = tokenizer(["an apple and a pear", "iron"], return_tensors="pt", padding=True)
+    return {key: built[key] for key in ("input_ids", "attention_mask")}
 
 
 def test_the_encoder_reads_labels_before_the_text_and_a_label_is_the_mean_of_its_pieces(build, batch):

@@ -165,7 +165,7 @@ def test_a_resumed_module_goes_on_to_the_bit(method):
     other = build(method)
     other.load_state_dict(state(module))
     for number in range(4, 10):  # tsc goes into its second stage within
-        losses = [step(at_step(one, number), make_batch(2 * number))["loss"] for one in (module, other)]
+        losses = [step(at_step(single, number), make_batch(2 * number))["loss"] for single in (module, other)]
         assert torch.equal(*losses)
     first, second = state(module), state(other)
     assert all(torch.equal(first[name], second[name]) for name in first)

@@ -119,8 +119,8 @@ def test_one_kind_of_samples(step, experiment, share):
 
 def test_without_mutual_guidance_no_weight_of_a_head_is_shared(step):
     module, losses, _ = step("sharprecl_wo_mi")
-    one, other = (gradients(losses[name], module) for name in ("classification", "contrastive"))
-    assert one & other == {"encoder.table.weight"}
+    first, other = (gradients(losses[name], module) for name in ("classification", "contrastive"))
+    assert first & other == {"encoder.table.weight"}
     assert torch.equal(module.prototype_weights, module.classifier.weight)  # at the start
 
 

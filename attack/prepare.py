@@ -8,7 +8,7 @@ import tasks.fit
 from attack.command import RUN
 
 
-def _stop(*_: object) -> None:
+def _stop(*_: object, **__: object) -> None:
     sys.stdout.flush()
     os._exit(0)
 

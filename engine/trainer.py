@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -16,6 +17,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from engine.world import World, is_one_of_several
 
 Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
+THREADS_A_PROCESSOR = 8  # more only wait for each other
 
 
 def build_trainer(
@@ -85,6 +87,10 @@ def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
         )
     elif trainer["accelerator"] == "gpu" and trainer["devices"] != "auto" and trainer["devices"] > gpus:
         yield f"trainer.devices: found {trainer['devices']}, allowed: at most {gpus}, the GPUs that torch sees here"
+    threads, most = trainer.get("num_threads") or 1, THREADS_A_PROCESSOR * (os.cpu_count() or 1)
+    if threads > most:
+        here = f"{THREADS_A_PROCESSOR} for each processor here"
+        yield f"trainer.num_threads: found {threads}, allowed: at most {most}, {here}; null takes what fits"
     if trainer["precision"] == "16-mixed" and not (gpus and trainer["accelerator"] != "cpu"):
         yield "trainer.precision: found 16-mixed, allowed on the processor: auto, 32, bf16"
     world, sampler = World.of(trainer), plain.get("sampler")

@@ -39,6 +39,7 @@ MORE = [  # of kinds that the tests of plans have too
     (["encoder.train=frozen", "augment=dropout"], ["augment=dropout", "frozen", "eda"]),
     (["method=ce", "augment=eda"], ["augment", "method.num_views"]),
     (["trainer.devices=0"], ["trainer.devices", "0", ">= 1"]),
+    (["trainer.num_threads=1024"], ["trainer.num_threads", "1024", "for each processor here"]),
     (["trainer.strategy=ddp"], ["trainer.strategy: unknown key"]),
     (["method=ce", "retrieval.k=5"], ["retrieval.k: unknown key; retrieval is null here; allowed: retrieval=NAME"]),
     (["trainer=ddp", "trainer.devices=4"], ["trainer.accelerator", "gpu", "ddp_cpu"]),

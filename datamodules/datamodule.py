@@ -14,7 +14,7 @@ import torch
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.collation import FeatureBatches, TokenBatches
+from datamodules.collation import Batch, FeatureBatches, TokenBatches
 from datamodules.label_budget import LabelBudget
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
 from datamodules.samplers import Batches, OrderedBatches
@@ -372,12 +372,15 @@ class TextDataModule(LightningDataModule):
 
     def text_loader(self, split: str, every_row: bool = False) -> DataLoader:
         """Every row of a split once, the text itself alone, longest first; each process has its share, or all rows."""
-        views, rows = self._views[split][:1], self._rows[split][:1]
-        tokens = TokenBatches(views, rows, self.labels[split], self.tokenizer.pad_token_id)
+        tokens = self._texts_alone(split)
         order = self.sampler.eval(tokens.lengths, *(() if every_row else self._place()))
         if self._features is None:
             return _loader(tokens, order, self.num_workers)
         return _loader(FeatureBatches(self._features[split], self.labels[split], 1), order, self.num_workers)
+
+    def text_batch(self, split: str, positions: np.ndarray) -> Batch:
+        """These rows of a split as one batch, the text itself alone, as tokens."""
+        return self._texts_alone(split)[positions]
 
     def predict_loader(self, texts: list[str]) -> DataLoader:
         """Batches of new texts, see `predict_loader`."""
@@ -399,6 +402,10 @@ class TextDataModule(LightningDataModule):
 
     def _tokens(self, split: str) -> TokenBatches:
         return TokenBatches(self._views[split], self._rows[split], self.labels[split], self.tokenizer.pad_token_id)
+
+    def _texts_alone(self, split: str) -> TokenBatches:
+        views, rows = self._views[split][:1], self._rows[split][:1]
+        return TokenBatches(views, rows, self.labels[split], self.tokenizer.pad_token_id)
 
     def _joined_tokens(self, *splits: str) -> TokenBatches:
         """Rows of one table as one split, in the order of `splits`."""

@@ -123,15 +123,16 @@ class TextModule(pl.LightningModule):
         self.log(name, value, on_step=False, on_epoch=True, batch_size=num_rows * processes, sync_dist=True)
 
     @torch.no_grad()
-    def embedded_splits(self, datamodule: Any) -> dict[str, tuple[Tensor, Tensor]]:
+    def embedded_splits(self, datamodule: Any, *only: str) -> dict[str, tuple[Tensor, Tensor]]:
         """Embeddings (N, D) and labels of what the run learns from, by the encoder of now, on the processor.
 
         Args:
             datamodule: the run's; "train", "val" and "unlabelled", as far as they are there, never test.
+            only: these of them.
         """
         was_training, splits = self.training, {}
         self.eval()
-        for split in datamodule.learning_splits:
+        for split in only or datamodule.learning_splits:
             labels = torch.from_numpy(datamodule.labels[split])
             embeddings = torch.empty(len(labels), self.encoder.hidden_size)
             for batch in datamodule.text_loader(split, every_row=True):

@@ -23,7 +23,7 @@ from losses.clusters import (
     divergence_from_uniform,
     pseudo_label_cross_entropy,
 )
-from losses.cosine_pairs import CosinePairLoss
+from losses.cosine_pairs import CosinePairLoss, cosine_pairs
 from losses.dice import DiceLoss, dice
 from losses.distributed import gather
 from losses.dualcl import DualContrastiveLoss
@@ -94,6 +94,7 @@ __all__ = [
     "class_margins",
     "class_weights",
     "confident_clusters",
+    "cosine_pairs",
     "dice",
     "divergence_from_uniform",
     "draw_samples",

@@ -22,10 +22,15 @@ class CosinePairLoss(nn.Module):
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Embeddings (B, D) of any length, labels (B,) -> scalar; a kind without a pair is left out."""
         check_rows("embeddings", embeddings, labels)
-        rows, labels = functional.normalize(gather(embeddings), dim=1), gather(labels)
-        above = torch.triu(torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device), diagonal=1)
-        same = labels[:, None] == labels[None]
-        errors = (rows @ rows.T - same.to(rows)).square()
-        kinds = [errors[above & same], errors[above & ~same]]
-        means = [kind.mean() for kind in kinds if len(kind)]
-        return torch.stack(means).mean() if means else rows.sum() * 0.0
+        return cosine_pairs(gather(embeddings), gather(labels))
+
+
+def cosine_pairs(embeddings: Tensor, labels: Tensor) -> Tensor:
+    """`CosinePairLoss` of the rows of this process alone."""
+    rows = functional.normalize(embeddings, dim=1)
+    above = torch.triu(torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device), diagonal=1)
+    same = labels[:, None] == labels[None]
+    errors = (rows @ rows.T - same.to(rows)).square()
+    kinds = [errors[above & same], errors[above & ~same]]
+    means = [kind.mean() for kind in kinds if len(kind)]
+    return torch.stack(means).mean() if means else rows.sum() * 0.0

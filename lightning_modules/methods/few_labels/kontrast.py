@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.base import Batch, ClassifierModule, derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.heads.discriminant import Discriminant, best_discriminant, discriminant_em
 from lightning_modules.heads.linear_solver import solve_and_choose, solve_linear
+from lightning_modules.heads.stacking import comparable, fold_numbers, stacking_weights
+from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs
 from lightning_modules.methods.few_labels.prototypes import PrototypesModule, joined
 from losses import PseudoLabelLoss
 
 Trains = Annotated[bool, "with encoder.train=full|top_layers"]
+Steps = Annotated[int, ">= 0", "with encoder.train=full|top_layers"]
 INVERSE_PENALTY = 10.0  # scikit-learn's C of logistic regression where no row is there to choose it
+FOLDS = 4  # of the labelled rows, to weigh two sources of guesses
+
+
+class FirstGuesses(NamedTuple):
+    """What the discriminant over the encoder as it comes says of all texts.
+
+    Attributes:
+        scores: (N, C) of every text.
+        folds: (L,) of the labelled rows.
+        held_out: (L, C), their scores where the labels of their fold are withheld.
+    """
+
+    scores: Tensor
+    folds: Tensor
+    held_out: Tensor
 
 
 class KontrastModule(PrototypesModule):
     """From the names and the labels there are to a trained encoder: `method=kontrast`.
 
     1. The linear discriminant of `prototypes`, over the encoder as it comes, labels every text that has no label.
-    2. Encoder and a new linear head learn from true labels and guesses (`losses.PseudoLabelLoss`).
-    3. The discriminant is fitted once more, by EM from the head's own guesses over the trained embeddings; its scores,
+    2. Where the labels are at least four a class, and fewer than the texts without one, the encoder learns from pairs
+       of labelled rows (`losses.CosinePairLoss`); logistic regression on what it says then starts EM. The scores of
+       both discriminants, weighted by how well they tell held-out labels (`heads.stacking`), label the texts.
+    3. Encoder and a new linear head learn from true labels and guesses (`losses.PseudoLabelLoss`).
+    4. The discriminant is fitted once more, by EM from the head's own guesses over the trained embeddings; its scores,
        brought to the spread of the head's, are added to them. Both are linear, so that prediction is one linear layer.
        Between two epochs this sum labels the texts anew (`relabel`).
 
@@ -33,7 +54,8 @@ class KontrastModule(PrototypesModule):
     logistic regression can be fitted too, and the scores of both are added.
 
     Args:
-        refit: whether step 3 is done after training.
+        pair_steps: optimizer steps of 2., >= 0, at the optimizer's rate; 0 leaves 2. out.
+        refit: whether step 4 is done after training.
         relabel: whether it is done between epochs too, and gives new labels.
         num_views: 1, the text itself.
 
@@ -53,14 +75,21 @@ class KontrastModule(PrototypesModule):
     refit_bias: Tensor
     targets: Tensor
     is_true: Tensor
+    _first_guesses: FirstGuesses | None = None
 
     def __init__(
-        self, *args: Any, refit: Trains = True, relabel: Trains = True, num_views: Literal[1] = 1, **kwargs: Any
+        self,
+        *args: Any,
+        pair_steps: Steps = 60,
+        refit: Trains = True,
+        relabel: Trains = True,
+        num_views: Literal[1] = 1,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, num_views=num_views, **kwargs)
         if not isinstance(self.encoder, TextEncoder):
             raise ValueError("encoder: found one of words, allowed with method=kontrast: transformers")
-        self.solved_after_training, self.relabel = refit, relabel
+        self.solved_after_training, self.relabel, self.pair_steps = refit, relabel, pair_steps
         self.unit_norm_embeddings = self.encoder.frozen
         self.register_buffer("refit_weight", torch.zeros_like(self.classifier.weight))
         self.register_buffer("refit_bias", torch.zeros_like(self.classifier.bias))
@@ -76,15 +105,40 @@ class KontrastModule(PrototypesModule):
         if bool((labels < 0).any()):
             rows = functional.normalize(embeddings, dim=1)
             start = self.discriminant(rows, labels)
-            targets = torch.where(labels < 0, start.scores(rows).argmax(1), labels)
+            scores = start.scores(rows)
+            targets = torch.where(labels < 0, scores.argmax(1), labels)
             figures = {"solver/steps": start.steps}
+            if self.pair_steps and self._pairs_suffice(labels):
+                self._first_guesses = FirstGuesses(scores, *self._held_out_scores(rows, labels))
         self.register_buffer("targets", targets, persistent=False)
         self.register_buffer("is_true", labels >= 0, persistent=False)
         return figures
 
+    def _pairs_suffice(self, labels: Tensor) -> bool:
+        """Whether each class that has labels has one for each fold on the mean, and most texts have none."""
+        known = labels[labels >= 0]
+        classes = len(known.unique())
+        return classes > 1 and FOLDS * classes <= len(known) < len(labels) - len(known)
+
+    def _held_out_scores(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """A fold for each labelled row, and its scores by the discriminant to which its fold's labels are unknown."""
+        is_labelled = labels >= 0
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, "folds"))
+        folds = fold_numbers(labels[is_labelled], FOLDS, generator)
+        scores = rows.new_zeros(len(folds), self.num_classes)
+        for fold in range(FOLDS):
+            withheld = labels.clone()
+            withheld[is_labelled.nonzero().flatten()[folds == fold]] = -1
+            fitted = self.discriminant(rows, withheld)
+            scores[folds == fold] = fitted.scores(rows[is_labelled][folds == fold])
+        return folds, scores
+
     def on_train_epoch_start(self) -> None:
         """Label the texts anew by what was learned in the epochs before; a resumed run does the same."""
         super().on_train_epoch_start()
+        if self._first_guesses is not None and not self.current_epoch:
+            self._learn_pairs(self._first_guesses)
+        self._first_guesses = None
         if self.relabel and self.current_epoch and not bool(self.is_true.all()):
             splits = self.embedded_splits(self.trainer.datamodule)  # type: ignore[attr-defined]  # Lightning sets it
             self._refit(splits)
@@ -94,6 +148,34 @@ class KontrastModule(PrototypesModule):
             self.targets.copy_(guesses.where(~self.is_true, self.targets))
             self.refit_weight.zero_()
             self.refit_bias.zero_()
+
+    def _learn_pairs(self, first: FirstGuesses) -> None:
+        """Labels by pairs of labelled rows and the first guesses, each for what it is worth on held-out labels."""
+        datamodule = self.trainer.datamodule  # type: ignore[attr-defined]  # Lightning sets it
+        labels = torch.from_numpy(datamodule.labels["train"])
+        pairs = LabelledPairs(self, datamodule, labels, self.num_classes)
+        held_out = pairs.held_out_scores(first.folds, max(self.pair_steps // 2, 1))
+        weights = stacking_weights(torch.stack([comparable(first.held_out), comparable(held_out)]), labels)
+        everything = torch.ones_like(labels, dtype=torch.bool)
+        pairs.train(everything, self.pair_steps, "all")
+        embeddings, all_labels = joined(self.embedded_splits(datamodule))
+        rows = functional.normalize(embeddings, dim=1)
+        solution = pairs.regression(rows[: len(labels)], everything)
+        start = Discriminant(solution.weight.float(), solution.bias.float())
+        fitted = discriminant_em(rows, all_labels, start, self.shrinkage, self.label_rows, max(self.max_steps, 1))
+        scores = weights[0] * comparable(first.scores) + weights[1] * comparable(fitted.scores(rows))
+        self.targets.copy_(scores.argmax(1).to(self.targets).where(~self.is_true, self.targets))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """With the labels by pairs, where no later epoch makes them anew."""
+        super().on_save_checkpoint(checkpoint)
+        if self.pair_steps and not self.relabel and not self.encoder.frozen:
+            checkpoint["targets"] = self.targets.cpu()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        if "targets" in checkpoint and hasattr(self, "targets"):
+            self.targets.copy_(checkpoint["targets"])
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         rows = batch["indices"]

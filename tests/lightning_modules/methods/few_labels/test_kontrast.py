@@ -7,6 +7,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
 from attack.toy import TOPICS
+from lightning_modules.methods.few_labels.kontrast import KontrastModule
 from tests.command_lines import best_weights, rows
 
 
@@ -44,7 +45,7 @@ def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_p
         ["protocol=clean", "imbalance.ir=4", "method.use_names=false"],
         ["dataset.labels=12", "method.use_names=false", "method.relabel=false", "method.refit=false"],
         ["dataset.labels_per_class=2", "encoder.train=top_layers", "encoder.num_top_layers=1"],
-        ["dataset.labels=12", "trainer=ddp_cpu", "sampler.batch_size=8"],
+        ["dataset.labels_per_class=4", "trainer=ddp_cpu", "sampler.batch_size=8"],
         ["protocol=few_shot", "active=random", "active.budget=12", "active.query_size=6"],
         ["dataset.labels=20", "retrieval=knn", "retrieval.num_neighbours=[3]", "protocol=few_shot"],
     ],
@@ -53,6 +54,32 @@ def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_p
 def test_what_it_goes_with(fit, words):
     line = ["method=kontrast", "trainer.max_epochs=2", "sampler.batch_size=16", *words]
     assert fit(*line).metrics["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_labels_by_pairs_survive_a_resume(fit, monkeypatch, tmp_path):
+    line = ["method=kontrast", "dataset.labels_per_class=4", "method.relabel=false", "trainer.max_epochs=3"]
+    line += ["sampler.batch_size=16", "optimizer.lr=1e-3"]
+    whole = best_weights(fit(*line).folder)
+    other = best_weights(fit(*line, "method.pair_steps=0").folder)
+    assert any(not torch.equal(whole[name], other[name]) for name in whole)
+
+    start = KontrastModule.on_train_epoch_start
+
+    def stopped(self):
+        if self.current_epoch == 2:
+            raise KeyboardInterrupt
+        start(self)
+
+    again = [*line, f"paths.runs={tmp_path / 'again'}"]
+    with monkeypatch.context() as patch:
+        patch.setattr(KontrastModule, "on_train_epoch_start", stopped)
+        assert fit(*again).code == 130
+    patched = []
+    with monkeypatch.context() as patch:
+        patch.setattr(KontrastModule, "_learn_pairs", lambda *_: patched.append("again"))
+        resumed = best_weights(fit(*again).folder)
+    assert not patched and all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
 def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):

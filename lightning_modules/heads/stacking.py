@@ -1,0 +1,51 @@
+"""Scores of several classifiers as one sum, weighted by what each says of rows that it has not learned from.
+
+Source: Wolpert, Stacked Generalization (Neural Networks 1992), with weights >= 0 as in Breiman, Stacked Regressions
+(Machine Learning 1996).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+from torch.nn import functional
+
+PENALTY = 0.01  # on the squared weights: scores that are right for every held-out row would have none finite
+
+
+def fold_numbers(labels: Tensor, num_folds: int, generator: torch.Generator) -> Tensor:
+    """A fold (N,) for each row of labels (N,): the rows of a class are dealt out in turn, in an order drawn anew."""
+    order = torch.randperm(len(labels), generator=generator)
+    order = order[labels[order].sort(stable=True).indices]
+    folds = torch.empty_like(labels)
+    folds[order] = torch.arange(len(labels)) % num_folds
+    return folds
+
+
+def comparable(scores: Tensor) -> Tensor:
+    """Scores (N, C) as float64 with mean 0 over the classes of a row and spread 1 over all."""
+    centred = scores.double() - scores.double().mean(1, keepdim=True)
+    return centred / centred.std().clamp_min(torch.finfo(centred.dtype).tiny)
+
+
+def stacking_weights(held_out: Tensor, labels: Tensor, penalty: float = PENALTY) -> Tensor:
+    """Weights w (M,) >= 0 that minimise cross-entropy of `sum_m w_m held_out[m]`, plus `penalty * sum_m w_m^2`.
+
+    Args:
+        held_out: (M, N, C), of each classifier `comparable` scores of rows that it has not learned from.
+        labels: (N,) class indices.
+        penalty: > 0.
+    """
+
+    def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = torch.tensor(point, requires_grad=True)
+        logits = torch.einsum("m,mnc->nc", weights, held_out.double())
+        value = functional.cross_entropy(logits, labels) + penalty * weights.square().sum()
+        value.backward()
+        return float(value.detach()), np.asarray(weights.grad)
+
+    start, bounds = np.ones(len(held_out)), [(0, None)] * len(held_out)
+    result = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return torch.from_numpy(result.x)

@@ -125,6 +125,8 @@ def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
     digest = hashlib.sha256(json.dumps([sorted(asked), options], sort_keys=True, default=str).encode())
     for text, label in zip(data.texts, data.labels, strict=True):
         digest.update(f"{len(text)}:{text}{len(label)}:{label}".encode())
+    for text in data.unlabelled:
+        digest.update(f"{len(text)}:{text}".encode())
     return f"auto-{safe_name(name)}-{digest.hexdigest()[:10]}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from storage.run_store import RunFolder
 from tasks.auto.candidates import BY_NAME, chosen, regimes_of
 from tasks.auto.cheap import unit_rows
 from tasks.auto.clock import Clock, minutes_of
-from tasks.auto.data import MOST_ROWS, facts, max_length_for, sampled, write_rows
+from tasks.auto.data import facts, max_length_for, sampled, write_rows
 from tasks.auto.embeddings import encoded, seconds_per_text
-from tasks.auto.plans import data_words, plan_of
+from tasks.auto.plans import data_words, plan_of, unlabelled_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
 
@@ -41,14 +42,16 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     if affordable < min(LEAST_ROWS, len(data.labels)):  # more rows without an encoder say more than so few with one
         speed, affordable = None, ROWS_OF_WORDS
     total, said = len(data.labels), data.notes
-    data = _sampled_again(data, min(MOST_ROWS, affordable), config.seed, folder)
+    data = _sampled_again(data, affordable, config.seed, folder)
     before = total if len(data.labels) < total else None
     if not rows.exists():
         write_rows(folder, data)
-    plan = plan_of([*base, "method=prototypes"])
+    unlabelled = unlabelled_words(folder.path / "unlabelled.parquet") if data.unlabelled else []
+    plan = plan_of([*base, "method=prototypes", *unlabelled])
     corpus = plan.corpus(whole=True)
     names = corpus.label_names
     labels = corpus.table("train")["label"].to_numpy().astype(np.int64)
+    labels = labels[labels >= 0]
     about = facts(data, names, labels, before)
     folder.write_json("data.json", about)
     clock.say(f"{len(labels):,} rows, {len(names)} classes, the smallest of {np.bincount(labels).min()}; "
@@ -57,18 +60,20 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
         if note not in said:
             clock.say(note)
     embeddings = None
-    if speed is not None and len(labels) * speed > MOST_OF_REST * clock.left:
-        needed = minutes_of(len(labels) * speed)
-        clock.say(f"encoding {len(labels):,} texts takes about {needed}, too long: candidates without an encoder alone")
+    texts = len(labels) + len(data.unlabelled)
+    if speed is not None and texts * speed > MOST_OF_REST * clock.left:
+        needed = minutes_of(texts * speed)
+        clock.say(f"encoding {texts:,} texts takes about {needed}, too long: candidates without an encoder alone")
     elif speed is not None:
-        clock.say(f"encoding {len(labels):,} texts, about {minutes_of(len(labels) * speed)}")
+        clock.say(f"encoding {texts:,} texts, about {minutes_of(texts * speed)}")
         embeddings = encoded(plan, names, speed)
         with replacing(folder.path / "embeddings.npy") as file:
             np.save(file, unit_rows(embeddings.rows).astype(np.float32))
-    study = Study(folder, clock, base, names, labels, data.texts, embeddings)
+    study = Study(folder, clock, base, names, labels, data.texts, embeddings, unlabelled)
     methods = None if config.methods is None else list(config.methods)
     _ask(folder, config, clock, study, name)
-    study.compare(chosen(regimes_of(np.bincount(labels, minlength=len(names))), methods))
+    counts = np.bincount(labels, minlength=len(names))
+    study.compare(chosen(regimes_of(counts, len(data.unlabelled)), methods))
     _ask(folder, config, clock, study, name)
     _report(folder, clock)
     recommended = folder.read_metrics().get("recommended")
@@ -97,11 +102,14 @@ def _sampled_again(data: Labelled, most: int, seed: int, folder: RunFolder) -> L
     import pyarrow.parquet as pq
 
     table = pq.read_table(folder.path / "rows.parquet")
+    if data.unlabelled:
+        kept = folder.path / "unlabelled.parquet"
+        data = replace(data, unlabelled=pq.read_table(kept)["text"].to_pylist() if kept.exists() else [])
     if len(table) == len(data.labels):
         return data
     note = f"{len(table):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
     texts, labels, lines = (table[column].to_pylist() for column in ("text", "label", "line"))
-    return Labelled(data.file, texts, labels, lines, data.unlabelled, data.about, [*data.notes, note])
+    return replace(data, texts=texts, labels=labels, lines=lines, notes=[*data.notes, note])
 
 
 def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name: str) -> None:

@@ -15,6 +15,7 @@ Kind = Literal["counts", "words", "embeddings", "trained"]
 FEW_ROWS = 1000  # below it, methods for few labels are tried
 IMBALANCE = 3.0  # largest to smallest class, from which methods for rare classes are tried
 MANY_CLASSES = 50
+MANY_UNLABELLED = 1.0  # texts without a label to labelled rows, from which methods that read them are tried
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Candidate:
         words: overrides of the run that it stands for. Without `trainer.max_epochs` among them a schedule is chosen by
             the number of rows.
         regimes: of the data that it is tried on by itself; empty: all.
+        reads_unlabelled: whether it learns from texts without a label too.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Candidate:
     cost: int
     words: tuple[str, ...]
     regimes: tuple[str, ...] = ()
+    reads_unlabelled: bool = False
 
 
 HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
@@ -46,6 +49,15 @@ CANDIDATES = (
     Candidate("nearest_name", "{encoder}, nearest class name", "embeddings", 2, ("method=nearest_name",)),
     Candidate("logistic", "{encoder} with logistic regression", "embeddings", 2, ("method=logistic",)),
     Candidate("prototypes", "{encoder} with class means", "embeddings", 2, ("method=prototypes",)),
+    Candidate(
+        "discriminant_unlabelled",
+        "{encoder} with class means, refined on the texts without a label",
+        "embeddings",
+        3,
+        ("method=prototypes",),
+        ("many unlabelled",),
+        reads_unlabelled=True,
+    ),
     Candidate("neighbours", "{encoder} with nearest neighbours", "embeddings", 2, ("method=logistic", "retrieval=knn")),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(
@@ -66,16 +78,26 @@ CANDIDATES = (
         ("imbalanced",),
     ),
     Candidate("scl_ce", "{encoder}, fine-tuned, supervised contrast", "trained", 6, ("method=scl_ce",), ("few rows",)),
+    Candidate(
+        "kontrast",
+        "{encoder}, fine-tuned on labels and on guesses for the texts without a label",
+        "trained",
+        6,
+        ("method=kontrast", "trainer.max_epochs=2"),
+        ("many unlabelled",),
+        reads_unlabelled=True,
+    ),
     Candidate("sharprecl", "{encoder}, fine-tuned, SharpReCL", "trained", 7, ("method=sharprecl",), ("imbalanced",)),
 )
 BY_NAME = {candidate.name: candidate for candidate in CANDIDATES}
 
 
-def regimes_of(class_counts: NDArray[np.integer]) -> list[str]:
-    """What is special about the data: "few rows", "imbalanced", "many classes"."""
+def regimes_of(class_counts: NDArray[np.integer], num_unlabelled: int = 0) -> list[str]:
+    """What is special about the data: "few rows", "imbalanced", "many classes", "many unlabelled"."""
     regimes = ["few rows"] if class_counts.sum() < FEW_ROWS else []
     regimes += ["imbalanced"] if class_counts.max() >= IMBALANCE * class_counts[class_counts > 0].min() else []
-    return regimes + (["many classes"] if len(class_counts) >= MANY_CLASSES else [])
+    regimes += ["many classes"] if len(class_counts) >= MANY_CLASSES else []
+    return regimes + (["many unlabelled"] if num_unlabelled >= MANY_UNLABELLED * class_counts.sum() else [])
 
 
 def chosen(regimes: Sequence[str], methods: Sequence[str] | None) -> list[Candidate]:

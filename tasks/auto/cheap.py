@@ -91,6 +91,25 @@ def prototypes(anchors: Floats | None) -> Path:
     return path
 
 
+def refined(anchors: Floats | None, unlabelled: Floats) -> Path:
+    """The linear discriminant by EM over labelled rows and texts without a label, embeddings (M, D) of unit length."""
+
+    def path(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+        import torch
+
+        from lightning_modules.heads.discriminant import best_discriminant
+
+        embeddings = torch.from_numpy(np.concatenate([unit_rows(rows), unlabelled]).astype(np.float32))
+        targets = torch.from_numpy(np.concatenate([labels, np.full(len(unlabelled), -1)]))
+        names = None if anchors is None else torch.from_numpy(anchors.astype(np.float32))
+        for shrinkage in (0.1, 0.5):
+            fitted = best_discriminant(embeddings, targets, names, num_classes, shrinkage=shrinkage)
+            scorer = Linear(fitted.weight.double().numpy(), fitted.bias.double().numpy(), unit_length=True)
+            yield f"EM, shrinkage {shrinkage:g}", scorer
+
+    return path
+
+
 PENALTIES = tuple(10.0 ** (-exponent / 2) for exponent in range(4, 12))  # from 1e-2 to 3e-6, strongest first
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,19 @@ from tasks.auto.candidates import regimes_of
 from tasks.auto.reading import Labelled
 
 MOST_ROWS = 20_000  # that methods are compared on
+MOST_UNLABELLED = 20_000  # texts without a label that are read beside them
 LEAST_OF_A_CLASS = 10  # rows that sampling leaves, fewer where classes are very many
 LONG_TEXT = 90  # words, above which more tokens are read
-_SAMPLE = 10  # stream of random numbers
+_SAMPLE, _SAMPLE_UNLABELLED = 10, 12  # streams of random numbers
 
 
 def sampled(data: Labelled, most: int, seed: int) -> Labelled:
-    """The same data with about so many rows at the most, in the order of the file, each class in proportion."""
+    """The same data with about so many rows at the most, in the order of the file, each class in proportion.
+
+    Where they leave room, texts without a label fill it.
+    """
+    data = _fewer_unlabelled(data, max(most - len(data.labels), 0), seed)
+    most = min(most, MOST_ROWS)
     if len(data.labels) <= most:
         return data
     names = sorted(set(data.labels))
@@ -37,11 +44,21 @@ def sampled(data: Labelled, most: int, seed: int) -> Labelled:
     texts, kept_labels = ([values[row] for row in rows] for values in (data.texts, data.labels))
     lines = [data.lines[row] for row in rows]
     note = f"{len(rows):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
-    return Labelled(data.file, texts, kept_labels, lines, data.unlabelled, data.about, [*data.notes, note])
+    return replace(data, texts=texts, labels=kept_labels, lines=lines, notes=[*data.notes, note])
+
+
+def _fewer_unlabelled(data: Labelled, most: int, seed: int) -> Labelled:
+    most = min(most, MOST_UNLABELLED)
+    if len(data.unlabelled) <= most:
+        return data
+    rng = np.random.default_rng([seed, _SAMPLE_UNLABELLED])
+    kept = np.sort(rng.permutation(len(data.unlabelled))[:most]).tolist()
+    note = f"{most:,} of {len(data.unlabelled):,} texts without a label, drawn at random, are read"
+    return replace(data, unlabelled=[data.unlabelled[row] for row in kept], notes=[*data.notes, note])
 
 
 def write_rows(run: RunFolder, data: Labelled) -> None:
-    """`rows.parquet`: row, file, line, text, label."""
+    """`unlabelled.parquet`: text, where there are such texts; then `rows.parquet`: row, file, line, text, label."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -52,6 +69,9 @@ def write_rows(run: RunFolder, data: Labelled) -> None:
         "text": pa.array(data.texts, pa.string()),
         "label": pa.array(data.labels, pa.string()),
     }
+    if data.unlabelled:
+        with replacing(run.path / "unlabelled.parquet") as file:
+            pq.write_table(pa.table({"text": pa.array(data.unlabelled, pa.string())}), file)
     with replacing(run.path / "rows.parquet") as file:
         pq.write_table(pa.table(columns), file)
 
@@ -100,7 +120,7 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         "duplicates": duplicates,
         "conflicting_duplicates": conflicting,
         "markup_rows": data.about.get("markup_rows", 0),
-        "regime": ", ".join(regimes_of(counts)) or "balanced, enough rows",
+        "regime": ", ".join(regimes_of(counts, len(data.unlabelled))) or "balanced, enough rows",
         "sampled_from": before,
         "notes": notes,
     }

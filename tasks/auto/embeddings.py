@@ -27,12 +27,14 @@ class Embeddings:
 
     Attributes:
         rows: (N, D) float32.
+        unlabelled: (M, D) float32, of the texts without a label.
         names: (C, D) of unit length, embeddings of the class names; None where labels are codes or very many.
         seconds_per_text: that encoding takes.
         size_mib: of the encoder's weights.
     """
 
     rows: NDArray[np.float32]
+    unlabelled: NDArray[np.float32]
     names: NDArray[np.float32] | None
     seconds_per_text: float
     size_mib: float
@@ -54,21 +56,24 @@ def seconds_per_text(plan: Plan, texts: Sequence[str]) -> float:
 
 @torch.inference_mode()
 def encoded(plan: Plan, label_names: Sequence[str], seconds: float) -> Embeddings:
-    """All rows of the plan's corpus and the names of its classes; from the cache where they are there.
+    """All texts of the plan's corpus and the names of its classes; from the cache where they are there.
 
     Args:
-        plan: of any method over the frozen encoder.
+        plan: of a method over the frozen encoder that reads texts without a label.
         label_names: C.
         seconds: of a text, foretold.
     """
     datamodule = plan.datamodule(plan.corpus(whole=True))
     encoder: Any = plan.encoder.load(plan.config.seed).eval()
     started = time.perf_counter()
-    rows = np.array(plan.features(datamodule, encoder)["train"][0])
-    taken = (time.perf_counter() - started) / len(rows)
+    features = {split: np.array(views[0]) for split, views in plan.features(datamodule, encoder).items()}
+    rows = features["train"]
+    unlabelled = features.get("unlabelled", rows[:0])
+    taken = (time.perf_counter() - started) / (len(rows) + len(unlabelled))
     seconds = taken if taken > CACHED * seconds else seconds
     names = plan.class_names(label_names) if len(label_names) <= MOST_NAMES else None
-    return Embeddings(rows, None if names is None else names(encoder).numpy(), seconds, _weights_mib(plan.encoder))
+    anchors = None if names is None else names(encoder).numpy()
+    return Embeddings(rows, unlabelled, anchors, seconds, _weights_mib(plan.encoder))
 
 
 def _weights_mib(encoder) -> float:

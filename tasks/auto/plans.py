@@ -13,7 +13,7 @@ from engine.plan import Plan
 from storage.errors import InputError
 
 FOLDS = ("protocol=kfold", "protocol.val_fraction=0.2", "dataset.singleton_classes=keep_in_train")
-UNTRAINED = ("nearest_name", "prototypes")  # methods whose protocol is their own
+UNTRAINED = ("nearest_name", "prototypes", "discriminant_unlabelled")  # candidates whose protocol is their own
 
 
 def plan_of(words: Sequence[str]) -> Plan:
@@ -30,9 +30,14 @@ def data_words(rows: Path, name: str, max_length: int) -> list[str]:
             f"dataset.max_length={max_length}"]  # fmt: skip
 
 
-def protocol_words(method: str, fold: int | None, folds: int = 5, repeat: int = 0) -> list[str]:
-    """Overrides that hold out a fold; those of a method that chooses nothing are empty."""
-    if method in UNTRAINED:
+def unlabelled_words(texts: Path) -> list[str]:
+    """Overrides for the texts without a label that a study keeps in its folder."""
+    return [f"dataset.unlabelled={quoted(str(texts))}"]
+
+
+def protocol_words(candidate: str, fold: int | None, folds: int = 5, repeat: int = 0) -> list[str]:
+    """Overrides that hold out a fold; those of a candidate that chooses nothing are empty."""
+    if candidate in UNTRAINED:
         return []
     return [*FOLDS, f"protocol.folds={folds}", f"protocol.fold={'null' if fold is None else fold}",
             f"protocol.repeat={repeat}"]  # fmt: skip

@@ -131,7 +131,7 @@ def read_labelled(
     if not data.labels:
         raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text)}")
     if data.unlabelled:
-        data.notes.append(f"{len(data.unlabelled)} rows without a label are set aside")
+        data.notes.append(f"{len(data.unlabelled)} rows without a label")
     if markup := sum(MARKUP.search(text) is not None for text in data.texts):
         data.notes.append(f"{markup} rows hold markup, such as {_first_markup(data.texts)}")
     data.about["markup_rows"] = markup

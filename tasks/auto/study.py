@@ -44,6 +44,7 @@ SECONDS_A_PRODUCT = (
 )
 CURVE_SHARES = (0.25, 0.5, 0.75)
 CURVES = ("logistic",)
+NO_UNLABELLED = "no texts without a label"
 
 
 @dataclass
@@ -77,6 +78,7 @@ class Study:
         labels: (N,) class indices.
         texts: N.
         embeddings: of the frozen encoder; None where there was no time for it.
+        unlabelled: overrides of those runs that read texts without a label.
     """
 
     def __init__(
@@ -88,8 +90,9 @@ class Study:
         labels: NDArray[np.int64],
         texts: Sequence[str],
         embeddings: Embeddings | None,
+        unlabelled: Sequence[str] = (),
     ) -> None:
-        self.run, self.clock, self.words = run, clock, list(words)
+        self.run, self.clock, self.words, self.unlabelled = run, clock, list(words), list(unlabelled)
         self.label_names, self.labels = list(label_names), labels
         self.texts = np.array(texts, dtype=object)
         self.embeddings = embeddings
@@ -139,11 +142,15 @@ class Study:
             return cheap.majority
         if self.embeddings is None:
             return "no time to load and run the encoder"
+        if candidate.reads_unlabelled and not self.unlabelled:
+            return NO_UNLABELLED
         if candidate.name == "nearest_name":
             names = self.embeddings.names
             return "the labels are codes, or very many" if names is None else cheap.nearest_name(names)
         if candidate.name == "prototypes":
             return cheap.prototypes(self.embeddings.names)
+        if candidate.name == "discriminant_unlabelled":
+            return cheap.refined(self.embeddings.names, cheap.unit_rows(self.embeddings.unlabelled))
         return {"logistic": cheap.logistic, "neighbours": cheap.neighbours}[candidate.name]
 
     @property
@@ -324,6 +331,7 @@ class Study:
         has_schedule = any(word.startswith("trainer.max_epochs=") for word in candidate.words)
         return [
             *self.words,
+            *(self.unlabelled if candidate.reads_unlabelled else []),
             *candidate.words,
             *protocol_words(candidate.name, fold, self.folds),
             *([] if has_schedule else schedule),
@@ -364,6 +372,8 @@ class Study:
         words = self._run_words(candidate, fold)
         epochs = next(int(word.split("=")[1]) for word in words if word.startswith("trainer.max_epochs="))
         rows = 0.8 * len(self.labels) * (self.folds - 1) / self.folds
+        if candidate.reads_unlabelled:
+            rows += len(self.embeddings.unlabelled)
         views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
         half = 0.5 if "encoder.train=top_layers" in candidate.words else 1.0
         return START_SECONDS + STEP_COST * half * views * epochs * rows * self.embeddings.seconds_per_text
@@ -372,6 +382,9 @@ class Study:
         """Train and read one fold; False where it cannot end or fails, the entry says why."""
         if self._known(candidate.name, 0, fold) is not None:
             return self._read_run(candidate, fold, [])
+        if candidate.reads_unlabelled and not self.unlabelled:
+            self.entries[candidate.name].reason = NO_UNLABELLED
+            return False
         unknown = sum(self._known(candidate.name, 0, f) is None for f in range(self.folds))
         runs = unknown + self.folds / (self.folds - 1)  # and the last fit, on all rows
         allowed, expected = self.clock.left_with_fit / runs, self._expected_seconds(candidate, fold)

@@ -54,7 +54,7 @@ def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):
     rows = [*zip(TEXTS, LABELS, strict=True), ("", "red"), ("<p>unknown</p>", "")]
     data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows))
     assert data.unlabelled == ["<p>unknown</p>"] and len(data.labels) == 12
-    assert data.notes == ["1 rows without a text are left out", "1 rows without a label are set aside"]
+    assert data.notes == ["1 rows without a text are left out", "1 rows without a label"]
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
 
-from reporting.auto.calibration import abstention
 from reporting.auto.ranking import OutOfFold, rank, resampled
 from reporting.auto.resampling import difference_test, estimate, interval
+from reporting.calibration import abstention
 
 SHARES = np.array([0.5, 0.25, 0.15, 0.075, 0.025])
 DIMENSION, FOLDS, REPEATS, TEST = 24, 5, 2, 20_000

@@ -9,8 +9,10 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from torch.nn import functional
 
 from callbacks.evaluation_rows import Columns, EvaluationRows
+from reporting.calibration import expected_calibration_error
 from storage.run_store import RunFolder
 
 HEADER = ("split", "index", "label", "prediction", "probability")
@@ -41,6 +43,13 @@ class Predictions(EvaluationRows):
         rows = self.splits[split]
         return rows["labels"].tolist(), rows["predictions"].tolist()
 
+    def calibration(self, split: str) -> dict[str, float]:
+        """`ece` and `brier` of a split, see `reporting.calibration`. Raises KeyError before its evaluation."""
+        rows = self.splits[split]
+        is_right = rows["labels"] == rows["predictions"]
+        error = expected_calibration_error(rows["probabilities"], is_right)
+        return {"ece": error, "brier": float(rows["distance"].mean())}
+
     def batch_columns(self, outputs: Columns) -> Columns:
         probabilities = outputs["logits"].double().softmax(dim=-1)
         if "predictions" in outputs:
@@ -50,7 +59,9 @@ class Predictions(EvaluationRows):
         else:
             probability, predictions = probabilities.max(dim=-1)
         columns = {key: outputs[key] for key in ("indices", "labels")}
-        return columns | {"predictions": predictions, "probabilities": probability}
+        is_label = functional.one_hot(outputs["labels"].clamp_min(0), probabilities.shape[1])
+        distance = (probabilities - is_label).square().sum(1)
+        return columns | {"predictions": predictions, "probabilities": probability, "distance": distance}
 
     def split_collected(self, trainer: pl.Trainer, split: str) -> None:
         if trainer.is_global_zero:

@@ -15,6 +15,16 @@ from lightning_modules.encoders.transformer import TextEncoder
 from storage.files import replacing
 
 
+def texts_to_encode(datamodule: TextDataModule, key: str, folder: Path, splits: Sequence[str]) -> int:
+    """How many texts `cached_features` would have to encode for these splits."""
+    tables = {tokens.digest: tokens for split in splits for tokens, rows in datamodule.views(split) if len(rows)}
+    return sum(len(tokens) for tokens in tables.values() if not _file(folder, tokens, key).is_file())
+
+
+def _file(folder: Path, tokens: Tokens, key: str) -> Path:
+    return folder / "features" / f"{tokens.digest[:20]}-{key}.npy"
+
+
 def cached_features(
     encoder: TextEncoder, datamodule: TextDataModule, key: str, folder: Path, splits: Sequence[str] | None = None
 ) -> dict[str, np.ndarray]:
@@ -26,7 +36,7 @@ def cached_features(
     views = {split: datamodule.views(split) for split in splits or datamodule.indices}
     tables = {tokens.digest: tokens for split in views for tokens, rows in views[split] if len(rows)}
     features = {
-        digest: _cached(encoder, datamodule, tokens, folder / "features" / f"{digest[:20]}-{key}.npy")
+        digest: _cached(encoder, datamodule, tokens, _file(folder, tokens, key))
         for digest, tokens in tables.items()
     }
     empty = np.empty((0, encoder.hidden_size), np.float32)

@@ -19,7 +19,7 @@ from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import LearnedTokenizer, TextDataModule
 from datamodules.sources import SourceFile, fetch
 from engine.composition import check_composition, is_module, serves, target_class
-from engine.features import cached_features
+from engine.features import cached_features, texts_to_encode
 from engine.label_kind import check_label_kind
 from engine.trainer import on_processor
 from engine.unread import refuse_unread
@@ -166,9 +166,15 @@ class Plan:
         splits: Sequence[str] | None = None,
     ) -> dict[str, np.ndarray]:
         """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""
-        key = f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
         loaded: Any = encoder or self.encoder.load(self.config.seed).eval()
-        return cached_features(loaded, datamodule, key, self._path("cache"), splits)
+        return cached_features(loaded, datamodule, self._features_key(), self._path("cache"), splits)
+
+    def texts_to_encode(self, datamodule: TextDataModule, splits: Sequence[str]) -> int:
+        """How many texts of these splits have no features in the cache yet."""
+        return texts_to_encode(datamodule, self._features_key(), self._path("cache"), splits)
+
+    def _features_key(self) -> str:
+        return f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
 
     def clustering_module(self, num_clusters: int) -> ClusteringModule:
         """The method that learns so many clusters over the encoder, without data."""

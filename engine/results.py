@@ -20,6 +20,10 @@ from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, wors
 from storage.run_store import RunFolder, damage_named
 
 Scores = NDArray[np.floating]
+RIVALS = {
+    "majority": "always the largest class",
+    "logistic": "logistic regression over the frozen encoder (method=logistic)",
+}
 
 
 class SingleLabelResults:
@@ -40,6 +44,8 @@ class SingleLabelResults:
         figures = classification_metrics(*self.last, len(self.names), self.class_counts)
         figures |= bootstrap_intervals(*self.last, len(self.names), np.random.default_rng(0))
         figures |= majority_metrics(self.last[0], self.class_counts)
+        if not self.generates:
+            figures |= self.collector.calibration(split)
         if self.generates:
             figures["unparsable"] = float(np.mean(np.array(self.last[1]) == NO_CLASS))
         return figures
@@ -124,11 +130,15 @@ def results_for(run: RunFolder, module: ClassifierModule, datamodule: TextDataMo
 def show_figures(metrics: Mapping[str, Any], split: str) -> None:
     """Print the figures of a split; with and without the neighbours, where there are any."""
     summary_table(metrics, split).show()
+    if f"{split}/ece" in metrics:
+        ece, brier = metrics[f"{split}/ece"], metrics[f"{split}/brier"]
+        print(f"probabilities: off by {100 * ece:.1f} points on the mean (ECE), Brier score {brier:.3f}")
     for name in INTERVAL_METRICS:
-        rival = metrics.get(f"{split}/majority_{name}")
-        if rival is not None and metrics[f"{split}/{name}"] < rival:
-            shown = f"{100 * metrics[f'{split}/{name}']:.2f} % is below {100 * rival:.2f} %"
-            print(f"warning: {name} of {shown}, which always the largest class reaches", file=sys.stderr)
+        for key, title in RIVALS.items():
+            rival = metrics.get(f"{split}/{key}_{name}")
+            if rival is not None and metrics[f"{split}/{name}"] < rival:
+                shown = f"{100 * metrics[f'{split}/{name}']:.2f} % is below {100 * rival:.2f} %"
+                print(f"warning: {name} of {shown}, which {title} reaches", file=sys.stderr)
     if f"{split}/unparsable" in metrics:
         print(f"{100 * metrics[f'{split}/unparsable']:.2f} % of the answers are no class, and count as errors")
     if "retrieval/lam" in metrics:

@@ -64,6 +64,7 @@ class Top:
     encoding: Annotated[str | None, "with task=predict|evaluate|datastore|auto"] = None
     probabilities: Annotated[bool, "with task=predict"] = False
     explain: Annotated[bool, "with task=predict"] = False
+    rival: Annotated[Literal["logistic"] | None, "with task=fit"] = "logistic"
     add: Annotated[str | None, "with task=datastore"] = None
     minutes: Annotated[Annotated[float, "> 0"], "with task=auto"] = 20.0
     methods: Annotated[list[str] | None, "with task=auto"] = None

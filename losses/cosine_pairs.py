@@ -26,7 +26,10 @@ class CosinePairLoss(nn.Module):
 
 
 def cosine_pairs(embeddings: Tensor, labels: Tensor) -> Tensor:
-    """`CosinePairLoss` of the rows of this process alone."""
+    """`CosinePairLoss` of the rows of this process alone: embeddings (B, D), labels (B,) -> scalar.
+
+    Source: SetFit (Tunstall et al., 2022), every pair of the batch in place of drawn ones.
+    """
     rows = functional.normalize(embeddings, dim=1)
     above = torch.triu(torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device), diagonal=1)
     same = labels[:, None] == labels[None]

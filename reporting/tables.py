@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -111,7 +111,8 @@ def duration(seconds: float | None) -> str:
 def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     """The table that ends a run, from its ``metrics.json``; figures in percent.
 
-    Below the run stand the interval of each figure, by resampling the rows, and what always the largest class gives.
+    Below the run stand the interval of each figure, by resampling the rows, what always the largest class gives, and
+    logistic regression over the encoder as it comes.
     Under the published protocol the title names it, since the epoch was then chosen on the test split itself.
     """
     names = [str(metrics[key]) for key in ("method", "dataset", "encoder", "head") if metrics.get(key)]
@@ -124,9 +125,15 @@ def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     if f"{split}/accuracy_low" in metrics:
         rows.append(("95 % interval", *(_interval(metrics, f"{split}/{key}") for key in columns), ""))
     if f"{split}/majority_accuracy" in metrics:
-        majority = [metrics.get(f"{split}/majority_{key}") for key in columns]
-        rows.append(("largest class", *("" if value is None else percent(value) for value in majority), ""))
+        rows.append(("largest class", *_rival(metrics, f"{split}/majority_", columns), ""))
+    if f"{split}/logistic_accuracy" in metrics:
+        rows.append(("logistic regression, frozen encoder", *_rival(metrics, f"{split}/logistic_", columns), ""))
     return Table(title, ("", *columns.values(), "time"), tuple(rows))
+
+
+def _rival(metrics: Mapping[str, Any], start: str, columns: Iterable[str]) -> Iterator[str]:
+    values = (metrics.get(start + key) for key in columns)
+    return ("" if value is None else percent(value) for value in values)
 
 
 def _interval(metrics: Mapping[str, Any], key: str) -> str:

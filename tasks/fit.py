@@ -26,6 +26,7 @@ from engine.plan import Plan, instantiate_partial
 from engine.processes import run_processes
 from engine.results import report, results_for
 from engine.retrieval import retrieval_figures
+from engine.rivals import rival_metrics
 from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
@@ -149,14 +150,19 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     trained = time.perf_counter()
 
     metrics = measure(plan, run, module, datamodule)
+    seconds = earlier + time.perf_counter() - started
+    split = "test" if "test/accuracy" in metrics else "val"
+    is_rival = module.is_solved and type(module).solve is ClassifierModule.solve
+    rival = rival_metrics(plan, datamodule, split) if run.writes and not is_rival else {}
     return (
         metrics
         | training_figures
+        | {f"{split}/{name}": value for name, value in rival.items()}
         | {
             "augment": datamodule.augment_report,
             "seconds/prepare": prepared - started,
             "seconds/fit": trained - prepared,
-            "seconds/total": earlier + time.perf_counter() - started,
+            "seconds/total": seconds,
         }
     )
 

@@ -77,7 +77,7 @@ def test_a_setting_is_accepted(setting):
     base += ["method=sbert_kmeans"] if setting.startswith("method.num_clusters") else []
     of_prototypes = ("method.anchor_rows", "method.label_rows", "method.shrinkage", "method.max_steps")
     base += ["method=prototypes"] if setting.startswith(of_prototypes) else []
-    of_kontrast = ("method.use_names", "method.refit", "method.relabel", "loss.q", "loss.label_weight")
+    of_kontrast = ("method.use_names", "method.pair_steps", "method.refit", "method.relabel", "loss.q", "loss.label_w")
     base += ["method=kontrast"] if setting.startswith(of_kontrast) else []
     base += ["head=text_to_text"] if setting.startswith("head") else []
     base += ["active=random"] if setting.startswith(("active.", "protocol.ties")) else []

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from reporting.auto.calibration import brier_score, expected_calibration_error
 from reporting.auto.resampling import Patterns, Scores, bootstrap, difference_test, estimate, interval
+from reporting.calibration import answers, brier_score, expected_calibration_error
 from reporting.statistics import holm
 
 LEVEL = 0.05
@@ -121,7 +121,7 @@ def _figures(entry: Mapping[str, Any], out_of_fold: OutOfFold | None, seed: int)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
     labels, probabilities = out_of_fold.pooled()
     return figures | {
-        "ece": expected_calibration_error(labels, probabilities),
+        "ece": expected_calibration_error(*answers(labels, probabilities)),
         "brier": brier_score(labels, probabilities),
     }
 

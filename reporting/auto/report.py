@@ -9,13 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reporting.auto.calibration import (
-    abstention,
-    brier_score,
-    calibration_bins,
-    expected_calibration_error,
-    fit_temperature,
-)
 from reporting.auto.evidence import Evidence, read_evidence
 from reporting.auto.learning_curve import learning_curve
 from reporting.auto.page import html_page
@@ -23,6 +16,14 @@ from reporting.auto.ranking import OutOfFold, rank, resampled
 from reporting.auto.resampling import estimate, interval
 from reporting.auto.sentence import percent, sentence, unreliable
 from reporting.auto.suspects import duplicates, suspect_labels
+from reporting.calibration import (
+    abstention,
+    answers,
+    brier_score,
+    calibration_bins,
+    expected_calibration_error,
+    fit_temperature,
+)
 from reporting.metrics import class_scores, confusion_matrix
 from storage.run_store import RunFolder
 
@@ -93,10 +94,10 @@ def figures(
                 out_of_fold.labels, out_of_fold.predictions[:, 0], out_of_fold.num_classes
             ).tolist(),
             "calibration": {
-                "ece": expected_calibration_error(labels, probabilities),
+                "ece": expected_calibration_error(*answers(labels, probabilities)),
                 "brier": brier_score(labels, probabilities),
                 "temperature": fit_temperature(labels, probabilities),
-                "bins": calibration_bins(labels, probabilities),
+                "bins": calibration_bins(*answers(labels, probabilities)),
             },
             "abstention": {**vars(rule), "reached": rule.reached},
             "learning_curve": curve_figures(evidence, ranking),

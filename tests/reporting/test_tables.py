@@ -37,9 +37,10 @@ def test_summary_has_the_figures_in_percent():
     assert table.title == "ce · trec · seed 3 · test split, %"
 
 
-def test_below_stand_the_interval_and_the_rival():
+def test_below_stand_the_interval_and_the_rivals():
     sure = {"test/accuracy_low": 0.6, "test/accuracy_high": 0.7, "test/majority_accuracy": 0.5}
-    _, interval, majority = summary_table(METRICS | sure).rows
+    _, interval, majority, logistic = summary_table(METRICS | sure | {"test/logistic_accuracy": 0.9}).rows
+    assert logistic[:3] == ("logistic regression, frozen encoder", "90.00", "")
     assert interval[:3] == ("95 % interval", "60.00 to 70.00", "") and majority[:3] == ("largest class", "50.00", "")
 
 

@@ -4,18 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reporting.auto.calibration import (
+from reporting.auto.learning_curve import fit_power_law, learning_curve
+from reporting.auto.suspects import duplicates, suspect_labels
+from reporting.calibration import (
     abstention,
+    answers,
     brier_score,
     calibration_bins,
     expected_calibration_error,
     fit_temperature,
 )
-from reporting.auto.learning_curve import fit_power_law, learning_curve
-from reporting.auto.suspects import duplicates, suspect_labels
 
 
-def answers(rng, number, true_temperature=1.0):
+def drawn_answers(rng, number, true_temperature=1.0):
     """Probabilities (N, 3) that mean what they say once divided by the temperature, and labels drawn from those."""
     logits = 4 * rng.normal(size=(number, 3))
     softmax = lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)  # noqa: E731
@@ -25,19 +26,19 @@ def answers(rng, number, true_temperature=1.0):
 
 
 def test_calibration_of_what_is_calibrated_and_of_what_is_not():
-    labels, probabilities = answers(np.random.default_rng(0), 20_000)
-    assert expected_calibration_error(labels, probabilities) < 0.01
+    labels, probabilities = drawn_answers(np.random.default_rng(0), 20_000)
+    assert expected_calibration_error(*answers(labels, probabilities)) < 0.01
     assert brier_score(np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.0]])) == 1.0
-    labels, sure = answers(np.random.default_rng(0), 20_000, 3.0)
-    assert expected_calibration_error(labels, sure) > 0.08
+    labels, sure = drawn_answers(np.random.default_rng(0), 20_000, 3.0)
+    assert expected_calibration_error(*answers(labels, sure)) > 0.08
     assert fit_temperature(labels, sure) == pytest.approx(3, rel=0.05)
     constant = np.tile([0.5, 0.3, 0.2], (10, 1))  # all in one bin, not in ten
-    assert [part["rows"] for part in calibration_bins(np.zeros(10, int), constant)] == [10]
+    assert [part["rows"] for part in calibration_bins(*answers(np.zeros(10, int), constant))] == [10]
 
 
 def test_a_threshold_keeps_its_precision_nineteen_times_in_twenty():
     rng, missed, reached = np.random.default_rng(1), 0, 0
-    labels, probabilities = answers(rng, 50_000)
+    labels, probabilities = drawn_answers(rng, 50_000)
     is_right = probabilities.argmax(axis=1) == labels
     for _ in range(200):
         sample = rng.choice(len(labels), 300, replace=False)
@@ -68,7 +69,7 @@ def test_a_learning_curve_is_read_on_and_noise_is_not():
 
 def test_wrong_labels_are_suspected():
     rng = np.random.default_rng(3)
-    labels, probabilities = answers(rng, 400)
+    labels, probabilities = drawn_answers(rng, 400)
     probabilities = 0.05 + 0.85 * np.eye(3)[labels]
     wrong = rng.choice(400, 12, replace=False)
     labels[wrong] = (labels[wrong] + 1) % 3

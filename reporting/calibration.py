@@ -21,12 +21,21 @@ def brier_score(labels: Ints, probabilities: Floats) -> float:
     return float((distance**2).sum(axis=1).mean())
 
 
-def calibration_bins(labels: Ints, probabilities: Floats, bins: int = BINS) -> list[dict[str, float]]:
+def answers(labels: Ints, probabilities: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """The probability of the answer of each row (N, C), and whether it is the label."""
+    return probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+
+
+def calibration_bins(confidence: Floats, right: NDArray[np.bool_], bins: int = BINS) -> list[dict[str, float]]:
     """Rows in order of the probability of their answer, in bins of about as many rows: mean confidence, accuracy, rows.
 
     Rows of equal confidence stay in one bin.
+
+    Args:
+        confidence: (N,), the probability of each answer.
+        right: (N,), whether it is the label.
+        bins: at the most.
     """
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
     edges = np.unique(np.quantile(confidence, np.linspace(0, 1, bins + 1)[1:-1], method="higher"))
     places = np.searchsorted(edges, confidence, side="right")
     return [
@@ -39,11 +48,14 @@ def calibration_bins(labels: Ints, probabilities: Floats, bins: int = BINS) -> l
     ]
 
 
-def expected_calibration_error(labels: Ints, probabilities: Floats, bins: int = BINS) -> float:
-    """Mean over rows of |confidence - accuracy| of their bin, 0 to 1 (Naeini et al. 2015; bins of equal size)."""
-    listed = calibration_bins(labels, probabilities, bins)
+def expected_calibration_error(confidence: Floats, right: NDArray[np.bool_], bins: int = BINS) -> float:
+    """Mean over rows of |confidence - accuracy| of their bin, 0 to 1 (Naeini et al. 2015; bins of equal size).
+
+    Args as of `calibration_bins`.
+    """
+    listed = calibration_bins(confidence, right, bins)
     gaps = [part["rows"] * abs(part["confidence"] - part["accuracy"]) for part in listed]
-    return float(sum(gaps) / len(labels))
+    return float(sum(gaps) / len(confidence))
 
 
 def fit_temperature(labels: Ints, probabilities: Floats) -> float:

@@ -1,0 +1,47 @@
+"""Beside a run's figures stand those of logistic regression on the same rows, and what its probabilities are worth."""
+
+import numpy as np
+import pytest
+
+from engine import rivals
+from engine.results import show_figures
+from reporting.calibration import expected_calibration_error
+from tests.command_lines import rows
+
+
+def test_the_rival_is_the_run_of_method_logistic(fit, solve):
+    ours = fit("method=ce", "trainer.max_epochs=1", "rival=logistic", "imbalance.ir=3")
+    rival = solve("method=logistic", "imbalance.ir=3").metrics
+    assert rival["test/accuracy"] > 0.25
+    for name in ("accuracy", "macro_f1"):
+        assert ours.metrics[f"test/logistic_{name}"] == pytest.approx(rival[f"test/{name}"], abs=1e-12)
+    assert "logistic regression, frozen encoder" in ours.out
+    alone = fit("method=ce", "trainer.max_epochs=1", "imbalance.ir=3")
+    assert alone.folder == ours.folder
+
+
+def test_many_texts_are_not_encoded_for_it_alone(fit, solve, monkeypatch):
+    monkeypatch.setattr(rivals, "MOST_TEXTS", 50)
+    line = ["method=ce", "trainer.max_epochs=1", "rival=logistic"]
+    assert "test/logistic_accuracy" not in fit(*line).metrics
+    assert "test/logistic_accuracy" not in solve("method=logistic").metrics  # it is that itself, and fills the cache
+    assert "test/logistic_accuracy" in fit(*line, "force=true").metrics
+
+
+def test_calibration_is_that_of_the_predictions(fit):
+    result = fit("method=ce", "trainer.max_epochs=2")
+    test = [row for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]
+    right = [row["prediction"] == row["label"] for row in test]
+    confidence = np.array([float(row["probability"]) for row in test])
+    error = expected_calibration_error(confidence, np.array(right))
+    assert result.metrics["test/ece"] == pytest.approx(error, abs=1e-5)
+    assert 0 < result.metrics["test/brier"] < 2
+    assert "(ECE)" in result.out
+
+
+def test_a_run_below_a_rival_is_warned_of(capsys):
+    figures = {"test/accuracy": 0.5, "test/macro_f1": 0.5, "test/logistic_accuracy": 0.6, "test/logistic_macro_f1": 0.4}
+    show_figures(figures, "test")
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert len(lines) == 1
+    assert lines[0].startswith("warning: accuracy of 50.00 % is below 60.00 %, which logistic regression")

@@ -42,6 +42,8 @@ START_SECONDS = 8.0  # of a training run, besides its steps
 SECONDS_A_PRODUCT = (
     4e-10  # of one row, class and dimension in a step of a solver; words, which lie apart, take ten times
 )
+INNER_SHARE = 0.2  # of a fold's train rows, on which training is judged
+LEAST_VALIDATION_ROWS = 100  # seen before any candidate is dropped as worse: fewer say little
 CURVE_SHARES = (0.25, 0.5, 0.75)
 CURVES = ("logistic",)
 NO_UNLABELLED = "no texts without a label"
@@ -248,14 +250,14 @@ class Study:
                 return
         self._finish(candidate)
 
-    # --- training: every candidate has the same folds; after the first two the worse half goes
+    # --- training: every candidate has the same folds; twice the worse half goes, once enough rows were seen
 
     def _halve(self, candidates: Sequence[Candidate]) -> None:
         if self.embeddings is None:
             for candidate in candidates:
                 self.entries[candidate.name].reason = "no time to load and run the encoder"
             return
-        alive = list(candidates)
+        alive, halvings = list(candidates), 0
         for fold in range(self.folds):
             for candidate in list(alive):
                 if not self._try_trained(candidate, fold):
@@ -263,7 +265,9 @@ class Study:
                     self._say_why(candidate)
                 self._write()
             tried = list(alive)
-            if fold < 2 and len(alive) > 1 and fold + 1 < self.folds:
+            seen = INNER_SHARE * len(self.labels) * (self.folds - 1) / self.folds * (fold + 1)
+            if halvings < 2 and len(alive) > 1 and fold + 1 < self.folds and seen >= LEAST_VALIDATION_ROWS:
+                halvings += 1
                 alive = self._better_half(alive, fold)
             alive = self._those_that_can_end(alive, fold)
             for candidate in tried:

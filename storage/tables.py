@@ -34,6 +34,7 @@ MAX_LINE = 1 << 28  # bytes; a file of one endless line would fill the memory
 SAMPLE = 1 << 16  # bytes at the beginning from which encoding and line ends are told
 BATCH = 1024  # rows of Parquet in memory at a time
 STDIN = "-"
+JOIN = "+"  # between the names of columns that are read as one text
 DELIMITERS = ";\t|"  # looked for in a header without a comma
 MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
@@ -76,15 +77,40 @@ class Table:
         if self.columns is not None and column not in self.columns:
             raise InputError(f"{self.name}:1: {self._lacks('column', column, hint, self.columns)}")
 
+    def need_text(self, column: str, hint: str) -> None:
+        """The same of a column of texts, or of each of those that it joins."""
+        for part in text_columns(self.columns or (), column):
+            self.need(part, hint)
+
     def value(self, where: str, row: Row, column: str, hint: str) -> Any:
         """A value of a row. Raises InputError where it lacks the key."""
         if column not in row:
             raise InputError(f"{where}: {self._lacks('key', column, hint, row)}")
         return row[column]
 
+    def text(self, where: str, row: Row, column: str, hint: str) -> Any:
+        """`text_of` a row. Raises InputError where it lacks the key, or all of those that are joined."""
+        if not any(part in row for part in text_columns(row, column)):
+            raise InputError(f"{where}: {self._lacks('key', column, hint, row)}")
+        return text_of(row, column)
+
     def _lacks(self, kind: str, column: str, hint: str, names: Iterable[str]) -> str:
         delimiter = f" with delimiter {self.delimiter!r}" if self.delimiter else ""
         return f"no {kind} {short(column)} ({hint}), allowed{delimiter}: one of {short_list(names) or 'none'}"
+
+
+def text_columns(columns: Iterable[str], column: str) -> list[str]:
+    """The columns that `TITLE+BODY` joins; one whose own name holds a plus is meant first."""
+    return [column] if column in columns else column.split(JOIN)
+
+
+def text_of(row: Row, column: str) -> Any:
+    """The text of a row; of `TITLE+BODY` the texts of both that can be seen, a line each. None where there is none."""
+    values = [row.get(part) for part in text_columns(row, column)]
+    if len(values) == 1:
+        return values[0]
+    strange = [value for value in values if value is not None and not isinstance(value, str)]
+    return strange[0] if strange else "\n".join(value for value in values if value and is_visible(value))
 
 
 def is_visible(text: str) -> bool:

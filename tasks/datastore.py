@@ -17,7 +17,7 @@ from engine.finished import load_module, open_run
 from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
-from storage.tables import Row
+from storage.tables import Row, text_of
 from tasks.predict import Encoded, pieces, read_rows
 
 
@@ -42,7 +42,7 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
         reading = reader_of_labels(plan, module.multilabel)
         for piece in pieces(rows):
             labels += [_labels(where, row, config.label_column, known, reading) for where, row in piece]
-            texts += [row[config.text_column] for _, row in piece]
+            texts += [text_of(row, config.text_column) for _, row in piece]
             vectors.append(encoded(texts[-len(piece) :])[1])
         print(f"{store.add(np.concatenate(vectors), labels, texts)} of {len(texts)} rows are new")
     header = store.header

@@ -22,6 +22,7 @@ from reporting.multilabel_metrics import label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
 from storage.errors import short, short_list
 from storage.run_store import RunFolder
+from storage.tables import text_of
 from tasks.datastore import labels_in, reader_of_labels
 from tasks.fit import measure, run_names
 from tasks.predict import Predictor, classifier_predictor, pieces, read_rows
@@ -98,7 +99,7 @@ def _scored_rows(
                 first = first or where
                 continue
             labels.append(np.isin(names, row_labels))
-            texts.append(row[config.text_column])
+            texts.append(text_of(row, config.text_column))
         if texts:
             scores.append(predictor.scores(texts)[0])
     if unknown:

@@ -30,7 +30,17 @@ from storage.errors import short
 from storage.files import is_stdout, is_written_through
 from storage.journal import Journal, kept_answers
 from storage.run_store import CHECKSUMS, REPEAT, RunFolder, damage_named
-from storage.tables import STDIN, Row, Table, check_output, checked_encoding, checked_text, open_table, write_table
+from storage.tables import (
+    STDIN,
+    Row,
+    Table,
+    check_output,
+    checked_encoding,
+    checked_text,
+    open_table,
+    text_of,
+    write_table,
+)
 from tasks.counting import Tally, counted_rows
 
 PIECE = 2048  # rows held in memory, and lost by a kill, at most
@@ -98,7 +108,7 @@ def _answered(
 ) -> Iterator[Row]:
     """The rows of the table with their answers."""
     for piece in pieces(_refuse_columns(columns, table.rows)):
-        texts = [row[config.text_column] for _, row in piece]
+        texts = [text_of(row, config.text_column) for _, row in piece]
         answers, kept = _piece_answers(predictor, texts, journal)
         tally.add(answers, kept)
         count(len(piece))
@@ -298,14 +308,14 @@ def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
         raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
     encoding = checked_encoding(config.get("encoding"), "encoding")
     table = open_table(name, None, getattr(plan.dataset, "delimiter", None), config.text_column, encoding)
-    table.need(config.text_column, "set text_column=NAME")
+    table.need_text(config.text_column, "set text_column=NAME")
     return replace(table, rows=_with_texts(table, config.text_column))
 
 
 def _with_texts(table: Table, column: str) -> Iterator[tuple[str, Row]]:
     where = None
     for where, row in table.rows:
-        checked_text(table.value(where, row, column, "set text_column=NAME"), where)
+        checked_text(table.text(where, row, column, "set text_column=NAME"), where)
         yield where, row
     if where is None:
         raise ValueError(f"{table.name}: no rows")

@@ -119,10 +119,10 @@ class Dataset:
         column, hint = self.columns["text"], "the text column of dataset.unlabelled"
         encoding = None if format_of(self.unlabelled) in ("xlsx", "parquet") else self.encoding
         table = open_table(checked_file(self.unlabelled, "dataset.unlabelled"), None, self.delimiter, None, encoding)
-        table.need(column, hint)
+        table.need_text(column, hint)
         where = None
         for where, row in table.rows:
-            yield {"text": table.value(where, row, column, hint), "label": None, "where": where, "unlabelled": True}
+            yield {"text": table.text(where, row, column, hint), "label": None, "where": where, "unlabelled": True}
         if where is None:
             raise InputError(f"{self.unlabelled}: no rows, allowed: at least one text")
 

@@ -8,7 +8,7 @@ from datamodules.builders.base import Dataset, EmptyLabel, Name, Row, checked_fi
 from datamodules.class_descriptions import is_code, spelt_out
 from datamodules.labels import split_labels
 from storage.errors import InputError
-from storage.tables import Table, checked_encoding, format_of, open_table
+from storage.tables import Table, checked_encoding, format_of, open_table, text_of
 
 
 class UserFiles(Dataset):
@@ -20,7 +20,7 @@ class UserFiles(Dataset):
         train: file of the train rows.
         test: file of the test rows.
         val: file of the validation rows; without it, the protocol takes some from train.
-        text_column: name of the column that holds the text.
+        text_column: name of the column that holds the text; `TITLE+BODY` joins two, a line each.
         label_column: name of the column that holds the label, a name or a number; in JSONL also a list of them, empty
             where a text has none.
         label_names: the classes, where train rows have no label (yet): an empty cell, or no such column at all. The
@@ -107,12 +107,14 @@ class UserFiles(Dataset):
         """Rows of one file, whose columns `needed` must be there."""
         table = self.table(path)
         for key in needed:
-            table.need(self.columns[key], f"dataset.{key}_column")
+            (table.need_text if key == "text" else table.need)(self.columns[key], f"dataset.{key}_column")
         always = needed - {"aug"} if table.columns is None else ()
         for where, row in table.rows:
             for key in always:
-                table.value(where, row, self.columns[key], f"dataset.{key}_column")
+                value = table.text if key == "text" else table.value
+                value(where, row, self.columns[key], f"dataset.{key}_column")
             entry = {key: row.get(column) for key, column in self.columns.items()}
+            entry["text"] = text_of(row, self.columns["text"])
             entry["where"] = where
             yield entry
 

@@ -145,7 +145,7 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     """What to type next, ready to paste; and the answer in a sentence."""
     metrics = folder.read_metrics()
     column = data.about["text_columns"][0]
-    quoted = f"\"'{column}'\"" if re.search(r"\W", column) else column
+    quoted = f"\"'{column}'\"" if re.search(r"[^\w+]", column) else column
     typed = "" if column == "text" else f" text_column={quoted}"
     lines = ["", metrics["sentence"]] if metrics.get("sentence") else [""]
     warnings = metrics.get("warnings") or []

@@ -12,7 +12,7 @@ from typing import Any
 
 from datamodules.labels import label_name
 from storage.errors import InputError, short, short_list
-from storage.tables import Row, checked_encoding, format_of, open_table
+from storage.tables import Row, checked_encoding, format_of, open_table, text_columns, text_of
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
 TEXT_NAMES = (
@@ -121,7 +121,7 @@ def read_labelled(
     empty = 0
     for rows in (first, table.rows):
         for where, row in rows:
-            value = row.get(text)
+            value = text_of(row, text)
             if not isinstance(value, str) or not value.strip():
                 empty += 1
                 continue
@@ -166,7 +166,7 @@ def topics_line(file: str, text_column: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w.-]+", word) else f"\"'{word}'\""
+    return word if re.fullmatch(r"[\w.+-]+", word) else f"\"'{word}'\""
 
 
 def guess_columns(
@@ -181,7 +181,8 @@ def guess_columns(
         InputError: a named column is not there, or nothing looks like a text or a label.
     """
     for key, name in (("text_column", text), ("label_column", label)):
-        if name is not None and name not in columns:
+        parts = [] if name is None else text_columns(columns, name) if key == "text_column" else [name]
+        if name is not None and not set(parts) <= set(columns):
             raise InputError(f"{key}: found {short(name)}; allowed in {file}: one of {short_list(columns)}")
     guessed = [kind for kind, name in (("text", text), ("label", label)) if name is None]
     looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
@@ -192,9 +193,10 @@ def guess_columns(
         if text is None:
             raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
     if label is None:
-        few = [name for name in columns if name != text and looks[name].is_label]
+        free = [name for name in columns if name not in text_columns(columns, text)]
+        few = [name for name in free if looks[name].is_label]
         named = [name for name in few if _is_named(name, LABEL_NAMES)]
-        named = named or [name for name in columns if name != text and _is_named(name, LABEL_NAMES[:4])]
+        named = named or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
         label = next(iter(named or few[-1:]), None)
         if label is None:
             raise InputError(

@@ -99,6 +99,24 @@ def test_a_pipe_carries_nothing_but_the_csv(run, use):
     assert list(csv.reader(io.StringIO(text.out)))[1][0] == "a text, of commas"
 
 
+def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp_path):
+    joined = fit("method=ce", "trainer.max_epochs=2", "callbacks.early_stopping=null")
+    for file in toy_csv.values():
+        table = [{"body": body, "title": title, "label": row["label"]} for row in rows(file)
+                 for title, _, body in [row["text"].partition(" ")]]  # fmt: skip
+        file.write_text(csv_of(table))
+    apart = fit("method=ce", "trainer.max_epochs=2", "callbacks.early_stopping=null", "dataset.text_column=title+body")
+    assert apart.metrics["test/accuracy"] == joined.metrics["test/accuracy"] and apart.folder != joined.folder
+    output = tmp_path / "out.csv"
+    result = use("predict", apart, f"input={toy_csv['test']}", f"output={output}", "text_column=title+body")
+    assert result.code == 0, result.err
+    assert list(rows(output)[0]) == ["body", "title", "label", "prediction", "probability"]
+    stored = [row["prediction"] for row in rows(joined.folder / "predictions.csv") if row["split"] == "test"]
+    assert [row["prediction"] for row in rows(output)] == stored
+    error = use("predict", apart, f"input={toy_csv['test']}", f"output={output}", "text_column=title+text").error
+    assert error.startswith(f"{toy_csv['test']}:1: no column 'text' (set text_column=NAME)")
+
+
 def test_probabilities_of_all_labels_and_the_lines(run, use, tmp_path):
     source, output = tmp_path / "new.csv", tmp_path / "pred.csv"
     source.write_text('text\n"two\nlines"\nhail\n')

@@ -50,6 +50,17 @@ def test_a_column_that_is_named_is_taken(tmp_path):
         read_labelled(file, label_column="missing")
 
 
+def test_columns_are_joined_and_empty_parts_left_out(tmp_path):
+    file = tmp_path / "mails.csv"
+    lines = [f'"subject {n}",body {n},{"ab"[n % 2]}' for n in range(11)]
+    file.write_text("\n".join(["title,body,kind", *lines, ",alone,a", " ,,b"]))
+    data = read_labelled(str(file), text_column="title+body")
+    assert data.texts[0] == "subject 0\nbody 0" and data.texts[-1] == "alone" and len(data.texts) == 12
+    assert data.about["text_columns"] == ["title+body"] and data.about["label_column"] == "kind"
+    with pytest.raises(InputError, match=r"text_column: found 'title\+text'; allowed in"):
+        read_labelled(str(file), text_column="title+text")
+
+
 def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):
     rows = [*zip(TEXTS, LABELS, strict=True), ("", "red"), ("<p>unknown</p>", "")]
     data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows))

@@ -22,6 +22,7 @@ Trains = Annotated[bool, "with encoder.train=full|top_layers"]
 Steps = Annotated[int, ">= 0", "with encoder.train=full|top_layers"]
 INVERSE_PENALTY = 10.0  # scikit-learn's C of logistic regression where no row is there to choose it
 FOLDS = 4  # of the labelled rows, to weigh two sources of guesses
+LEAST_ROWS = 32  # labelled, for that: of 16, chance alone decides which source is right more often
 
 
 class FirstGuesses(NamedTuple):
@@ -42,9 +43,9 @@ class KontrastModule(PrototypesModule):
     """From the names and the labels there are to a trained encoder: `method=kontrast`.
 
     1. The linear discriminant of `prototypes`, over the encoder as it comes, labels every text that has no label.
-    2. Where the labels are at least four a class, and fewer than the texts without one, the encoder learns from pairs
-       of labelled rows (`losses.CosinePairLoss`); logistic regression on what it says then starts EM. The scores of
-       both discriminants, weighted by how well they tell held-out labels (`heads.stacking`), label the texts.
+    2. Where the labels are at least 32 and four a class, and fewer than the texts without one, the encoder learns from
+       pairs of labelled rows (`losses.CosinePairLoss`); logistic regression on what it says then starts EM. The scores
+       of both discriminants, weighted by how well they tell held-out labels (`heads.stacking`), label the texts.
     3. Encoder and a new linear head learn from true labels and guesses (`losses.PseudoLabelLoss`).
     4. The discriminant is fitted once more, by EM from the head's own guesses over the trained embeddings; its scores,
        brought to the spread of the head's, are added to them. Both are linear, so that prediction is one linear layer.
@@ -115,10 +116,10 @@ class KontrastModule(PrototypesModule):
         return figures
 
     def _pairs_suffice(self, labels: Tensor) -> bool:
-        """Whether each class that has labels has one for each fold on the mean, and most texts have none."""
+        """Whether labels are enough to weigh by, one a class for each fold on the mean, and most texts have none."""
         known = labels[labels >= 0]
         classes = len(known.unique())
-        return classes > 1 and FOLDS * classes <= len(known) < len(labels) - len(known)
+        return classes > 1 and max(LEAST_ROWS, FOLDS * classes) <= len(known) < len(labels) - len(known)
 
     def _held_out_scores(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """A fold for each labelled row, and its scores by the discriminant to which its fold's labels are unknown."""

@@ -45,7 +45,7 @@ def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_p
         ["protocol=clean", "imbalance.ir=4", "method.use_names=false"],
         ["dataset.labels=12", "method.use_names=false", "method.relabel=false", "method.refit=false"],
         ["dataset.labels_per_class=2", "encoder.train=top_layers", "encoder.num_top_layers=1"],
-        ["dataset.labels_per_class=4", "trainer=ddp_cpu", "sampler.batch_size=8"],
+        ["dataset.labels_per_class=8", "trainer=ddp_cpu", "sampler.batch_size=8"],
         ["protocol=few_shot", "active=random", "active.budget=12", "active.query_size=6"],
         ["dataset.labels=20", "retrieval=knn", "retrieval.num_neighbours=[3]", "protocol=few_shot"],
     ],
@@ -58,7 +58,7 @@ def test_what_it_goes_with(fit, words):
 
 @pytest.mark.slow
 def test_labels_by_pairs_survive_a_resume(fit, monkeypatch, tmp_path):
-    line = ["method=kontrast", "dataset.labels_per_class=4", "method.relabel=false", "trainer.max_epochs=3"]
+    line = ["method=kontrast", "dataset.labels_per_class=8", "method.relabel=false", "trainer.max_epochs=3"]
     line += ["sampler.batch_size=16", "optimizer.lr=1e-3"]
     whole = best_weights(fit(*line).folder)
     other = best_weights(fit(*line, "method.pair_steps=0").folder)

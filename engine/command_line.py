@@ -41,7 +41,7 @@ def exit_code(main: Callable[[], None]) -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing its own many lines
     argparse.ArgumentParser.error = _refuse_flag  # type: ignore[assignment,method-assign]
     try:
-        main()
+        _interrupts_uncovered(main)
         _flush()
     except (HydraException, OmegaConfBaseException) as error:
         return _fail(explain(error))
@@ -65,6 +65,19 @@ def exit_code(main: Callable[[], None]) -> int:
         traceback.print_exc()
         return _fail(f"a fault of Kontrast's own, please report it: {type(error).__name__}: {error}", FAULT)
     return 0
+
+
+def _interrupts_uncovered(main: Callable[[], None]) -> None:
+    """Run `main`; an error that came up while a library put things right after an interrupt is the interrupt."""
+    try:
+        main()
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:
+            raise KeyboardInterrupt from error
+        raise
 
 
 def announce(config: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from engine.command_line import exit_code
 from launching.interrupts import BURST_SECONDS, raised_interrupts
 from tests.command_lines import RUN_PY
 
@@ -42,6 +43,23 @@ def test_ctrl_c_is_one_line(tmp_path, number, after, times, gap):
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in error
     assert error.splitlines()[-1] == "error: interrupted; type the same command again to go on"
+
+
+def test_an_error_on_the_way_out_does_not_hide_an_interrupt(capsys):
+    def main():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            try:
+                None.flags  # noqa: B018 - what a library's cleanup did
+            except AttributeError as error:
+                raise ValueError("cannot be composed") from error
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert exit_code(main) == 130
+    for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+        signal.signal(number, handler)
+    assert capsys.readouterr().err == "error: interrupted; type the same command again to go on\n"
 
 
 def test_a_burst_is_one_interrupt_and_a_later_one_is_another():

@@ -34,6 +34,7 @@ SUPPLIED = {
     "optimizer": {"params"},
     "scheduler": {"optimizer", "total_steps"},
 }
+CALLED_WITH_ALL = ("optimizer", "scheduler")  # groups whose choices must take all that is supplied, and no more
 SHOWN = 80  # characters of a value in a message
 
 
@@ -151,6 +152,10 @@ def _check_node(key: str, node: Mapping[str, Any]) -> Iterator[str]:
     except Exception as error:
         yield f"{key}._target_: cannot import {_shown(node['_target_'])} ({first_line(error)})"
         return
+    parameters, open_ended = signature(target)
+    if key in CALLED_WITH_ALL and not open_ended and (lacks := sorted(SUPPLIED[key] - parameters.keys())):
+        yield f"{key}._target_: found {_shown(node['_target_'])}; allowed: one that takes {', '.join(lacks)}"
+        return
     yield from _check_values(key, node, target, node["_target_"])
 
 
@@ -171,7 +176,7 @@ def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: s
             continue  # a node of its own
         elif problem := mismatch(value, parameters[name].annotation):
             yield f"{where}: found {_shown(value)}; allowed: {problem}"
-    if node.get("_partial_"):
+    if node.get("_partial_") and key not in CALLED_WITH_ALL:
         return
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in node and name not in supplied:

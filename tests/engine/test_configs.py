@@ -156,6 +156,11 @@ def test_every_default_is_allowed_by_its_own_annotation() -> None:
         ("method=ce +loss.b=1", "loss.b: unknown key of losses.CrossEntropy"),
         ("method=ce +optimizer.betas=[1,2,3]", "optimizer.betas: found [1, 2, 3]; allowed: a list of 2: "),
         ("+method.seed=3", "method.seed: unknown key of "),
+        (
+            "scheduler._target_=torch.optim.lr_scheduler.StepLR",
+            "scheduler._target_: found 'torch.optim.lr_scheduler.StepLR'; allowed: one that takes total_steps",
+        ),
+        ("scheduler._target_=torch.optim.lr_scheduler.OneCycleLR ~scheduler.warmup_ratio", "scheduler.max_lr: missing"),
         ("+method.k=3", "method.k: unknown key of "),
         ("~method.name", "method.name: missing; allowed: text"),
         ("~paths.runs", "paths.runs: missing; allowed: text"),

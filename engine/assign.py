@@ -104,7 +104,8 @@ def _module_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
     @torch.inference_mode()
     def assign(texts: list[str]) -> Assignments:
         logits, rows = [], []
-        for batch in predict_loader(texts, tokenizer, max_length, order):
+        cleaned = [plan.dataset.cleaned(text) for text in texts]
+        for batch in predict_loader(cleaned, tokenizer, max_length, order):
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
                 logits.append(module(batch)["logits"].float())
             rows.append(batch["indices"])

@@ -70,6 +70,7 @@ class Top:
     minutes: Annotated[Annotated[float, "> 0"], "with task=auto"] = 20.0
     methods: Annotated[list[str] | None, "with task=auto"] = None
     prefer: Annotated[Literal["quality", "speed", "size"], "with task=auto"] = "quality"
+    markup: Annotated[Literal["keep", "strip"], "with task=auto"] = "keep"
     precision: Annotated[Annotated[float, "> 0", "< 1"], "with task=auto"] = 0.95
 
 

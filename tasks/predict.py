@@ -210,12 +210,13 @@ class Encoded:
     def __init__(self, module: ClassifierModule, plan: Plan) -> None:
         self.module = module
         self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length
-        self.batch_size = plan.sampler().eval_batch_size
+        self.batch_size, self.cleaned = plan.sampler().eval_batch_size, plan.dataset.cleaned
         self.bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
 
     @torch.inference_mode()
     def __call__(self, texts: list[str]) -> tuple[Floats, Floats]:
         parts: dict[str, list[torch.Tensor]] = {"logits": [], "embeddings": [], "indices": []}
+        texts = [self.cleaned(text) for text in texts]
         for batch in batches_alone(texts, self.tokenizer, self.max_length, self.batch_size):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
                 output = self._output(batch)

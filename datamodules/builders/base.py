@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from datamodules.class_descriptions import known_descriptions, read_descriptions
 from datamodules.label_budget import LabelBudget
+from datamodules.markup import without_markup
 from datamodules.sources import SourceFile
 from storage.errors import InputError
 from storage.tables import format_of, open_table
@@ -16,6 +17,7 @@ Name = Annotated[str, r"~ \w[\w.-]*"]  # of a folder
 Singletons = Literal["refuse", "keep_in_train"]
 Deduplicate = Literal["none", "train", "leaks", "all"]
 EmptyLabel = Literal["refuse", "unlabelled"]
+Markup = Literal["keep", "strip"]
 
 
 class Dataset:
@@ -48,6 +50,7 @@ class Dataset:
     columns: dict[str, str] = {"text": "text"}
     encoding: str | None = None
     delimiter: str | None = None
+    markup: Markup = "keep"  # what becomes of tags and entities in texts
 
     def __init__(
         self,
@@ -122,9 +125,14 @@ class Dataset:
         table.need_text(column, hint)
         where = None
         for where, row in table.rows:
-            yield {"text": table.text(where, row, column, hint), "label": None, "where": where, "unlabelled": True}
+            text = self.cleaned(table.text(where, row, column, hint))
+            yield {"text": text, "label": None, "where": where, "unlabelled": True}
         if where is None:
             raise InputError(f"{self.unlabelled}: no rows, allowed: at least one text")
+
+    def cleaned(self, text: Any) -> Any:
+        """A text as this data set has it, one of its rows or a new one; what is no text stays as it is."""
+        return without_markup(text) if self.markup == "strip" and isinstance(text, str) else text
 
     def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
         """A description of each class, phrases joined by commas with the name first; None where labels are codes.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, EmptyLabel, Name, Row, checked_file
+from datamodules.builders.base import Dataset, EmptyLabel, Markup, Name, Row, checked_file
 from datamodules.class_descriptions import is_code, spelt_out
 from datamodules.labels import split_labels
 from storage.errors import InputError
@@ -28,6 +28,7 @@ class UserFiles(Dataset):
         aug_column: name of the column that holds an augmented text, empty where there is none.
         split_seed: seed of the test split where there is no test file.
         empty_label: what a train row with an empty label is: an error, or a text without a label.
+        markup: whether tags and entities stay in the texts, or `strip`: they are taken out, of new texts too.
         encoding: of all files; by default what a byte order mark says, else UTF-8, or cp1252 where that does not fit.
         name, max_length, options: see `Dataset`.
     """
@@ -47,6 +48,7 @@ class UserFiles(Dataset):
         label_names: list[str] | None = None,
         split_seed: Annotated[int, ">= 0"] = 0,
         empty_label: EmptyLabel = "refuse",
+        markup: Markup = "keep",
         encoding: str | None = None,
         name: Name = "user",
         max_length: Annotated[int, ">= 1"] = 128,
@@ -61,7 +63,7 @@ class UserFiles(Dataset):
         if label_names is not None:
             self.label_names = _checked_names(label_names)
         self.split_seed = split_seed
-        self.empty_label = empty_label
+        self.empty_label, self.markup = empty_label, markup
         self.encoding = checked_encoding(encoding, "dataset.encoding")
         self.origin = ", ".join(map(str, self.paths.values()))
 
@@ -71,6 +73,7 @@ class UserFiles(Dataset):
     def identity(self) -> dict[str, Any]:
         options: dict[str, Any] = {} if self.label_names is None else {"label_names": list(self.label_names)}
         options |= {"encoding": self.encoding} if self.encoding else {}
+        options |= {"markup": self.markup} if self.markup != "keep" else {}
         options |= {"empty_label": self.empty_label} if self.empty_label != "refuse" else {}
         return super().identity() | {"columns": self.columns, "splits": list(self.paths)} | options
 
@@ -114,7 +117,7 @@ class UserFiles(Dataset):
                 value = table.text if key == "text" else table.value
                 value(where, row, self.columns[key], f"dataset.{key}_column")
             entry = {key: row.get(column) for key, column in self.columns.items()}
-            entry["text"] = text_of(row, self.columns["text"])
+            entry["text"] = self.cleaned(text_of(row, self.columns["text"]))
             entry["where"] = where
             yield entry
 

@@ -20,7 +20,8 @@ from tasks.auto.reading import Labelled, read_labelled
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
-OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding", "force")
+OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding", "force",
+       "markup")  # fmt: skip
 
 
 def auto(config: DictConfig, overrides: list[str]) -> Path:
@@ -76,7 +77,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
         return _of_dataset(config, overrides, clock)
     clock.say(f"reading {config.input}")
     columns = {key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")}
-    data = read_labelled(config.input, **columns, encoding=config.encoding)
+    data = read_labelled(config.input, **columns, encoding=config.encoding, markup=config.markup)
     text, label = data.about["text_columns"][0], data.about["label_column"]
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
     clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}")
@@ -87,7 +88,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
 
 def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
     """The train rows of a data set; where it ships no test rows, all its rows."""
-    for key in ("text_column", "label_column", "encoding"):
+    for key in ("text_column", "label_column", "encoding", "markup"):
         if _typed(overrides, key):
             raise InputError(f"{key}: has no effect with dataset={config.dataset.name}; allowed with input=FILE")
     clock.say(f"reading the data set {config.dataset.name}: loading PyTorch")
@@ -121,7 +122,7 @@ def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
     name = config.dataset.name if config.input is None else Path(config.input).name.partition(".")[0]
     asked = [word for word in words if not word.startswith(("paths.", "trainer.num_threads"))]
     plain: Any = OmegaConf.to_container(config)
-    options = {key: plain[key] for key in ("methods", "prefer", "precision", "seed")}
+    options = {key: plain[key] for key in ("methods", "prefer", "precision", "seed", "markup")}
     digest = hashlib.sha256(json.dumps([sorted(asked), options], sort_keys=True, default=str).encode())
     for text, label in zip(data.texts, data.labels, strict=True):
         digest.update(f"{len(text)}:{text}{len(label)}:{label}".encode())

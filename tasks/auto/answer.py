@@ -36,7 +36,7 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     folder.write_metrics(status="running")
     rows = folder.path / "rows.parquet"
     longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())
-    base = [*words, *data_words(rows, name, longest)]
+    base = [*words, *data_words(rows, name, longest, config.markup)]
     speed = _speed(base, data, clock)
     affordable = 0 if speed is None else int(ENCODE_SHARE * 60 * config.minutes / speed)
     if affordable < min(LEAST_ROWS, len(data.labels)):  # more rows without an encoder say more than so few with one

@@ -24,10 +24,10 @@ def plan_of(words: Sequence[str]) -> Plan:
     return Plan.make(OmegaConf.create(dict(run.config)))
 
 
-def data_words(rows: Path, name: str, max_length: int) -> list[str]:
+def data_words(rows: Path, name: str, max_length: int, markup: str) -> list[str]:
     """Overrides for the rows that a study keeps in its folder."""
     return ["dataset=csv", f"dataset.train={quoted(str(rows))}", f"dataset.name={name}",
-            f"dataset.max_length={max_length}"]  # fmt: skip
+            f"dataset.max_length={max_length}", f"dataset.markup={markup}"]  # fmt: skip
 
 
 def unlabelled_words(texts: Path) -> list[str]:

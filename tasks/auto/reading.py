@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.labels import label_name
+from datamodules.markup import MARKUP, without_markup
 from storage.errors import InputError, short, short_list
 from storage.tables import Row, checked_encoding, format_of, open_table, text_columns, text_of
 
@@ -27,7 +28,6 @@ LABEL_NAMES = (
     *("classe", "categorie", "catégorie", "étiquette", "etiqueta", "categoria", "categoría", "clase", "etichetta"),
 )
 SEPARATORS = "|;,"  # between the labels of a text, where it has several
-MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|&(?:[a-z]{2,8}|#\d{1,5});")
 MOST_CLASSES = 0.5  # of the rows; more different values are no classes
 
 
@@ -89,7 +89,11 @@ class Labelled:
 
 
 def read_labelled(
-    file: str, text_column: str | None = None, label_column: str | None = None, encoding: str | None = None
+    file: str,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    encoding: str | None = None,
+    markup: str = "keep",
 ) -> Labelled:
     """The labelled rows of a table; a column that is not named is guessed from names and contents.
 
@@ -118,10 +122,13 @@ def read_labelled(
         "label_column": label,
         "guessed": guessed,
     }
-    empty = 0
+    empty, example, marked = 0, "", 0
     for rows in (first, table.rows):
         for where, row in rows:
             value = text_of(row, text)
+            if isinstance(value, str) and (match := MARKUP.search(value)):
+                example, marked = example or short(match.group(), 30), marked + 1
+                value = without_markup(value) if markup == "strip" else value
             if not isinstance(value, str) or not value.strip():
                 empty += 1
                 continue
@@ -132,9 +139,10 @@ def read_labelled(
         raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text)}")
     if data.unlabelled:
         data.notes.append(f"{len(data.unlabelled)} rows without a label")
-    if markup := sum(MARKUP.search(text) is not None for text in data.texts):
-        data.notes.append(f"{markup} rows hold markup, such as {_first_markup(data.texts)}")
-    data.about["markup_rows"] = markup
+    if marked:
+        what = "is taken out" if markup == "strip" else "stays (markup=strip takes it out)"
+        data.notes.append(f"{marked} rows hold markup, such as {example}, which {what}")
+    data.about["markup_rows"] = marked
     return data
 
 
@@ -150,10 +158,6 @@ def _add(data: Labelled, where: str, text: str, label: Any) -> None:
     data.texts.append(text)
     data.labels.append(label_name(label, where))
     data.lines.append(int(re.search(r"(\d+)$", where).group(1)))  # type: ignore[union-attr]
-
-
-def _first_markup(texts: Sequence[str]) -> str:
-    return next(short(match.group(), 30) for text in texts if (match := MARKUP.search(text)))
 
 
 def topics_line(file: str, text_column: str) -> str:

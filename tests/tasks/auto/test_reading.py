@@ -10,6 +10,7 @@ from tasks.auto.reading import guess_columns, read_labelled
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
 TITLES = [f"title {number}" for number in range(12)]
 LABELS = ["red", "green", "blue"] * 4
+MARKED = "1 rows hold markup, such as '<p>', which stays (markup=strip takes it out)"
 
 
 def write(path, header, rows, encoding="utf-8", delimiter=","):
@@ -65,7 +66,7 @@ def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):
     rows = [*zip(TEXTS, LABELS, strict=True), ("", "red"), ("<p>unknown</p>", "")]
     data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows))
     assert data.unlabelled == ["<p>unknown</p>"] and len(data.labels) == 12
-    assert data.notes == ["1 rows without a text are left out", "1 rows without a label"]
+    assert data.notes == ["1 rows without a text are left out", "1 rows without a label", MARKED]
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,11 @@ def exit_code(main: Callable[[], None]) -> int:
 
 
 def _interrupts_uncovered(main: Callable[[], None]) -> None:
-    """Run `main`; an error that came up while a library put things right after an interrupt is the interrupt."""
+    """Run `main`; an error that came up while a library put things right after an interrupt is the interrupt, and so is
+    the exit that a library made of it."""
     try:
         main()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, KeyboardInterrupt):
             cause = cause.__cause__ or cause.__context__

@@ -45,16 +45,25 @@ def test_ctrl_c_is_one_line(tmp_path, number, after, times, gap):
     assert error.splitlines()[-1] == "error: interrupted; type the same command again to go on"
 
 
-def test_an_error_on_the_way_out_does_not_hide_an_interrupt(capsys):
-    def main():
+def with_a_failing_cleanup():
+    try:
+        raise KeyboardInterrupt
+    finally:
         try:
-            raise KeyboardInterrupt
-        finally:
-            try:
-                None.flags  # noqa: B018 - what a library's cleanup did
-            except AttributeError as error:
-                raise ValueError("cannot be composed") from error
+            None.flags  # noqa: B018 - what a library's did
+        except AttributeError as error:
+            raise ValueError("cannot be composed") from error
 
+
+def with_an_exit():
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        sys.exit(1)  # as Lightning does
+
+
+@pytest.mark.parametrize("main", [with_a_failing_cleanup, with_an_exit])
+def test_what_a_library_makes_of_an_interrupt_is_one(capsys, main):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert exit_code(main) == 130
     for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):

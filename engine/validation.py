@@ -71,6 +71,7 @@ class Top:
     methods: Annotated[list[str] | None, "with task=auto"] = None
     prefer: Annotated[Literal["quality", "speed", "size"], "with task=auto"] = "quality"
     markup: Annotated[Literal["keep", "strip"], "with task=auto"] = "keep"
+    unlabelled: Annotated[str | None, "with task=auto"] = None
     precision: Annotated[Annotated[float, "> 0", "< 1"], "with task=auto"] = 0.95
 
 

@@ -15,13 +15,13 @@ from omegaconf import DictConfig, OmegaConf
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto.clock import Clock
-from tasks.auto.reading import Labelled, read_labelled
+from tasks.auto.reading import Labelled, read_labelled, read_texts
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
 OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding", "force",
-       "markup")  # fmt: skip
+       "markup", "unlabelled")  # fmt: skip
 
 
 def auto(config: DictConfig, overrides: list[str]) -> Path:
@@ -79,6 +79,9 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     columns = {key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")}
     data = read_labelled(config.input, **columns, encoding=config.encoding, markup=config.markup)
     text, label = data.about["text_columns"][0], data.about["label_column"]
+    if config.unlabelled is not None:
+        data.unlabelled += read_texts(config.unlabelled, text, config.encoding, config.markup)
+        data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
     clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}")
     for note in data.notes:
@@ -88,7 +91,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
 
 def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
     """The train rows of a data set; where it ships no test rows, all its rows."""
-    for key in ("text_column", "label_column", "encoding", "markup"):
+    for key in ("text_column", "label_column", "encoding", "markup", "unlabelled"):
         if _typed(overrides, key):
             raise InputError(f"{key}: has no effect with dataset={config.dataset.name}; allowed with input=FILE")
     clock.say(f"reading the data set {config.dataset.name}: loading PyTorch")

@@ -146,6 +146,25 @@ def read_labelled(
     return data
 
 
+def read_texts(file: str, text_column: str, encoding: str | None = None, markup: str = "keep") -> list[str]:
+    """The texts of a table whose labels, if it has any, are not read.
+
+    Raises:
+        InputError: no file that can be read, no such column, no text in it; with file and line.
+    """
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise InputError(f"unlabelled={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
+    table = open_table(path, None, None, None, checked_encoding(encoding, "encoding"))
+    hint = "the text column of the labelled rows"
+    table.need_text(text_column, hint)
+    values = (table.text(where, row, text_column, hint) for where, row in table.rows)
+    texts = [without_markup(value) if markup == "strip" else value for value in values if isinstance(value, str)]
+    if not (texts := [text for text in texts if text.strip()]):
+        raise InputError(f"unlabelled={file}: no texts in column {short(text_column)}; allowed: at least one")
+    return texts
+
+
 def _add(data: Labelled, where: str, text: str, label: Any) -> None:
     if isinstance(label, list | tuple):
         raise InputError(

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from storage.errors import InputError
-from tasks.auto.reading import guess_columns, read_labelled
+from tasks.auto.reading import guess_columns, read_labelled, read_texts
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
 TITLES = [f"title {number}" for number in range(12)]
@@ -60,6 +60,16 @@ def test_columns_are_joined_and_empty_parts_left_out(tmp_path):
     assert data.about["text_columns"] == ["title+body"] and data.about["label_column"] == "kind"
     with pytest.raises(InputError, match=r"text_column: found 'title\+text'; allowed in"):
         read_labelled(str(file), text_column="title+text")
+
+
+def test_a_second_file_of_texts(tmp_path):
+    file = write(tmp_path / "more.csv", ("text", "label"), [("<b>one</b>", "x"), ("", ""), ("two", "")])
+    assert read_texts(file, "text", markup="strip") == ["one", "two"]
+    for column, message in (("body", r"more.csv:1: no column 'body' \(the text column of the labelled rows\)"),):
+        with pytest.raises(InputError, match=message):
+            read_texts(file, column)
+    with pytest.raises(InputError, match=r"unlabelled=.*: no texts in column 'text'"):
+        read_texts(write(tmp_path / "none.csv", ("text",), [(" ",)]), "text")
 
 
 def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):

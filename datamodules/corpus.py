@@ -140,7 +140,7 @@ def _digest(dataset: Dataset, folder: Path, all_rows: bool) -> str:
         "sources": [file.sha256 for file in dataset.sources],
         "own_files": [memory.sha256(path) for path in dataset.own_files()],
     } | ({"whole": True} if all_rows else {})
-    if dataset.unlabelled is not None and not all_rows:
+    if dataset.unlabelled is not None:
         content["unlabelled"] = memory.sha256(checked_file(dataset.unlabelled, "dataset.unlabelled"))
     memory.save()
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
@@ -158,7 +158,7 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
     first: dict[str, dict[str, str]] = {}  # split -> label -> where it came first
     for split, rows in ({"train": dataset.all_rows(files)} if all_rows else dataset.rows(files)).items():
         labels_optional = dataset.label_names is not None or dataset.empty_label == "unlabelled"
-        if split == "train" and not all_rows:
+        if split == "train":
             rows = itertools.chain(rows, dataset.unlabelled_rows())
         checks = {
             "labels_optional": all_rows or (split == "train" and labels_optional),
@@ -174,7 +174,7 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
     _check_same_kind(dataset.name, parts)
     split_rule = "none, all rows together" if all_rows else _hold_out_test(dataset, parts, list(codes))
     removed = _deduplicate(dataset, parts)
-    if all_rows and codes and without_label(parts["train"][0]).any():
+    if all_rows and codes and not dataset.takes_unlabelled and without_label(parts["train"][0]).any():
         where = first["train"][UNLABELLED]
         raise InputError(f"{where}: found no label, allowed: a label in every row or in none")
     label_names = _label_names(dataset, parts, list(codes), first, least=0 if all_rows else 2)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from datamodules.samplers import ByClass
 from engine.command_line import SHARED_WORDS
-from engine.composition import is_module, target_class, unused_groups
+from engine.composition import is_module, serves, target_class, unused_groups
 from engine.validation import ConfigError, Top, signature, target_nodes
 
 # group or key -> when the engine reads it
@@ -61,6 +61,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
+    if serves(method) == "clustering":
+        idle["dataset.empty_label"] = f"method={method['name']} reads no labels"
     if "ir" in (thinning := plain.get("imbalance") or {"ir": None}) and thinning["ir"] is None:
         idle["protocol.val_from"] = "nothing is thinned; allowed with imbalance.ir=NUMBER or another imbalance"
     if "class_names" not in signature(target_class(method))[0]:

@@ -39,6 +39,15 @@ def test_the_held_out_fifth_is_of_labelled_rows(train, more, tmp_path):
     assert corpus.label_names == ("a", "b") and corpus.fingerprint != plain.fingerprint
 
 
+def test_all_rows_together_hold_them_behind_the_labelled(train, more, tmp_path):
+    corpus = prepare(Csv(train=train, unlabelled=more), tmp_path / "data", None, all_rows=True)
+    assert texts(corpus) == ["new", "text 3", "new"] and corpus.table("train")["text"][20:].to_pylist() == texts(corpus)
+    partly = tmp_path / "partly.csv"
+    partly.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS) + "other,\n")
+    whole = prepare(Csv(train=str(partly), empty_label="unlabelled"), tmp_path / "data", None, all_rows=True)
+    assert texts(whole) == ["other"] and len(whole.table("train")) == 21
+
+
 def test_of_two_equal_texts_the_labelled_stays(train, tmp_path):
     first = tmp_path / "first.csv"
     first.write_text("text,label\ntext 3,\n" + "".join(f"{text},{label}\n" for text, label in ROWS))

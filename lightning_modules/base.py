@@ -364,6 +364,13 @@ class ClassifierModule(TextModule):
         """`weight` (C, D) and perhaps `bias` (C,): what gives the logits of prediction from embeddings, for export."""
         return self.classifier.state_dict()
 
+    @torch.no_grad()
+    def calibrate(self, scale: float, offset: Tensor) -> None:
+        """From now on the logits of prediction are `scale * logits + offset`; `offset` (C,) where there is a bias."""
+        self.classifier.weight.mul_(scale)
+        if self.classifier.bias is not None:
+            self.classifier.bias.mul_(scale).add_(offset.to(self.classifier.bias))
+
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """`embeddings` (V*B, D) and `logits` (V*B, C) of a batch."""
         if self.generates:

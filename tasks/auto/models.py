@@ -37,11 +37,7 @@ def write_linear(run: RunFolder, plan: Plan, names: Sequence[str], counts: np.nd
 def write_module(run: RunFolder, plan: Plan, module: ClassifierModule, names: Sequence[str], counts: np.ndarray,
                   calibration: Calibration, more: dict[str, Any]) -> None:  # fmt: skip
     """The module of a run, its calibration in the classifier."""
-    with torch.no_grad():
-        module.classifier.weight.mul_(calibration.scale)
-        if module.classifier.bias is not None:
-            module.classifier.bias.mul_(calibration.scale)
-            module.classifier.bias.add_(torch.from_numpy(calibration.offset).to(module.classifier.bias))
+    module.calibrate(calibration.scale, torch.from_numpy(calibration.offset))
     _write(run, plan, module, names, counts, more)
 
 

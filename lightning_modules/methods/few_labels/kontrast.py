@@ -195,6 +195,12 @@ class KontrastModule(PrototypesModule):
         head = super().prediction_head()
         return {"weight": head["weight"] + self.refit_weight, "bias": head["bias"] + self.refit_bias}
 
+    @torch.no_grad()
+    def calibrate(self, scale: float, offset: Tensor) -> None:
+        super().calibrate(scale, offset)
+        self.refit_weight.mul_(scale)
+        self.refit_bias.mul_(scale)
+
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
         """Over a frozen encoder the classifier itself; after training the discriminant beside it."""
         return self._solve_frozen(splits) if self.encoder.frozen else self._refit(splits)

@@ -6,6 +6,7 @@ from functools import partial
 import pyarrow.parquet as pq
 import pytest
 
+from attack.toy import FILLERS
 from tests.command_lines import command, rows
 from tests.own_process import context, die_at_write, run_alone
 
@@ -71,15 +72,15 @@ def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, 
     """Recommended alone, each is fitted on all rows, and predicts what its folds would lead one to expect."""
     options = [word for word in words if not word.startswith("methods")]
     if name in ("discriminant_unlabelled", "kontrast"):
-        texts = [f"{row['text']} the," for row in rows(toy_csv["train"])]
+        texts = [f"{row['text']} {filler}," for row in rows(toy_csv["train"]) for filler in FILLERS]
         with toy_csv["train"].open("a") as file:
             file.write("".join(f"{text}\n" for text in texts))
     result = command([*options, f"methods=[{name}]"])
     candidates = {entry["candidate"]: entry for entry in json.loads((result.folder / "candidates.json").read_text())}
     assert candidates[name]["status"] == "finished", candidates[name]["reason"]
-    if name == "kontrast":  # of the labelled rows alone an epoch would be 2 steps
+    if name == "kontrast":  # 43 labelled rows alone would be 2 steps an epoch
         (history,) = tmp_path.glob(f"runs/{candidates[name]['run_ids'][0]}/history.csv")
-        assert int(rows(history)[0]["step"]) == 4
+        assert int(rows(history)[0]["step"]) == -(-(43 + 68 * len(FILLERS)) // 32)
     model = json.loads((result.folder / "model" / "metrics.json").read_text())
     assert model["candidate"] == name
     predicted = use("predict", str(result.folder), f"input={toy_csv['train']}", f"output={tmp_path / 'out.csv'}")

@@ -32,6 +32,7 @@ def test_nothing_is_left_to_take_out(text):
     assert without_markup(cleaned) == cleaned and "</a" not in MARKUP.findall(cleaned)
 
 
+@pytest.mark.slow
 def test_a_run_reads_new_texts_as_it_read_its_own(fit, use, toy_csv, tmp_path):
     line = ["method=ce", "trainer.max_epochs=2", "dataset.markup=strip"]
     plain = fit(*line)

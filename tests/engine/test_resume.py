@@ -101,6 +101,7 @@ def test_two_runs_that_prepare_the_same_data_at_once(start, tmp_path):
     assert {status(run) for run in (tmp_path / "runs").iterdir() if run.is_dir()} == {"finished"}
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_run_and_a_truncated_one_are_refused(fit, start, tmp_path):
     process = start(*FIT)
     wait_for(lambda: any(tmp_path.glob("runs/*/checkpoints/last.ckpt")), process)

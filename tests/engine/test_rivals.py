@@ -20,6 +20,7 @@ def test_the_rival_is_the_run_of_method_logistic(fit, solve):
     assert alone.folder == ours.folder
 
 
+@pytest.mark.slow
 def test_many_texts_are_not_encoded_for_it_alone(fit, solve, monkeypatch):
     monkeypatch.setattr(rivals, "MOST_TEXTS", 50)
     line = ["method=ce", "trainer.max_epochs=1", "rival=logistic"]
@@ -28,6 +29,7 @@ def test_many_texts_are_not_encoded_for_it_alone(fit, solve, monkeypatch):
     assert "test/logistic_accuracy" in fit(*line, "force=true").metrics
 
 
+@pytest.mark.slow
 def test_calibration_is_that_of_the_predictions(fit):
     result = fit("method=ce", "trainer.max_epochs=2")
     test = [row for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]

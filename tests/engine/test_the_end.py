@@ -14,6 +14,7 @@ ACTIVE = [*FIT, "active=random", "active.query_size=4", "active.budget=4"]
 LAST = "storage.run_store:RunFolder.drop_last_checkpoint"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "place"),
     [

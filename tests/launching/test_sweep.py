@@ -12,6 +12,7 @@ import pytest
 from tests.launching.toy_program import command, run, sweep_rows
 
 
+@pytest.mark.slow
 def test_all_jobs_run_though_some_fail_or_do_not_compose(toy):
     outcome = run(toy, "-m", "x=1,13,2", "kind=good,missing", "hydra.launcher.n_jobs=2")
     assert outcome.returncode == 1

@@ -99,6 +99,7 @@ def test_a_pipe_carries_nothing_but_the_csv(run, use):
     assert list(csv.reader(io.StringIO(text.out)))[1][0] == "a text, of commas"
 
 
+@pytest.mark.slow
 def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp_path):
     joined = fit("method=ce", "trainer.max_epochs=2", "callbacks.early_stopping=null")
     for file in toy_csv.values():

@@ -265,8 +265,8 @@ class Study:
                     self._say_why(candidate)
                 self._write()
             tried = list(alive)
-            seen = INNER_SHARE * len(self.labels) * (self.folds - 1) / self.folds * (fold + 1)
-            if halvings < 2 and len(alive) > 1 and fold + 1 < self.folds and seen >= LEAST_VALIDATION_ROWS:
+            rows_judged_on = INNER_SHARE * len(self.labels) * (self.folds - 1) / self.folds * (fold + 1)
+            if halvings < 2 and len(alive) > 1 and fold + 1 < self.folds and rows_judged_on >= LEAST_VALIDATION_ROWS:
                 halvings += 1
                 alive = self._better_half(alive, fold)
             alive = self._those_that_can_end(alive, fold)

@@ -170,7 +170,7 @@ class KontrastModule(PrototypesModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """With the labels by pairs, where no later epoch makes them anew."""
         super().on_save_checkpoint(checkpoint)
-        if self.pair_steps and not self.relabel and not self.encoder.frozen:
+        if self.pair_steps and not self.relabel and hasattr(self, "targets"):
             checkpoint["targets"] = self.targets.cpu()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """The central comparison on a GPU in one go: GPU tests, tuning on equal terms, then fresh seeds, as much as fits.
 
     make gpu-campaign [DRY_RUN=1] [ARGS="minutes=40 jobs=4 …"]
-    python -m papers.campaign [dry_run=1] [minutes=40] [jobs=4] [runs=DIR] [records=DIR] [freeze=0] [paths.data=… …]
+    python -m papers.campaign [dry_run=1] [minutes=40] [jobs=4] [column=NAME,…] [runs=DIR] [records=DIR] [freeze=0]
+                             [paths.data=… …]
 
 Cells, rows and seeds are those of BUDGET=evidence on SharpReCL's Table 2, main rows first. Each cell is searched
 (`search=halving`, on seeds 100 to 102), then what won is run on the budget's seeds. Stopped, or out of time, the same
 line goes on; on a machine without a GPU it does the same on the processor. `freeze=1` writes what won into
-conf/method_dataset, after which BUDGET=evidence has the same runs.
+conf/method_dataset, after which BUDGET=evidence has the same runs. `column=ohsumed,trec_50` asks for these data sets alone.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Options:
 
     minutes: float = 40.0
     jobs: int = 4
+    column: tuple[str, ...] = ()
     runs: Path = Path("runs")
     records: Path = Path("reports/records")
     dry_run: bool = False
@@ -55,7 +57,7 @@ def parse(words: Sequence[str]) -> Options:
     passed = tuple(word for word in words if word.startswith("paths."))
     values = dict(word.partition("=")[::2] for word in words if word not in passed)
     kinds: dict[str, Callable[[str], Any]] = {"minutes": float, "jobs": int}
-    kinds |= {"runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
+    kinds |= {"column": lambda text: tuple(text.split(",")), "runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
     if unknown := [key for key in values if key not in kinds]:
         raise ReportError(f"{unknown[0]}: unknown; allowed: {', '.join(kinds)}, paths.…")
     try:
@@ -68,10 +70,16 @@ def _flag(text: str) -> bool:
     return text not in ("0", "false")
 
 
-def planned() -> list[Cell]:
-    """The cells, those of the main rows first."""
+def planned(columns: Sequence[str] = ()) -> list[Cell]:
+    """The cells, of some columns or of all, those of the main rows first.
+
+    Raises ReportError: no cell is in such a column.
+    """
     runnable = [cell for cell in cells(load_grid(TABLE), load_budget(BUDGET)) if cell.skipped is None]
-    return sorted(runnable, key=lambda cell: cell.priority)
+    known = {cell.column for cell in runnable}
+    if unknown := [column for column in columns if column not in known]:
+        raise ReportError(f"column: found {unknown[0]}, allowed: {', '.join(sorted(known))}")
+    return sorted((cell for cell in runnable if cell.column in (columns or known)), key=lambda cell: cell.priority)
 
 
 def tuning_line(cell: Cell) -> tuple[str, ...]:
@@ -91,7 +99,7 @@ def tuned(cell: Cell, runs: Path) -> tuple[str, ...] | None:
 def evaluation_lines(options: Options) -> list[tuple[str, ...]]:
     """The runs of every cell whose search is through, the first seed of all before the second."""
     lines = []
-    for cell in planned():
+    for cell in planned(options.column):
         if (settings := tuned(cell, options.runs)) is not None:
             lines += [(seed, (*cell.overrides, *settings, f"seed={seed}")) for seed in cell.seeds]
     return [line for _, line in sorted(lines, key=lambda entry: entry[0])]
@@ -110,11 +118,11 @@ def _seed(line: Sequence[str]) -> int:
 def show(options: Options) -> None:
     """What would be done, in order."""
     print(f"1. {GPU_TESTS}: NCCL with one process, bf16, LoRA in 4 bits, faiss on the GPU")
-    for cell in planned():
+    for cell in planned(options.column):
         state = "tuned already" if tuned(cell, options.runs) is not None else "tunes"
         print(f"2. {state}: python run.py {' '.join(tuning_line(cell))}")
-    runs = sum(len(cell.seeds) for cell in planned())
-    print(f"3. {runs} runs with what won, {len(planned()[0].seeds)} seeds a cell; records in {options.records}")
+    runs = sum(len(cell.seeds) for cell in planned(options.column))
+    print(f"3. {runs} runs with what won, {len(planned(options.column)[0].seeds)} seeds a cell; records in {options.records}")
     print(f"{options.jobs} at a time, {options.minutes:g} minutes in all; the same line goes on")
 
 
@@ -129,20 +137,20 @@ def main(words: Sequence[str]) -> int:
     if on_gpu and (code := subprocess.call([sys.executable, "-m", "pytest", "-q", "-n0", GPU_TESTS], cwd=ROOT)):
         return code
     os.environ[SHARED_WORDS] = "1"
-    arguments = ["logger=csv", *options.passed_on, f"paths.runs={options.runs.absolute()}"]
+    arguments = ["logger=csv", "rival=null", *options.passed_on, f"paths.runs={options.runs.absolute()}"]
     arguments += ["trainer=gpu"] if on_gpu else []
 
     def left() -> float:
         return 60 * options.minutes - (time.monotonic() - started)
 
-    searches = [tuning_line(cell) for cell in planned() if tuned(cell, options.runs) is None]
+    searches = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options.runs) is None]
     _run(arguments, searches, options, "tuning", SHARE_OF_TUNING * left())
     outcomes = _run(arguments, missing(evaluation_lines(options), options), options, "evaluation", left())
     kept = [outcome.folder for outcome in outcomes if outcome.status == "finished" and outcome.folder is not None]
     added, refused = add_records(kept, options.records)
     print(f"{len(added)} records added to {options.records}, {len(refused)} refused (uncommitted code)")
     if options.freeze:
-        finished = [tuning_line(cell) for cell in planned() if tuned(cell, options.runs) is not None]
+        finished = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options.runs) is not None]
         _run([*arguments, "search.freeze=true"], finished, options, "freezing", 600.0)
     return 0
 
@@ -154,7 +162,8 @@ def _run(
         return []
     folder = options.runs / "sweeps" / f"campaign-{name}"
     script = str(ROOT / "run.py")
-    return [job for job, _ in run_jobs(arguments, lines, folder, options.jobs, script=script, stop_after=seconds)]
+    outcomes = run_jobs(arguments, lines, folder, options.jobs, script=script, stop_after=seconds, warm=True)
+    return [job for job, _ in outcomes]
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from storage.run_store import RunFolder
 MOST_OF_THE_METHOD = 2  # parameters of its own that a method may search beside the shared space
 TUNING_SEEDS = 100  # and above: no evaluation seed
 DIGITS = 3  # significant ones of a drawn number
-PLACES = ("paths.", "logger", "trainer.num_threads")  # words that change no run
+PLACES = ("paths.", "logger", "rival", "trainer.num_threads")  # words that change no run
 Settings = Mapping[str, Any]
 
 
@@ -202,6 +202,7 @@ def _train(trials: Sequence[Trial], share: float, base: Sequence[str], folder: P
         options.n_jobs,
         should_stop=lambda number: share < 1 and waiting[number].reached(share, options.metric),
         shown=options.metric,
+        warm=True,
     )
     stopped = [
         candidate

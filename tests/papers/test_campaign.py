@@ -41,7 +41,7 @@ def test_what_won_is_run_on_fresh_seeds_and_finished_runs_are_left_out(tmp_path,
 def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_path, monkeypatch):
     steps = []
 
-    def run_jobs(arguments, lines, folder, n_jobs, script, stop_after):
+    def run_jobs(arguments, lines, folder, n_jobs, script, stop_after, warm):
         steps.append((folder.name, len(lines), n_jobs, stop_after))
         for cell in campaign.planned()[:1] if folder.name == "campaign-tuning" else []:
             search_through(tmp_path, cell, {"optimizer.lr": 0.0003})
@@ -54,7 +54,15 @@ def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_pa
     assert evaluation[:3] == ("campaign-evaluation", 10, 3) and evaluation[3] == pytest.approx(600, abs=60)
 
 
-@pytest.mark.parametrize("words", [["minute=4"], ["jobs=many"]])
-def test_a_bad_word_is_one_line(words):
-    with pytest.raises(ReportError, match="allowed: minutes"):
-        campaign.parse(words)
+def test_a_column_leaves_the_others_out():
+    columns = {cell.column for cell in campaign.planned(["trec_50", "r52"])}
+    assert columns == {"trec_50", "r52"} and len(campaign.planned(["r52"])) == 9
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [(["minute=4"], "minutes"), (["jobs=many"], "minutes"), (["dry_run=1", "column=trec"], "ohsumed, r52, trec_50")],
+)
+def test_a_bad_word_is_one_line(words, allowed):
+    with pytest.raises(ReportError, match=f"allowed: {allowed}"):
+        campaign.main(words)

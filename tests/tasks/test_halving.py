@@ -32,7 +32,7 @@ class Trained:
     def __init__(self, config, stops_after=10**9):
         self.config, self.epochs, self.stops_after = config, {}, stops_after
 
-    def __call__(self, base, jobs, folder, n_jobs, should_stop, shown):
+    def __call__(self, base, jobs, folder, n_jobs, should_stop, shown, warm):
         return [(SweepJob({}, self.train(number, words, should_stop)), None) for number, words in enumerate(jobs)]
 
     def train(self, number, words, should_stop):

@@ -7,7 +7,8 @@
 Cells, rows and seeds are those of BUDGET=evidence on SharpReCL's Table 2, main rows first. Each cell is searched
 (`search=halving`, on seeds 100 to 102), then what won is run on the budget's seeds. Stopped, or out of time, the same
 line goes on; on a machine without a GPU it does the same on the processor. `freeze=1` writes what won into
-conf/method_dataset, after which BUDGET=evidence has the same runs. `column=ohsumed,trec_50` asks for these data sets alone.
+conf/method_dataset, after which BUDGET=evidence has the same runs. `column=ohsumed,trec_50` asks for these
+data sets alone.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def parse(words: Sequence[str]) -> Options:
     passed = tuple(word for word in words if word.startswith("paths."))
     values = dict(word.partition("=")[::2] for word in words if word not in passed)
     kinds: dict[str, Callable[[str], Any]] = {"minutes": float, "jobs": int}
-    kinds |= {"column": lambda text: tuple(text.split(",")), "runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
+    kinds |= {"column": _names, "runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
     if unknown := [key for key in values if key not in kinds]:
         raise ReportError(f"{unknown[0]}: unknown; allowed: {', '.join(kinds)}, paths.…")
     try:
@@ -68,6 +69,10 @@ def parse(words: Sequence[str]) -> Options:
 
 def _flag(text: str) -> bool:
     return text not in ("0", "false")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def planned(columns: Sequence[str] = ()) -> list[Cell]:
@@ -118,11 +123,12 @@ def _seed(line: Sequence[str]) -> int:
 def show(options: Options) -> None:
     """What would be done, in order."""
     print(f"1. {GPU_TESTS}: NCCL with one process, bf16, LoRA in 4 bits, faiss on the GPU")
-    for cell in planned(options.column):
+    chosen = planned(options.column)
+    for cell in chosen:
         state = "tuned already" if tuned(cell, options.runs) is not None else "tunes"
         print(f"2. {state}: python run.py {' '.join(tuning_line(cell))}")
-    runs = sum(len(cell.seeds) for cell in planned(options.column))
-    print(f"3. {runs} runs with what won, {len(planned(options.column)[0].seeds)} seeds a cell; records in {options.records}")
+    runs = sum(len(cell.seeds) for cell in chosen)
+    print(f"3. {runs} runs with what won, {len(chosen[0].seeds)} seeds a cell; records in {options.records}")
     print(f"{options.jobs} at a time, {options.minutes:g} minutes in all; the same line goes on")
 
 

@@ -68,6 +68,8 @@ def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 @torch.inference_mode()
 def _encode(encoder: TextEncoder, datamodule: TextDataModule, tokens: Tokens, shape: tuple[int, int]) -> np.ndarray:
     features = np.empty(shape, dtype=np.float32)
+    device = next(encoder.parameters()).device
     for batch in datamodule.table_loader(tokens):
-        features[batch["indices"].numpy()] = encoder(batch["input_ids"], batch["attention_mask"]).numpy()
+        inputs = (batch[name].to(device) for name in ("input_ids", "attention_mask"))
+        features[batch["indices"].numpy()] = encoder(*inputs).cpu().numpy()
     return features

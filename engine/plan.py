@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
@@ -167,14 +168,23 @@ class Plan:
     ) -> dict[str, np.ndarray]:
         """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""
         loaded: Any = encoder or self.encoder.load(self.config.seed).eval()
-        return cached_features(loaded, datamodule, self._features_key(), self._path("cache"), splits)
+        loaded.to(self.device)
+        features = cached_features(loaded, datamodule, self._features_key(), self._path("cache"), splits)
+        loaded.cpu()
+        return features
+
+    @property
+    def device(self) -> torch.device:
+        """Where the encoder works outside the trainer: what the trainer has too."""
+        return torch.device("cpu" if on_processor(self.config.trainer.accelerator) else "cuda")
 
     def texts_to_encode(self, datamodule: TextDataModule, splits: Sequence[str]) -> int:
         """How many texts of these splits have no features in the cache yet."""
         return texts_to_encode(datamodule, self._features_key(), self._path("cache"), splits)
 
     def _features_key(self) -> str:
-        return f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}"
+        kind = "" if self.device.type == "cpu" else f"-{self.device.type}"  # last digits differ between devices
+        return f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}{kind}"
 
     def clustering_module(self, num_clusters: int) -> ClusteringModule:
         """The method that learns so many clusters over the encoder, without data."""

@@ -183,7 +183,8 @@ def _train_by_epochs(
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
     load_weights(module, run)
     if module.solved_after_training:
-        figures |= module.solve(module.embedded_splits(datamodule))
+        embedded = module.to(plan.device).embedded_splits(datamodule)  # the trainer has left it on the processor
+        figures |= module.cpu().solve(embedded)
         _save_best(run, module)
     return figures | {"epochs": trainer.current_epoch}
 

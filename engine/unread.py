@@ -16,6 +16,8 @@ from datamodules.samplers import ByClass
 from engine.command_line import SHARED_WORDS
 from engine.composition import is_module, serves, target_class, unused_groups
 from engine.validation import ConfigError, Top, signature, target_nodes
+from lightning_modules.base import ClassifierModule
+from lightning_modules.encoders.words import WordEncoder
 
 # group or key -> when the engine reads it
 CONDITIONS = {
@@ -61,6 +63,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
+    if reason := _without_rival(plain):
+        idle["rival"] = reason
     if serves(method) == "clustering":
         idle["dataset.empty_label"] = f"method={method['name']} reads no labels"
     if "ir" in (thinning := plain.get("imbalance") or {"ir": None}) and thinning["ir"] is None:
@@ -78,6 +82,24 @@ def is_solved(plain: Mapping[str, Any]) -> bool:
     method = target_class(plain["method"])
     linear = getattr(method, "linear_loss", None) is not None and plain["encoder"]["train"] == "frozen"
     return getattr(method, "is_solved", False) is True or (linear and not plain.get("head"))
+
+
+def _without_rival(plain: Mapping[str, Any]) -> str | None:
+    """Why a `task=fit` of this config has no logistic regression beside it (`engine.rivals`), or None."""
+    method = target_class(plain["method"])
+    if plain["task"] != "fit":
+        return None  # no task but this one has it at all
+    if getattr(method, "multilabel", False):
+        return f"method={plain['method']['name']} gives texts several labels; the rival gives them one"
+    if plain.get("active"):
+        return "active=… has no rival beside its rounds"
+    if issubclass(target_class(plain["encoder"]), WordEncoder):
+        return f"encoder={plain['encoder']['name']} knows words alone; the rival reads a pretrained encoder"
+    if plain["dataset"].get("labels") == 0:
+        return "with dataset.labels=0 there is nothing that a rival could learn from"
+    if is_solved(plain) and getattr(method, "solve", None) is ClassifierModule.solve:
+        return f"method={plain['method']['name']} is the rival itself on a frozen encoder"
+    return None
 
 
 def _unread_by_training(plain: Mapping[str, Any]) -> Iterator[str]:

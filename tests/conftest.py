@@ -105,9 +105,10 @@ def files(toy_csv: dict[str, Path]) -> list[str]:
     return ["dataset=csv", *(f"dataset.{split}={path}" for split, path in toy_csv.items())]
 
 
-def without_rival(arguments: tuple[str, ...]) -> list[str]:
-    """Overrides that spare a run the rival beside it; other tasks have none."""
-    return [] if any(argument.startswith("task=") for argument in arguments) else ["rival=null"]
+@pytest.fixture(autouse=True)
+def no_rival(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run here encodes texts for the figures of `rival=logistic` beside its own, but in the tests of just that."""
+    monkeypatch.setattr("engine.rivals.MOST_TEXTS", -1)
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., "
     def call(*arguments: str, stdin: str = "") -> "Result":
         no_rate = "encoder.train=frozen" in arguments  # then nothing learns at the encoder's rate
         options = [option for option in small if not (no_rate and option.startswith("optimizer.lr="))]
-        return command([*files, *store, *options, *without_rival(arguments), *arguments], stdin)
+        return command([*files, *store, *options, *arguments], stdin)
 
     return call
 
@@ -163,7 +164,7 @@ def start(store, small, files, tmp_path, monkeypatch) -> Callable:
     started = []
 
     def call(*arguments: str, name: str = "output", dies: Callable[[], None] | None = None):
-        line = [*files, *store, *small, *without_rival(arguments), *arguments]
+        line = [*files, *store, *small, *arguments]
         process = context.Process(target=run_alone, args=(line, tmp_path / name, dies))
         process.start()
         started.append(process)

@@ -9,21 +9,26 @@ from reporting.calibration import expected_calibration_error
 from tests.command_lines import rows
 
 
+@pytest.fixture(autouse=True)
+def with_rival(no_rival, monkeypatch):
+    monkeypatch.setattr(rivals, "MOST_TEXTS", 3000)
+
+
 def test_the_rival_is_the_run_of_method_logistic(fit, solve):
-    ours = fit("method=ce", "trainer.max_epochs=1", "rival=logistic", "imbalance.ir=3")
+    ours = fit("method=ce", "trainer.max_epochs=1", "imbalance.ir=3")
     rival = solve("method=logistic", "imbalance.ir=3").metrics
     assert rival["test/accuracy"] > 0.25
     for name in ("accuracy", "macro_f1"):
         assert ours.metrics[f"test/logistic_{name}"] == pytest.approx(rival[f"test/{name}"], abs=1e-12)
     assert "logistic regression, frozen encoder" in ours.out
-    alone = fit("method=ce", "trainer.max_epochs=1", "imbalance.ir=3")
+    alone = fit("method=ce", "trainer.max_epochs=1", "imbalance.ir=3", "rival=null")
     assert alone.folder == ours.folder
 
 
 @pytest.mark.slow
 def test_many_texts_are_not_encoded_for_it_alone(fit, solve, monkeypatch):
     monkeypatch.setattr(rivals, "MOST_TEXTS", 50)
-    line = ["method=ce", "trainer.max_epochs=1", "rival=logistic"]
+    line = ["method=ce", "trainer.max_epochs=1"]
     assert "test/logistic_accuracy" not in fit(*line).metrics
     assert "test/logistic_accuracy" not in solve("method=logistic").metrics  # it is that itself, and fills the cache
     assert "test/logistic_accuracy" in fit(*line, "force=true").metrics

@@ -44,6 +44,16 @@ class TimeLimit(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.started, self.steps = time.monotonic(), 0
 
+    def on_step_beforehand(self, done: int, steps: int) -> None:
+        """A method has done so many of the steps that it does before the first epoch; the epochs come on top."""
+        now = time.monotonic()
+        if done == WARM_UP:
+            self.warm = now
+        if done >= LOOKED_AT:
+            expected = now - self.started + (steps - done) * (now - self.warm) / (done - WARM_UP)
+            if expected > self.seconds:
+                raise OutOfTime(expected, self.seconds)
+
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

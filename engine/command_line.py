@@ -83,7 +83,7 @@ def _interrupts_uncovered(main: Callable[[], None]) -> None:
 
 def announce(config: Mapping[str, Any]) -> None:
     """Say what is about to be done, before the libraries are loaded, which takes seconds."""
-    if not is_first_process() or config.get("task") == "auto":  # which says itself what it does
+    if not is_first_process() or config.get("task") in ("auto", "runs", "board"):  # which say it themselves
         return
     names = [str(config.get("task")), *([f"run {config['run']}"] if config.get("run") else _group_names(config))]
     output = config.get("output")

@@ -29,6 +29,7 @@ def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -
         "nodes": trainer.num_nodes,
     }
     return {
+        "command": plan.command,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: version(name) for name in PACKAGES},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ class Plan:
     plain: Mapping[str, Any]
     dataset: Dataset
     encoder: PretrainedEncoder | WordEncoder  # None for a method that needs none
+    words: tuple[str, ...] = ()  # what was typed, where that is known
 
     @classmethod
     def make(cls, config: DictConfig, overrides: Sequence[str] = ()) -> Plan:
@@ -52,7 +54,13 @@ class Plan:
         validate(plain)
         check_composition(plain)
         refuse_unread(plain, overrides)
-        return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")))
+        return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")), tuple(overrides))
+
+    @property
+    def command(self) -> str | None:
+        """The line that does this run anew, wherever the run store lies; None where nothing is known of it."""
+        words = [word for word in self.words if not word.startswith(("paths.", "force="))]
+        return shlex.join(["python", "run.py", *words]) if words else None
 
     def inputs(self) -> dict[str, str]:
         """Digests, by path, of content that the config names only by path: an edited file is another run."""

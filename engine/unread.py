@@ -63,8 +63,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
-    if reason := _without_rival(plain):
-        idle["rival"] = reason
+    if no_rival := _without_rival(plain):
+        idle["rival"] = no_rival
     if serves(method) == "clustering":
         idle["dataset.empty_label"] = f"method={method['name']} reads no labels"
     if "ir" in (thinning := plain.get("imbalance") or {"ir": None}) and thinning["ir"] is None:

@@ -48,7 +48,7 @@ class Top:
 
     task: Literal[
         "fit", "auto", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat",
-        "chat_export", "runs", "serve"
+        "chat_export", "runs", "board", "serve"
     ]
     seed: Annotated[int, ">= 0", "< 4294967296"] = 0
     force: bool = False

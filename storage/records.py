@@ -145,6 +145,8 @@ def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], lis
     added, refused, shard = [], [], Shard()
     for run in (run for run in _undamaged(runs) if run.status == "finished"):
         environment = run.read_json("environment.json") if run.has("environment.json") else None
+        if environment:
+            environment.pop("command", None)  # the config says it, and many runs share the rest
         if environment and environment.get("changed"):
             refused.append(run.id)
             continue

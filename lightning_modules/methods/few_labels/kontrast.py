@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -154,8 +154,10 @@ class KontrastModule(PrototypesModule):
         """Labels by pairs of labelled rows and the first guesses, each for what it is worth on held-out labels."""
         datamodule = self.trainer.datamodule  # type: ignore[attr-defined]  # Lightning sets it
         labels = torch.from_numpy(datamodule.labels["train"])
-        pairs = LabelledPairs(self, datamodule, labels, self.num_classes)
-        held_out = pairs.held_out_scores(first.folds, max(self.pair_steps // 2, 1))
+        of_fold = max(self.pair_steps // 2, 1)
+        watch = self._watched(FOLDS * of_fold + self.pair_steps)
+        pairs = LabelledPairs(self, datamodule, labels, self.num_classes, lambda: next(watch))
+        held_out = pairs.held_out_scores(first.folds, of_fold)
         weights = stacking_weights(torch.stack([comparable(first.held_out), comparable(held_out)]), labels)
         everything = torch.ones_like(labels, dtype=torch.bool)
         pairs.train(everything, self.pair_steps, "all")
@@ -166,6 +168,14 @@ class KontrastModule(PrototypesModule):
         fitted = discriminant_em(rows, all_labels, start, self.shrinkage, self.label_rows, max(self.max_steps, 1))
         scores = weights[0] * comparable(first.scores) + weights[1] * comparable(fitted.scores(rows))
         self.targets.copy_(scores.argmax(1).to(self.targets).where(~self.is_true, self.targets))
+
+    def _watched(self, steps: int) -> Iterator[None]:
+        """Tell callbacks of each of these steps, which Lightning knows nothing of."""
+        for done in range(1, steps + 1):
+            for callback in self.trainer.callbacks:  # type: ignore[attr-defined]  # Lightning sets it
+                if hasattr(callback, "on_step_beforehand"):
+                    callback.on_step_beforehand(done, steps)
+            yield
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """With the labels by pairs, where no later epoch makes them anew."""

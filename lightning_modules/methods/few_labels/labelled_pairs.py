@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -25,10 +25,14 @@ class LabelledPairs:
         datamodule: its "train" rows are the labelled ones.
         labels: (N,) class indices of those.
         num_classes: C.
+        on_step: called after each step.
     """
 
-    def __init__(self, module: TextModule, datamodule: Any, labels: Tensor, num_classes: int) -> None:
+    def __init__(
+        self, module: TextModule, datamodule: Any, labels: Tensor, num_classes: int, on_step: Callable[[], None]
+    ) -> None:
         self.module, self.datamodule, self.labels, self.num_classes = module, datamodule, labels, num_classes
+        self.on_step = on_step
         self.parameters = [parameter for parameter in module.encoder.parameters() if parameter.requires_grad]
 
     def held_out_scores(self, folds: Tensor, steps: int) -> Tensor:
@@ -71,6 +75,7 @@ class LabelledPairs:
                 nn.utils.clip_grad_norm_(self.parameters, clip)
             optimizer.step()
             optimizer.zero_grad()
+            self.on_step()
         if dist.is_available() and dist.is_initialized():
             for parameter in self.parameters:  # sums may be taken in another order on another device
                 dist.broadcast(parameter.data, 0)

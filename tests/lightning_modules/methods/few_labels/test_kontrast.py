@@ -7,6 +7,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
 from attack.toy import TOPICS
+from callbacks.time_limit import LOOKED_AT, TimeLimit
 from lightning_modules.methods.few_labels.kontrast import KontrastModule
 from tests.command_lines import best_weights, rows
 
@@ -80,6 +81,18 @@ def test_labels_by_pairs_survive_a_resume(fit, monkeypatch, tmp_path):
         patch.setattr(KontrastModule, "_learn_pairs", lambda *_: patched.append("again"))
         resumed = best_weights(fit(*again).folder)
     assert not patched and all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+@pytest.mark.slow
+def test_pairs_that_cannot_end_in_time_are_not_learned_to_the_end(fit, monkeypatch):
+    seen = []
+    monkeypatch.setattr(TimeLimit, "on_train_batch_end", lambda *_: seen.append("an epoch"))
+    step = TimeLimit.on_step_beforehand
+    monkeypatch.setattr(TimeLimit, "on_step_beforehand", lambda *args: (seen.append(args[1:]), step(*args)))
+    limit = ["+callbacks.time_limit._target_=callbacks.time_limit.TimeLimit", "+callbacks.time_limit.seconds=0.01"]
+    line = ["method=kontrast", "dataset.labels_per_class=8", "sampler.batch_size=16", "method.pair_steps=8"]
+    assert "training would take about" in fit(*line, *limit).error
+    assert seen == [(done, 4 * 4 + 8) for done in range(1, LOOKED_AT + 1)]
 
 
 def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):

@@ -1,0 +1,1 @@
+"""A page of all runs of a run store, that opens from its folder without a network."""

@@ -1,0 +1,262 @@
+// The page of a run store: table, one run, two runs against each other. Texts and names enter as text, never as HTML.
+const board = { runs: new Map(), texts: new Map(), add(run) { this.runs.set(run.id, run); }, addTexts(name, texts) { this.texts.set(name, texts); } };
+const byId = id => document.getElementById(id);
+const DASH = "–", SHOWN_TEXTS = 100, MOST_CLASSES = 30, FIRST_RUNS = 300, EXCHANGES = 2000, COLOURS = ["#0b57a4", "#b34700", "#2e7d32", "#6a3d9a"];
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "onclick") made.addEventListener("click", value); else made.setAttribute(name, value);
+  }
+  made.append(...children.map(child => child instanceof Node ? child : String(child)));
+  return made;
+}
+const percent = (value, digits = 2) => value === undefined || value === null ? DASH : (100 * value).toFixed(digits);
+const signed = value => (value >= 0 ? "+" : "−") + Math.abs(100 * value).toFixed(2);
+
+function table(header, rows, attributes = {}) {
+  const isText = k => !k || rows[0]?.[k]?.className === "long";
+  const head = element("thead", {}, element("tr", {}, ...header.map((name, k) => element("th", isText(k) ? { class: "text" } : {}, name))));
+  const body = element("tbody", {}, ...rows.map(row => element("tr", {}, ...row.map((value, k) =>
+    value instanceof HTMLTableCellElement ? value : element("td", k ? {} : { class: "text" }, value)))));
+  return element("div", { class: "wide" }, element("table", attributes, head, body));
+}
+const long = text => element("td", { class: "long" }, text);
+
+// ---- the table of all runs
+const withInterval = name => run => run[name] === undefined ? [DASH, null]
+  : [run[name + "_low"] === undefined ? percent(run[name]) : `${percent(run[name])} (${percent(run[name + "_low"], 1)} to ${percent(run[name + "_high"], 1)})`, run[name]];
+const plain = name => run => [run[name] ?? DASH, run[name] ?? null];
+const columns = [
+  ["run", run => [run.id, run.id]], ["method", plain("method")], ["data set", plain("dataset")], ["encoder", plain("encoder")],
+  ["protocol", plain("protocol")], ["seed", plain("seed")], ["status", run => [run.error ? `${run.status}: ${run.error}` : run.status, run.status]],
+  ["accuracy", withInterval("accuracy")], ["macro-F1", withInterval("macro_f1")], ["micro-F1", run => [percent(run.micro_f1), run.micro_f1 ?? null]],
+  ["val macro-F1", run => [percent(run.val), run.val ?? null]],
+  ["seconds", run => [run.seconds == null ? DASH : run.seconds.toFixed(1), run.seconds ?? null]], ["written", plain("written")],
+];
+const ticked = new Set();
+let entries = [], mostShown = FIRST_RUNS; // a table of thousands of rows takes a browser seconds
+
+function drawTable() {
+  const head = element("tr", {}, element("th", { class: "pick", title: "tick two to compare" }, "✓"));
+  columns.forEach(([name], place) => head.append(element("th", place < 5 ? { class: "text" } : {}, element("button", { type: "button", onclick: () => sortBy(place) }, name))));
+  byId("runs").tHead.append(head);
+  entries = runs.map(run => ({ run, row: null, words: columns.map(([, cell]) => cell(run)[0]).join(" ").toLowerCase() }));
+  for (const name of ["method", "dataset", "status"]) {
+    const values = [...new Set(runs.map(run => run[name]).filter(value => value !== null && value !== undefined))].sort();
+    byId(name).append(element("option", { value: "" }, "all"), ...values.map(value => element("option", {}, value)));
+    byId(name).addEventListener("change", filter);
+  }
+  byId("search").addEventListener("input", filter);
+  byId("all").addEventListener("click", () => { mostShown = Infinity; filter(); });
+  byId("compare").addEventListener("click", () => { location.hash = `compare=${[...ticked].join(",")}`; follow(); });
+  sortBy(columns.length - 1);
+}
+
+function rowOf(entry) {
+  if (entry.row) return entry.row;
+  const run = entry.run, tick = element("input", { type: "checkbox", "aria-label": `compare ${run.id}`, onclick: () => { tick.checked ? ticked.add(run.id) : ticked.delete(run.id); byId("compare").disabled = ticked.size !== 2; } });
+  tick.disabled = run.status !== "finished";
+  entry.row = element("tr", {}, element("td", { class: "pick" }, tick));
+  columns.forEach(([, cell], place) => {
+    const [shown] = cell(run);
+    entry.row.append(element("td", place < 5 ? { class: "text" } : {}, place ? shown : element("button", { type: "button", onclick: () => { location.hash = `run=${run.id}`; follow(); } }, shown)));
+  });
+  return entry.row;
+}
+
+function sortBy(place) {
+  const heads = [...byId("runs").tHead.rows[0].cells].slice(1), down = heads[place].getAttribute("aria-sort") !== "descending";
+  heads.forEach(head => head.removeAttribute("aria-sort"));
+  heads[place].setAttribute("aria-sort", down ? "descending" : "ascending");
+  const value = entry => columns[place][1](entry.run)[1];
+  entries.sort((a, b) => {
+    const x = value(a), y = value(b);
+    if (x === null || y === null) return (x === null) - (y === null);
+    return (down ? -1 : 1) * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y)));
+  });
+  filter();
+}
+
+function filter() {
+  const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const wanted = ["method", "dataset", "status"].map(name => [name, byId(name).value]).filter(([, value]) => value);
+  const fitting = entries.filter(entry => words.every(word => entry.words.includes(word)) && wanted.every(([name, value]) => String(entry.run[name]) === value));
+  byId("runs").tBodies[0].replaceChildren(...fitting.slice(0, mostShown).map(rowOf));
+  byId("count").textContent = `${fitting.length} of ${runs.length} runs`;
+  byId("all").hidden = fitting.length <= mostShown;
+  byId("all").textContent = `show all ${fitting.length}, not the first ${FIRST_RUNS} alone`;
+}
+
+// ---- files beside the page
+function load(name) {
+  return new Promise((resolve, reject) => {
+    const script = element("script", { src: name });
+    script.onload = resolve;
+    script.onerror = () => reject(new Error(`${name} cannot be read`));
+    document.head.append(script);
+  });
+}
+
+async function fetchRun(id) {
+  if (!board.runs.has(id)) await load(`runs/${encodeURIComponent(id)}.js`);
+  const run = board.runs.get(id);
+  if (run.texts && !board.texts.has(run.texts)) await load(run.texts).catch(() => { run.texts = null; });
+  return run;
+}
+const textOf = (run, index) => (run.texts && board.texts.get(run.texts)?.[index]) || `row ${index}`;
+
+// ---- figures from predictions; a row has one label or a list of them
+const labelsOf = value => Array.isArray(value) ? value : [value];
+const isRight = (truth, predicted) => String(labelsOf(truth)) === String(labelsOf(predicted));
+const nameOf = (run, value) => labelsOf(value).map(label => run.labels[label] ?? "no label").join(", ") || "none";
+
+function classF1(truth, predicted, numClasses) {
+  const hits = new Array(numClasses).fill(0), said = new Array(numClasses).fill(0), there = new Array(numClasses).fill(0);
+  truth.forEach((value, row) => {
+    const guesses = labelsOf(predicted[row]);
+    for (const label of labelsOf(value)) { there[label] += 1; if (guesses.includes(label)) hits[label] += 1; }
+    for (const label of guesses) if (label >= 0) said[label] += 1;
+  });
+  return hits.map((hit, label) => ({ label, rows: there[label], f1: there[label] + said[label] ? 2 * hit / (there[label] + said[label]) : null }));
+}
+function macroF1(truth, predicted, numClasses) { // over the classes that occur in labels or predictions
+  const present = classF1(truth, predicted, numClasses).filter(entry => entry.f1 !== null);
+  return present.reduce((sum, entry) => sum + entry.f1, 0) / present.length;
+}
+
+function curves(history) {
+  const names = [...new Set(history.flatMap(row => Object.keys(row)))].filter(name => name !== "epoch");
+  const groups = [["loss", names.filter(name => name.includes("loss"))], ["validation, %", names.filter(name => /^val\/(accuracy|macro_f1|micro_f1)$/.test(name))]];
+  return element("div", { class: "charts" }, ...groups.filter(([, keys]) => keys.length).map(([title, keys]) =>
+    chart(title, keys.map(key => [key, history.filter(row => row[key] !== undefined).map(row => [row.epoch + 1, title === "loss" ? row[key] : 100 * row[key]])]))));
+}
+
+function chart(title, series) {
+  const points = series.flatMap(([, line]) => line), width = 480, height = 220, left = 46, bottom = 30, top = 10;
+  const [x0, x1] = [Math.min(...points.map(p => p[0])), Math.max(...points.map(p => p[0]))], [y0, y1] = [Math.min(...points.map(p => p[1])), Math.max(...points.map(p => p[1]))];
+  const x = value => left + (width - left - 12) * (x1 > x0 ? (value - x0) / (x1 - x0) : .5), y = value => height - bottom - (height - bottom - top) * (y1 > y0 ? (value - y0) / (y1 - y0) : .5);
+  const svg = (tag, attributes, text = "") => { const made = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value); made.textContent = text; return made; };
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title} by epoch: ${series.map(([name]) => name).join(", ")}` });
+  for (const value of y1 > y0 ? [y0, (y0 + y1) / 2, y1] : [y0]) drawing.append(svg("line", { class: "axis", x1: left, x2: width - 12, y1: y(value), y2: y(value) }), svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(Math.abs(value) >= 10 ? 1 : 2)));
+  for (const value of x1 > x0 ? [x0, x1] : [x0]) drawing.append(svg("text", { x: x(value), y: height - 10, "text-anchor": value === x0 && x1 > x0 ? "start" : "end" }, `epoch ${value}`));
+  series.forEach(([, line], k) => {
+    drawing.append(svg("polyline", { class: "curve", stroke: COLOURS[k % COLOURS.length], points: line.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ") }));
+    line.forEach(([a, b]) => drawing.append(svg("circle", { cx: x(a), cy: y(b), r: 2.5, fill: COLOURS[k % COLOURS.length] })));
+  });
+  const legend = element("figcaption", {}, `${title}: `);
+  series.forEach(([name], k) => { const key = element("span", {}, `● ${name} `); key.style.color = COLOURS[k % COLOURS.length]; legend.append(key); });
+  return element("figure", {}, drawing, legend);
+}
+
+function confusion(run) {
+  const counts = new Map();
+  run.truth.forEach((truth, row) => { const key = `${truth} ${run.predicted[row]}`; counts.set(key, (counts.get(key) ?? 0) + 1); });
+  if (run.labels.length > MOST_CLASSES) {
+    const wrong = [...counts].map(([key, count]) => [...key.split(" ").map(Number), count]).filter(([a, b]) => a !== b).sort((a, b) => b[2] - a[2]).slice(0, 30);
+    return table(["label", "taken for", "rows"], wrong.map(([a, b, count]) => [run.labels[a], nameOf(run, b), count]));
+  }
+  const totals = run.labels.map((_, label) => run.truth.filter(truth => truth === label).length);
+  const rows = run.labels.map((name, a) => [name, ...run.labels.map((_, b) => {
+    const count = counts.get(`${a} ${b}`) ?? 0, share = totals[a] ? count / totals[a] : 0, cell = element("td", { class: "cell", title: `${name} taken for ${run.labels[b]}: ${count}` }, count || "");
+    cell.style.background = `color-mix(in srgb, ${a === b ? "#0b57a4" : "#b34700"} ${Math.round(60 * share)}%, white)`;
+    return cell;
+  })]);
+  return table(["label \\ prediction", ...run.labels], rows, { class: "matrix" });
+}
+
+const settings = (node, start = "") => Object.entries(node ?? {}).flatMap(([key, value]) =>
+  value !== null && typeof value === "object" && !Array.isArray(value) ? settings(value, `${start}${key}.`) : [[`${start}${key}`, JSON.stringify(value)]]);
+
+function show(...parts) {
+  byId("opened").replaceChildren(...parts.filter(Boolean));
+  byId("opened").scrollIntoView();
+  byId("opened").focus({ preventScroll: true });
+}
+const commandOf = run => run.command ? element("p", {}, element("code", {}, run.command)) : element("p", { class: "dim" }, "The line that started this run was not kept; its settings are below.");
+
+// ---- one run
+async function open(id) {
+  entries.forEach(entry => entry.row?.classList.toggle("open", entry.run.id === id));
+  const summary = runs.find(run => run.id === id);
+  if (summary.status !== "finished") return show(element("h2", {}, id), element("p", { class: "warn" }, `${summary.status}${summary.error ? `: ${summary.error}` : ""}`));
+  const run = await fetchRun(id).catch(error => show(element("h2", {}, id), element("p", { class: "warn" }, error.message)));
+  if (!run) return;
+  const parts = [element("h2", {}, id), commandOf(run)];
+  if (run.history?.length) parts.push(element("h3", {}, "Learning curves"), curves(run.history));
+  if (run.truth) {
+    const f1 = classF1(run.truth, run.predicted, run.labels.length).filter(entry => entry.rows).sort((a, b) => a.f1 - b.f1);
+    parts.push(element("h3", {}, "Classes, worst first"), table(["class", "rows", "F1, %"], f1.map(entry => [run.labels[entry.label], entry.rows, percent(entry.f1)])));
+    if (!run.truth.some(Array.isArray)) parts.push(element("h3", {}, "Confusion"), confusion(run));
+    const wrong = run.rows.map((_, row) => row).filter(row => !isRight(run.truth[row], run.predicted[row]));
+    parts.push(element("h3", {}, `Texts with a wrong answer: ${wrong.length} of ${run.rows.length}${wrong.length > SHOWN_TEXTS ? `, the first ${SHOWN_TEXTS}` : ""}`),
+      table(["label", "prediction", "text"], wrong.slice(0, SHOWN_TEXTS).map(row => [nameOf(run, run.truth[row]), nameOf(run, run.predicted[row]), long(textOf(run, run.rows[row]))])));
+  }
+  parts.push(element("details", {}, element("summary", {}, "All settings"), table(["key", "value"], settings(run.config).map(([key, value]) => [key, long(value)]))));
+  show(...parts);
+}
+
+// ---- two runs on the same rows
+function mcnemar(b, c) { // exact, two-sided: of b + c rows that one of the two has right, as unequal a share or more
+  const n = b + c, logs = [0];
+  for (let k = 1; k <= n; k++) logs.push(logs[k - 1] + Math.log(k));
+  let p = 0;
+  for (let k = 0; k <= Math.min(b, c); k++) p += Math.exp(logs[n] - logs[k] - logs[n - k] - n * Math.LN2);
+  return n ? Math.min(1, 2 * p) : 1;
+}
+
+function randomised(truth, first, second, numClasses) { // Noreen 1989: which run said what is exchanged row by row
+  const difference = (a, b) => macroF1(truth, a, numClasses) - macroF1(truth, b, numClasses);
+  const measured = difference(first, second), unequal = truth.map((_, row) => row).filter(row => String(first[row]) !== String(second[row]));
+  let state = 1, larger = 0;
+  const random = () => { state = (Math.imul(state, 1664525) + 1013904223) >>> 0; return state / 4294967296; };
+  const [a, b] = [[...first], [...second]], times = Math.min(EXCHANGES, Math.max(200, Math.floor(2e7 / truth.length)));
+  for (let time = 0; time < times; time++) {
+    for (const row of unequal) { const flip = random() < .5; a[row] = flip ? second[row] : first[row]; b[row] = flip ? first[row] : second[row]; }
+    larger += Math.abs(difference(a, b)) >= Math.abs(measured) - 1e-12;
+  }
+  return { measured, p: (larger + 1) / (times + 1), times };
+}
+const pText = p => p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`;
+
+async function compare(firstId, secondId) {
+  const [first, second] = await Promise.all([fetchRun(firstId), fetchRun(secondId)]).catch(error => { show(element("p", { class: "warn" }, error.message)); return []; });
+  if (!first) return;
+  const heading = element("h2", {}, `A: ${firstId} against B: ${secondId}`);
+  const [ours, theirs] = [new Map(settings(first.config)), new Map(settings(second.config))];
+  const keys = [...new Set([...ours.keys(), ...theirs.keys()])].filter(key => ours.get(key) !== theirs.get(key) && !key.startsWith("paths."));
+  const unlike = element("details", keys.length > 12 ? {} : { open: "" }, element("summary", {}, `Settings that differ: ${keys.length}`), table(["key", "A", "B"], keys.map(key => [key, long(ours.get(key) ?? DASH), long(theirs.get(key) ?? DASH)])));
+  const place = new Map((second.rows ?? []).map((index, row) => [index, row]));
+  if (!first.truth || !second.truth || first.data !== second.data || first.rows.length !== second.rows.length || !first.rows.every(index => place.has(index)) || String(first.labels) !== String(second.labels))
+    return show(heading, element("p", { class: "warn" }, "These two were not measured on the same rows: their figures cannot be compared row by row."), unlike);
+  const truth = first.truth, a = first.predicted, b = first.rows.map(index => second.predicted[place.get(index)]), numClasses = first.labels.length;
+  const right = [a, b].map(said => said.map((value, row) => isRight(truth[row], value)));
+  const [onlyA, onlyB] = [[0, 1], [1, 0]].map(([x, y]) => truth.map((_, row) => row).filter(row => right[x][row] && !right[y][row]));
+  const share = rights => rights.filter(Boolean).length / truth.length, p = mcnemar(onlyA.length, onlyB.length), macro = randomised(truth, a, b, numClasses);
+  const f1 = [classF1(truth, a, numClasses), classF1(truth, b, numClasses)];
+  const classes = f1[0].map((entry, label) => ({ label, rows: entry.rows, a: entry.f1 ?? 0, b: f1[1][label].f1 ?? 0 })).filter(entry => entry.rows).sort((x, y) => Math.abs(y.a - y.b) - Math.abs(x.a - x.b));
+  const texts = (title, rows) => [element("h3", {}, `${title}: ${rows.length}${rows.length > SHOWN_TEXTS ? `, the first ${SHOWN_TEXTS}` : ""}`),
+    table(["label", "A", "B", "text"], rows.slice(0, SHOWN_TEXTS).map(row => [nameOf(first, truth[row]), nameOf(first, a[row]), nameOf(first, b[row]), long(textOf(first, first.rows[row]))]))];
+  show(heading, table(["figure, %", "A", "B", "A − B", "test"], [
+    ["accuracy", percent(share(right[0])), percent(share(right[1])), signed(share(right[0]) - share(right[1])), `McNemar, exact: ${pText(p)}`],
+    ["macro-F1", percent(macroF1(truth, a, numClasses)), percent(macroF1(truth, b, numClasses)), signed(macro.measured), `randomisation, ${macro.times} exchanges: ${pText(macro.p)}`]]),
+    element("p", { class: "dim" }, `${truth.length} rows, one seed each. A p is that of one comparison: of twenty that are looked at, one is below 0.05 by chance.`),
+    unlike, element("h3", {}, "Classes, largest difference first"),
+    table(["class", "rows", "F1 of A, %", "F1 of B, %", "A − B"], classes.map(entry => [first.labels[entry.label], entry.rows, percent(entry.a), percent(entry.b), signed(entry.a - entry.b)])),
+    ...texts("Right in A alone", onlyA), ...texts("Right in B alone", onlyB));
+}
+
+// ---- the address says what is open, so that a link or the browser's "back" opens it again
+let followed = "";
+function follow() {
+  if (location.hash === followed) return;
+  followed = location.hash;
+  const [kind, names = ""] = decodeURIComponent(followed.slice(1)).split("="), ids = names.split(",");
+  if (!ids.every(id => runs.some(run => run.id === id))) return;
+  if (kind === "run") open(ids[0]);
+  if (kind === "compare" && ids.length === 2) compare(...ids);
+}
+window.addEventListener("hashchange", follow);
+
+drawTable();
+follow();

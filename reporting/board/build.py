@@ -1,0 +1,172 @@
+"""The page of a run store: a table of all runs in `index.html`, what one run predicted in a file of its own beside it.
+
+The page reads such a file when a run is opened, so that thousands of runs open at once. Texts lie once for each data
+set. All of it opens from the folder: no server, no network.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from storage.errors import ReportError
+from storage.files import write_text
+from storage.run_store import RunFolder, list_runs
+
+HERE = Path(__file__).parent
+FOLDER = "board"  # of the page, in the run store
+COLUMNS = ("method", "dataset", "encoder", "protocol", "seed")
+FIGURES = ("accuracy", "macro_f1", "micro_f1")
+LONGEST_TEXT = 500  # characters of a text that are shown
+UNKNOWN = -1  # a prediction that is none of the labels
+
+
+def write_board(store: Path, data: Path) -> Path:
+    """Write `board/index.html` in a run store and a file for each finished run; returns the page.
+
+    Files of runs that have not changed since stay as they are. A damaged run is left out with a warning.
+
+    Args:
+        store: the run store.
+        data: folder of prepared data sets; where the one of a run is gone, its rows have numbers in place of texts.
+
+    Raises:
+        ReportError: no such folder, or no run in it.
+    """
+    if not store.is_dir():
+        raise ReportError(f"{store}: no such folder; allowed: a run store")
+    folder, runs, texts = store / FOLDER, [], _Texts(data, store / FOLDER)
+    for run in list_runs(store):
+        try:
+            _write_details(run, folder / "runs" / f"{run.id}.js", texts)
+            runs.append(summary(run))
+        except ReportError as error:
+            print(f"warning: left out: {error}", file=sys.stderr)
+    if not runs:
+        raise ReportError(f"{store}: no runs; allowed: a run store with one at least")
+    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
+    page = environment.get_template("page.html.j2").render(
+        store=store.absolute().name,
+        runs=_in_script(runs),
+        script=Markup((HERE / "board.js").read_text(encoding="utf-8")),  # ours, without any text of a run
+    )
+    write_text(folder / "index.html", page)
+    return folder / "index.html"
+
+
+def summary(run: RunFolder) -> dict[str, Any]:
+    """A row of the table: what identifies a run, how it ended, and its figures."""
+    metrics = run.read_metrics()
+    split = "test" if "test/accuracy" in metrics else "val"
+    written = datetime.fromtimestamp((run.path / "metrics.json").stat().st_mtime)
+    figures = {
+        f"{name}{end}": value
+        for name in FIGURES
+        for end in ("", "_low", "_high")
+        if isinstance(value := metrics.get(f"{split}/{name}{end}"), float)
+    }
+    return {
+        "id": run.id,
+        "status": run.status,
+        "written": f"{written:%Y-%m-%d %H:%M}",
+        "split": split,
+        "seconds": metrics.get("seconds/total"),
+        "val": metrics.get("val/macro_f1"),
+        "error": metrics.get("error"),
+        **{name: metrics.get(name) for name in COLUMNS},
+        **figures,
+    }
+
+
+def _write_details(run: RunFolder, file: Path, texts: _Texts) -> None:
+    is_written = file.exists() and file.stat().st_mtime >= (run.path / "metrics.json").stat().st_mtime
+    if run.status == "finished" and not is_written:
+        run.check()
+        write_text(file, f"board.add({_in_script(details(run, texts))});\n")
+
+
+def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
+    """What the page shows of one run: the line that repeats it, its history, and labels and predictions of each row.
+
+    Labels are indices of `labels`; of texts with several labels, lists of them.
+    """
+    metrics = run.read_metrics()
+    environment = run.read_json("environment.json") if run.has("environment.json") else {}
+    shown: dict[str, Any] = {"id": run.id, "command": environment.get("command"), "config": run.read_config()}
+    if run.has("history.csv"):
+        shown["history"] = [
+            {key: float(value) for key, value in row.items() if value and key != "step"}
+            for row in run.read_csv("history.csv", "epoch")
+        ]
+    labels = metrics.get("label_names")
+    if labels and run.has("predictions.csv"):
+        split = "test" if "test/accuracy" in metrics else "val"
+        rows = [row for row in run.read_csv("predictions.csv", "label", "prediction") if row.get("split") == split]
+        number = {name: place for place, name in enumerate(labels)}
+        fingerprint = str(environment.get("corpus_fingerprint"))[:16]
+        shown |= {
+            "labels": labels,
+            "rows": [int(row["index"]) for row in rows],
+            "truth": [_indices(row["label"], number) for row in rows],
+            "predicted": [_indices(row["prediction"], number) for row in rows],
+            "data": f"{fingerprint}-{split}",
+            "texts": texts.file(fingerprint, "test" if split == "test" else "train"),
+        }
+    return shown
+
+
+def _indices(value: str, number: Mapping[str, int]) -> int | list[int]:
+    """Index of a label, or the list of those of a JSON list; a label may look like a list itself."""
+    if value in number:
+        return number[value]
+    try:
+        several = json.loads(value)
+    except ValueError:
+        return UNKNOWN
+    return [number.get(str(name), UNKNOWN) for name in several] if isinstance(several, list) else UNKNOWN
+
+
+class _Texts:
+    """Texts of the prepared data sets, as files beside the page."""
+
+    def __init__(self, data: Path, folder: Path) -> None:
+        self.folder = folder
+        self.prepared: dict[str, Path] = {}
+        for meta in sorted(data.glob("*/meta.json")):
+            try:
+                self.prepared[str(json.loads(meta.read_text())["fingerprint"])[:16]] = meta.parent
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # a data set that is damaged is for those who train on it to report
+
+    def file(self, fingerprint: str, split: str) -> str | None:
+        """Name of the file with the texts of a split, written where it is not there; None: the data set is gone."""
+        source = self.prepared.get(fingerprint, Path()) / f"{split}.arrow"
+        if fingerprint not in self.prepared or not source.is_file():
+            return None
+        name = f"texts/{fingerprint}-{split}.js"
+        if not (self.folder / name).exists():
+            texts = [text[:LONGEST_TEXT] for text in _column(source)]
+            write_text(self.folder / name, f"board.addTexts({_in_script(name)}, {_in_script(texts)});\n")
+        return name
+
+
+def _column(source: Path) -> list[str]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(source)) as file:
+        return pa.ipc.open_file(file).read_all().column("text").to_pylist()
+
+
+def _in_script(value: Any) -> Markup:
+    """JSON that cannot end the script it stands in, nor break its lines."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)

@@ -1,0 +1,109 @@
+"""The page of a run store: what it says of runs, that nothing of them is HTML there, and its figures in a browser."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import f1_score
+
+from reporting.board.build import write_board
+from storage.errors import ReportError
+from storage.run_store import RunFolder
+from tests.command_lines import command
+
+HOSTILE = "</script><script>document.title='taken over'</script>"
+NAMES = ["sport", "world", HOSTILE]
+CHROMIUM = shutil.which("chromium")
+
+
+def write_run(store, name, predicted, truth, **more):
+    """A finished run with these predictions on test rows."""
+    run = RunFolder(store / name)
+    run.path.mkdir(parents=True)
+    run.write_text("config.yaml", f"seed: 0\nmethod: {{name: {name}}}\n")
+    run.write_csv("history.csv", [(0, 5, 0.7), (1, 10, 0.5)], ("epoch", "step", "train/loss"))
+    rows = [("test", index, NAMES[a], NAMES[b], 0.5) for index, (a, b) in enumerate(zip(truth, predicted, strict=True))]
+    run.write_csv("predictions.csv", rows, ("split", "index", "label", "prediction", "probability"))
+    run.write_json("environment.json", {"corpus_fingerprint": "abc", "command": f"python run.py method={name}"})
+    figures = {"test/accuracy": float(np.mean(np.equal(truth, predicted))), "label_names": NAMES, **more}
+    run.write_metrics(status="finished", method=name, dataset="csv", seed=0, **figures)
+    return run
+
+
+@pytest.fixture
+def two_runs(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 200).tolist()
+    said = [[t if rng.random() < share else int(rng.integers(0, 3)) for t in truth] for share in (0.7, 0.5)]
+    for name, predicted in zip(("ce", "scl"), said, strict=True):
+        write_run(tmp_path, name, predicted, truth)
+    return tmp_path, truth, said
+
+
+def details(store, name):
+    text = (store / "board" / "runs" / f"{name}.js").read_text()
+    return json.loads(text.removeprefix("board.add(").removesuffix(");\n"))
+
+
+def test_the_page_has_each_run_and_no_text_of_it_as_html(two_runs, capsys):
+    store, truth, said = two_runs
+    (store / "damaged").mkdir()
+    (store / "damaged" / "metrics.json").write_text("[]")
+    page = write_board(store, store / "data")
+    assert "damaged" in capsys.readouterr().err
+    for file in (page, *page.parent.glob("runs/*.js")):
+        assert HOSTILE not in file.read_text()
+    assert '"id":"ce"' in page.read_text() and '"id":"scl"' in page.read_text()
+    run = details(store, "ce")
+    assert run["labels"] == NAMES and run["truth"] == truth and run["predicted"] == said[0] and run["texts"] is None
+    assert run["command"] == "python run.py method=ce" and run["history"][1] == {"epoch": 1, "train/loss": 0.5}
+
+
+def test_files_of_runs_that_did_not_change_stay(two_runs):
+    store, *_ = two_runs
+    file = write_board(store, store / "data").parent / "runs" / "ce.js"
+    before = file.stat().st_mtime_ns
+    write_board(store, store / "data")
+    assert file.stat().st_mtime_ns == before
+
+
+def test_a_store_that_is_none_or_empty_is_one_line(tmp_path):
+    for store, found in ((tmp_path / "none", "no such folder"), (tmp_path, "no runs")):
+        with pytest.raises(ReportError, match=found):
+            write_board(store, tmp_path)
+    refused = command(["task=board", f"paths.runs={tmp_path}", "seed=1"])
+    assert refused.error.startswith("seed: task=board shows all runs")
+
+
+def test_a_run_says_the_line_that_does_it_again_and_its_texts(fit, store, tmp_path):
+    result = fit("method=ce", "trainer.max_epochs=1", "seed=3")
+    done = command(["task=board", f"paths.runs={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"])
+    run = details(tmp_path / "runs", result.folder.name)
+    assert run["command"].startswith("python run.py ") and run["command"].endswith("trainer.max_epochs=1 seed=3")
+    assert "paths." not in run["command"]
+    (texts,) = (done.folder / "texts").glob("*.js")
+    assert run["texts"] == f"texts/{texts.name}" and len(run["rows"]) == len(run["predicted"]) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_a_browser_compares_two_runs_as_scipy_and_scikit_learn_do(two_runs):
+    store, truth, said = two_runs
+    page = write_board(store, store / "data")
+    address = f"{page.as_uri()}#compare=ce,scl"
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
+    shown = subprocess.run([str(CHROMIUM), *options, address], capture_output=True, text=True, check=True, timeout=120)
+    text = re.sub(r"<[^>]+>", " ", shown.stdout[shown.stdout.index("A: ce against B: scl") :])
+    right = np.equal(truth, said)
+    only = [int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())]
+    p = binomtest(only[0], sum(only)).pvalue
+    for predicted in said:
+        assert f"{100 * np.mean(np.equal(truth, predicted)):.2f}" in text
+        assert f"{100 * f1_score(truth, predicted, average='macro'):.2f}" in text
+    assert f"McNemar, exact: {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'}" in text
+    assert f"Right in A alone: {only[0]}" in text and f"Right in B alone: {only[1]}" in text
+    assert "taken over" not in shown.stdout.partition("<body")[0]

@@ -114,8 +114,23 @@ def _read_from(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = _no_object(folder) or " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"encoder: the files in {folder} cannot be read as a model ({reason})") from error
+
+
+def _no_object(folder: Path) -> str | None:
+    """The first JSON file of a model folder that holds no object, and what it holds: the libraries do not name it."""
+    for name in ("config.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"):
+        file = folder / name
+        if not file.is_file():
+            continue
+        try:
+            content = json.loads(file.read_bytes())
+        except (ValueError, RecursionError) as error:
+            return f"{name}: {error}"
+        if not isinstance(content, dict):
+            return f"{name}: found {json.dumps(content)[:60]}, allowed: a JSON object"
+    return None
 
 
 class PretrainedEncoder:

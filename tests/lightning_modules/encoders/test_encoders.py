@@ -1,5 +1,6 @@
 """Encoders: weights verified, pooling as written, dropout on where it trains, features fixed where it does not."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,15 @@ def test_other_architectures_load(kind: str, tiny_encoder_dir: Path, tmp_path: P
     if kind == "distilbert":
         with pytest.raises(ValueError, match="encoder.pooling: cls needs a model with a pooler"):
             source(tmp_path, pooling="cls").load()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("tokenizer_config.json", "5"), ("config.json", "[1"), ("config.json", '"a"')]
+)
+def test_a_damaged_file_of_a_model_is_named(tiny_encoder_dir, tmp_path, name, content):
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny_encoder_dir, folder)
+    (folder / name).write_text(content)
+    with pytest.raises(ValueError, match=rf"cannot be read as a model \({name}: "):
+        source(folder).tokenizer()
+        source(folder).load()

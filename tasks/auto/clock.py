@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 REPORT_SHARE = 0.04  # of the minutes, kept for the report
 REPORT_LEAST = 5.0  # seconds
+REPORT_MOST = 0.2  # of the minutes
+PATTERN_SECONDS = 8e-3  # of the report, to resample what one label was taken for
 
 
 class Clock:
@@ -41,6 +43,11 @@ class Clock:
     def left_with_fit(self) -> float:
         """Seconds for candidates and the fit of one of them on all rows."""
         return 60 * self.minutes - (self.now() - self.started) - self.report
+
+    def expect_report(self, rows: int, num_classes: int) -> None:
+        """Keep more for the report where there is more to resample: many classes, and rows that fill them."""
+        expected = PATTERN_SECONDS * min(rows, num_classes**2)
+        self.report = max(self.report, min(expected, 60 * REPORT_MOST * self.minutes))
 
     def keep(self, seconds: float) -> None:
         """Keep so many seconds for the last fit."""

@@ -99,6 +99,7 @@ class Study:
         self.texts = np.array(texts, dtype=object)
         self.embeddings = embeddings
         self.num_classes = len(self.label_names)
+        clock.expect_report(len(labels), self.num_classes)
         most = FOLDS if len(labels) < MANY_ROWS else FOLDS_OF_MANY
         self.folds = min(most, len(set(texts)))
         self.entries: dict[str, Entry] = {}

@@ -22,6 +22,9 @@ def test_what_is_left_counts_earlier_starts_and_what_is_kept():
     clock.keep(30)
     clock.keep(10)
     assert clock.left == 5 * 60 - 24 - 30 and clock.used == 5
+    for rows, classes, kept in ((100_000, 4, 24), (5_000, 1_000, 40), (100_000, 1_000, 120)):
+        clock.expect_report(rows, classes)
+        assert clock.left == 5 * 60 - kept - 30
 
 
 def test_candidates_follow_the_data_and_come_cheapest_first():

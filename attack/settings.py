@@ -188,6 +188,7 @@ WITHOUT_FIGURES = (
     "encoder.sha256", "encoder.repo", "encoder.package", "encoder.path", "method.name", "dataset.name", "protocol.name",
     "trainer.strategy", "sampler.chunk_batches", "optimizer.foreach", "optimizer.fused", "optimizer.capturable",
     "optimizer.maximize", "augment.top_k",
+    "sampler.length_of",  # the replaced words of the tiny texts leave them as long as they were
     "sampler.batch_size", "sampler.eval_batch_size", "trainer.accumulate_grad_batches",  # the tiny files are one batch
 )  # fmt: skip
 

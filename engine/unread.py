@@ -63,6 +63,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
+    if (active := plain.get("active")) and "mc_probabilities" not in signature(target_class(active["strategy"]))[0]:
+        idle["active.mc_passes"] = f"active={active['name']} asks for no passes with dropout on"
     if no_rival := _without_rival(plain):
         idle["rival"] = no_rival
     if serves(method) == "clustering":

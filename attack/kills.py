@@ -17,6 +17,7 @@ from attack.place import Place
 from storage.run_store import may_differ
 
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+INTERPRETER_STARTS = 0.05  # seconds in which any signal ends Python, before it reads the first line of a program
 OWN = {  # of a process, not of a result
     ".lock", "run.log", "environment.json", "SHA256SUMS", "sources.json",
 }  # fmt: skip
@@ -103,7 +104,8 @@ class Kills:
             after, sign = rng.uniform(0, seconds), rng.choice(SIGNALS)
             outcome = self.shell.run_until(words, after, sign)
             done.append(f"{sign.name} after {after:.2f} s: {outcome.code}")
-            allowed = (0, 130, -int(sign)) if sign is signal.SIGKILL else (0, 130)
+            ends = sign is signal.SIGKILL or after < INTERPRETER_STARTS
+            allowed = (0, 130, -int(sign)) if ends else (0, 130)
             if outcome.code not in allowed or "Traceback" in outcome.text:
                 return f"{task.name}: {'; '.join(done)}", words, outcome.text
         again = self.shell.run(words)

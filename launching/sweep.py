@@ -70,6 +70,7 @@ def run_jobs(
     waiting = deque(enumerate(jobs, first))
     running: dict[int, _Running] = {}
     ended: dict[int, tuple[SweepJob, Any]] = {}
+    stopped: set[int] = set()
     print(f"sweep: {len(jobs)} jobs, {n_jobs} at a time, output in {folder}", flush=True)
     starter = WarmStarter(folder, _environment(folder / "warm.json", n_jobs)) if warm else None
     start = starter.start if starter else start_cold
@@ -82,12 +83,16 @@ def run_jobs(
             if not running:
                 break
             for number in [key for key, job in running.items() if job.process.poll() is not None]:
-                ended[number] = _outcome(running.pop(number))
+                settled, value = _outcome(running.pop(number))
+                if number in stopped and settled.status == "failed":  # as it was asked to
+                    settled = replace(settled, status="interrupted", error="")
+                ended[number] = settled, value
                 counted = f"[{len(ended)}/{len(jobs)}]"
                 print(counted, progress(ended[number][0], jobs[number - first], shown), flush=True)
                 if on_end:
                     on_end(number, ended[number][0])
             for number in [key for key in running if should_stop and should_stop(key)]:
+                stopped.add(number)
                 _signal(running[number], signal.SIGTERM)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:

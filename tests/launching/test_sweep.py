@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from launching.sweep import run_jobs
 from tests.launching.toy_program import command, run, sweep_rows
 
 
@@ -115,3 +116,23 @@ def test_a_sweep_leaves_its_figure(toy):
     run(toy, "-m", "x=1,2,3")
     (folder,) = toy.glob("runs/sweeps/*")
     assert all((folder / f"sweep.{kind}").stat().st_size > 1000 for kind in ("svg", "pdf", "png"))
+
+
+def test_a_job_that_was_asked_to_stop_has_not_failed(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import json, os, pathlib, signal, sys, time\n"
+        "def stop(*_):\n"
+        "    result = {'status': 'failed', 'error': 'interrupted'}\n"
+        "    pathlib.Path(os.environ['KONTRAST_JOB_RESULT']).write_text(json.dumps(result))\n"
+        "    sys.exit(130)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
+        "time.sleep(60 if sys.argv[1].endswith('first') else 0)\n"
+        "stop()\n"
+    )
+    jobs = [[str(tmp_path / "first")], [str(tmp_path / "second")]]
+    outcomes = run_jobs(
+        [], jobs, tmp_path / "sweep", script=str(script), should_stop=lambda n: n == 0 and (tmp_path / "first").exists()
+    )
+    assert [job.status for job, _ in outcomes] == ["interrupted", "failed"]

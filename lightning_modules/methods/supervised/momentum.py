@@ -43,7 +43,7 @@ class QueueModule(ClassifierModule):
         *args,
         queue_size: Annotated[int, ">= 0"] = 1024,
         momentum: Annotated[float, ">= 0", "< 1"] | None = 0.999,
-        projection_size: Annotated[int, ">= 1"] = 128,
+        projection_size: Annotated[int, ">= 1", "<= 65536"] = 128,
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)

@@ -72,6 +72,8 @@ def summary(run: RunFolder) -> dict[str, Any]:
         for end in ("", "_low", "_high")
         if isinstance(value := metrics.get(f"{split}/{name}{end}"), float)
     }
+    if isinstance(matched := metrics.get("cluster/acc"), float):
+        figures["accuracy"] = matched
     return {
         "id": run.id,
         "status": run.status,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from engine import rivals
 from tests.command_lines import best_weights, command, outcome, same_weights
 
 context = multiprocessing.get_context("forkserver")
@@ -19,6 +20,7 @@ context.set_forkserver_preload(["tests.command_lines", "tasks.active", "transfor
 def run_alone(arguments: list[str], output: Path, dies: Callable[[], None] | None) -> None:
     """Run a command line and end this process; `dies` arranges for its death on the way."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs deaf to it
+    rivals.MOST_TEXTS = -1  # as in the tests' own process
     if dies is not None:
         dies()
     result = command(arguments)

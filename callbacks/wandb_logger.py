@@ -80,7 +80,7 @@ def wandb_logger(
         "group": group,
         "id": run.id,
         "name": run.id,
-        "dir": str(run.path),
+        "dir": str(run.path.absolute()),  # W&B's own process keeps the working directory that it was started in
         "config": dict(config),
         "resume": "allow",
         "settings": settings,

@@ -229,6 +229,7 @@ async function compare(firstId, secondId) {
   const place = new Map((second.rows ?? []).map((index, row) => [index, row]));
   if (!first.truth || !second.truth || first.data !== second.data || first.rows.length !== second.rows.length || !first.rows.every(index => place.has(index)) || String(first.labels) !== String(second.labels))
     return show(heading, element("p", { class: "warn" }, "These two were not measured on the same rows: their figures cannot be compared row by row."), unlike);
+  if (!first.rows.every((index, row) => String(first.truth[row]) === String(second.truth[place.get(index)]))) return show(heading, element("p", { class: "warn" }, "The labels of the same rows differ between these two."), unlike);
   const truth = first.truth, a = first.predicted, b = first.rows.map(index => second.predicted[place.get(index)]), numClasses = first.labels.length;
   const right = [a, b].map(said => said.map((value, row) => isRight(truth[row], value)));
   const [onlyA, onlyB] = [[0, 1], [1, 0]].map(([x, y]) => truth.map((_, row) => row).filter(row => right[x][row] && !right[y][row]));

@@ -49,6 +49,8 @@ def write_board(store: Path, data: Path) -> Path:
             runs.append(summary(run))
         except ReportError as error:
             print(f"warning: left out: {error}", file=sys.stderr)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # of files that hold something else
+            print(f"warning: left out: run {run.id} is damaged ({error})", file=sys.stderr)
     if not runs:
         raise ReportError(f"{store}: no runs; allowed: a run store with one at least")
     environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
@@ -111,15 +113,16 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
     if labels and run.has("predictions.csv"):
         split = "test" if "test/accuracy" in metrics else "val"
         rows = [row for row in run.read_csv("predictions.csv", "label", "prediction") if row.get("split") == split]
+        kept = run.read_json("kept_indices.json").get(split) if run.has("kept_indices.json") else None
         number = {name: place for place, name in enumerate(labels)}
         fingerprint = str(environment.get("corpus_fingerprint"))[:16]
         shown |= {
             "labels": labels,
-            "rows": [int(row["index"]) for row in rows],
+            "rows": [kept[int(row["index"])] if kept else int(row["index"]) for row in rows],  # of the prepared table
             "truth": [_indices(row["label"], number) for row in rows],
             "predicted": [_indices(row["prediction"], number) for row in rows],
             "data": f"{fingerprint}-{split}",
-            "texts": texts.file(fingerprint, "test" if split == "test" else "train"),
+            "texts": texts.file(fingerprint, split),
         }
     return shown
 
@@ -149,10 +152,14 @@ class _Texts:
 
     def file(self, fingerprint: str, split: str) -> str | None:
         """Name of the file with the texts of a split, written where it is not there; None: the data set is gone."""
-        source = self.prepared.get(fingerprint, Path()) / f"{split}.arrow"
-        if fingerprint not in self.prepared or not source.is_file():
+        if fingerprint not in self.prepared:
             return None
-        name = f"texts/{fingerprint}-{split}.js"
+        # validation rows, and all rows of folds, are of the train table
+        table = "test" if split == "test" and (self.prepared[fingerprint] / "test.arrow").is_file() else "train"
+        source = self.prepared[fingerprint] / f"{table}.arrow"
+        if not source.is_file():
+            return None
+        name = f"texts/{fingerprint}-{table}.js"
         if not (self.folder / name).exists():
             texts = [text[:LONGEST_TEXT] for text in _column(source)]
             write_text(self.folder / name, f"board.addTexts({_in_script(name)}, {_in_script(texts)});\n")

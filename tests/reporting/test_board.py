@@ -31,6 +31,7 @@ def write_run(store, name, predicted, truth, **more):
     run.write_json("environment.json", {"corpus_fingerprint": "abc", "command": f"python run.py method={name}"})
     figures = {"test/accuracy": float(np.mean(np.equal(truth, predicted))), "label_names": NAMES, **more}
     run.write_metrics(status="finished", method=name, dataset="csv", seed=0, **figures)
+    run.write_json("kept_indices.json", {"test": [3 * index for index in range(len(truth))]})
     return run
 
 
@@ -53,12 +54,15 @@ def test_the_page_has_each_run_and_no_text_of_it_as_html(two_runs, capsys):
     store, truth, said = two_runs
     (store / "damaged").mkdir()
     (store / "damaged" / "metrics.json").write_text("[]")
+    write_run(store, "odd", truth, truth).write_json("kept_indices.json", [])
     page = write_board(store, store / "data")
-    assert "damaged" in capsys.readouterr().err
+    warnings = capsys.readouterr().err
+    assert "damaged" in warnings and "run odd is damaged" in warnings
     for file in (page, *page.parent.glob("runs/*.js")):
         assert HOSTILE not in file.read_text()
     assert '"id":"ce"' in page.read_text() and '"id":"scl"' in page.read_text()
     run = details(store, "ce")
+    assert run["rows"][:3] == [0, 3, 6]  # of the data set, not of the split
     assert run["labels"] == NAMES and run["truth"] == truth and run["predicted"] == said[0] and run["texts"] is None
     assert run["command"] == "python run.py method=ce" and run["history"][1] == {"epoch": 1, "train/loss": 0.5}
 

@@ -85,14 +85,14 @@ def test_labels_by_pairs_survive_a_resume(fit, monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_pairs_that_cannot_end_in_time_are_not_learned_to_the_end(fit, monkeypatch):
-    seen = []
-    monkeypatch.setattr(TimeLimit, "on_train_batch_end", lambda *_: seen.append("an epoch"))
+    steps_done = []
+    monkeypatch.setattr(TimeLimit, "on_train_batch_end", lambda *_: steps_done.append("an epoch"))
     step = TimeLimit.on_step_beforehand
-    monkeypatch.setattr(TimeLimit, "on_step_beforehand", lambda *args: (seen.append(args[1:]), step(*args)))
+    monkeypatch.setattr(TimeLimit, "on_step_beforehand", lambda *args: (steps_done.append(args[1:]), step(*args)))
     limit = ["+callbacks.time_limit._target_=callbacks.time_limit.TimeLimit", "+callbacks.time_limit.seconds=0.01"]
     line = ["method=kontrast", "dataset.labels_per_class=8", "sampler.batch_size=16", "method.pair_steps=8"]
     assert "training would take about" in fit(*line, *limit).error
-    assert seen == [(done, 4 * 4 + 8) for done in range(1, LOOKED_AT + 1)]
+    assert steps_done == [(done, 4 * 4 + 8) for done in range(1, LOOKED_AT + 1)]
 
 
 def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):

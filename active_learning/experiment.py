@@ -24,7 +24,12 @@ class ActiveLearning:
             of those there are, `protocol.val_fraction`.
         keep_weights: of `all` rounds, or of the `last` alone, which is all that the next query takes.
         oracle: `labels` answers from the data set; `file` writes the texts to a CSV and waits for a person;
-            `prompt` asks the person in the terminal.
+            `prompt` asks the person in the terminal, `browser` on a page.
+        show_guess: whether the person sees the model's class of a text.
+        annotators: people who are asked for each text; what they do not agree on is no label.
+        answers: file of what people said, for all runs on the same texts; null: in the run store.
+        answers_from: file of labels to begin with, see `labelling.formats`.
+        host, port: where the page listens; port 0: a free one.
     """
 
     name: str
@@ -36,7 +41,13 @@ class ActiveLearning:
     reset_weights: bool = True
     validation_size: Annotated[int, ">= 1"] | None = None
     keep_weights: Literal["last", "all"] = "last"
-    oracle: Literal["labels", "file", "prompt"] = "labels"
+    oracle: Literal["labels", "file", "prompt", "browser"] = "labels"
+    show_guess: Annotated[bool, "with oracle=prompt|browser"] = True
+    annotators: Annotated[int, ">= 1", "<= 2", "with oracle=browser"] = 1
+    answers: Annotated[str, "with oracle=file|prompt|browser"] | None = None
+    answers_from: Annotated[str, "with oracle=file|prompt|browser"] | None = None
+    host: Annotated[str, "with oracle=browser"] = "127.0.0.1"
+    port: Annotated[int, ">= 0", "<= 65535", "with oracle=browser"] = 0
 
     def __post_init__(self) -> None:
         sizes = [self.query_size] if isinstance(self.query_size, int) else list(self.query_size)

@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.world import is_first_process
 from launching.interrupts import ignore_interrupts
+from storage.errors import Stopped
 from storage.files import NO_SPACE, is_stdout, write_text
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
@@ -56,6 +57,11 @@ def exit_code(main: Callable[[], None]) -> int:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except ProcessDied as error:
         return _fail(str(error), FAULT)
+    except Stopped as stop:
+        ignore_interrupts()
+        print(stop, file=sys.stderr)
+        report_job("failed", error=str(stop))
+        return INTERRUPTED
     except KeyboardInterrupt:
         ignore_interrupts()
         return _fail("interrupted; type the same command again to go on", INTERRUPTED)

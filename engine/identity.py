@@ -41,7 +41,9 @@ UNHASHED_TRAINER = frozenset(
     }
 )
 UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", "nan_guard", "time_limit"})
+UNHASHED_ACTIVE = frozenset({"host", "port", "show_guess", "answers", "answers_from"})  # how a person is asked
 UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
+UNHASHED_OF = {"trainer": UNHASHED_TRAINER, "callbacks": UNHASHED_CALLBACKS, "active": UNHASHED_ACTIVE}
 UNHASHED_KEYS = UNHASHED_ANYWHERE | (HYDRA_KEYS - {"_args_"})
 
 
@@ -149,7 +151,7 @@ def place(target: str) -> str:
 
 def _relevant(config: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in config.items() if key not in UNHASHED_TOP and value is not None}
-    for group, unhashed in (("trainer", UNHASHED_TRAINER), ("callbacks", UNHASHED_CALLBACKS)):
+    for group, unhashed in UNHASHED_OF.items():
         if isinstance(kept.get(group), Mapping):
             kept[group] = {key: value for key, value in kept[group].items() if key not in unhashed}
     kept["callbacks"] = {key: value for key, value in kept.get("callbacks", {}).items() if value is not None}

@@ -13,6 +13,10 @@ class ReportError(ValueError):
     """A run or a result that cannot be found, read or written; the message is one line."""
 
 
+class Stopped(KeyboardInterrupt):
+    """A person has had enough; the message says where it goes on, in one line."""
+
+
 def short(value: Any, limit: int = SHOWN) -> str:
     """`repr` of a value for a message, at most ``limit`` characters and an ellipsis."""
     text = repr(value[: limit + 1] if isinstance(value, str) else value)

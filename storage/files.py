@@ -152,6 +152,22 @@ def _new_file(path: Path) -> tuple[int, bool]:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), True
 
 
+def hold(file: BinaryIO, problem: str) -> None:
+    """Keep an open file for this process until it is closed, or the process dies.
+
+    Raises:
+        ReportError: another process holds it, in the words of `problem`.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ReportError(problem) from None
+    except (ImportError, OSError):
+        pass  # a platform or a file system without locks
+
+
 def _name(descriptor: int, path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY)
     try:  # a folder's descriptor makes os.link follow the link in /proc

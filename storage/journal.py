@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from storage.errors import ReportError
-from storage.files import write_errors
+from storage.files import hold, write_errors
 
 
 class Journal:
@@ -64,7 +63,7 @@ def kept_answers(output: Path | str, question: Any) -> Iterator[Journal]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     with open(path, "r+b") as file:
-        _hold(file, output)
+        hold(file, f"{output}: another process writes it; allowed: another output, or wait")
         try:
             with write_errors(path):
                 yield Journal(file, question)
@@ -72,15 +71,3 @@ def kept_answers(output: Path | str, question: Any) -> Iterator[Journal]:
             path.unlink(missing_ok=True)
             raise
         path.unlink(missing_ok=True)
-
-
-def _hold(file: BinaryIO, output: Path) -> None:
-    """Until the file is closed, or the process dies. Raises ReportError where another process holds it."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ReportError(f"{output}: another process writes it; allowed: another output, or wait") from None
-    except (ImportError, OSError):
-        pass  # a platform or a file system without locks

@@ -30,6 +30,7 @@ from engine.rivals import rival_metrics
 from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
+from storage.errors import Stopped
 from storage.run_store import RunFolder, find_run, first_line
 
 log = logging.getLogger(__name__)
@@ -84,9 +85,11 @@ def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work:
         if run.status != "finished":
             run.write_metrics(status="failed", error=first_line(error))
         raise
-    except BaseException:  # Ctrl-C, SIGTERM, and the exit that Lightning turns them into
+    except BaseException as stop:  # Ctrl-C, SIGTERM, and the exit that Lightning turns them into
         if run.status != "finished":
             run.write_metrics({"seconds/total": earlier + time.perf_counter() - started}, status="interrupted")
+        if isinstance(stop, Stopped):
+            raise
         raise KeyboardInterrupt from None
 
 

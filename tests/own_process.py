@@ -14,7 +14,7 @@ from engine import rivals
 from tests.command_lines import best_weights, command, outcome, same_weights
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["tests.command_lines", "tasks.active", "transformers.models.bert.modeling_bert"])
+context.set_forkserver_preload(["tests.command_lines", "tasks.active.rounds", "transformers.models.bert.modeling_bert"])
 
 
 def run_alone(arguments: list[str], output: Path, dies: Callable[[], None] | None) -> None:

@@ -2,109 +2,116 @@
 
 from __future__ import annotations
 
-import string
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TextIO
 
+from labelling.answers import NO_LABEL, Answer, AnswerBook
+from labelling.desk import Suggestion
+from labelling.keys import CLASS_KEYS, COMMANDS
 from reporting.escape import for_terminal, shortened
-from tasks.active.oracle import NO_LABEL, FileOracle
+from storage.errors import InputError, Stopped
 
-SKIP, AMBIGUOUS, UNDO, QUIT = "s", "a", "u", "q"
-COMMANDS = {SKIP: "skip", AMBIGUOUS: "ambiguous", UNDO: "undo", QUIT: "quit"}
+WORDS = {key: word for key, word in COMMANDS.items() if word in NO_LABEL}
+UNDO, QUIT = "u", "q"
 BACKSPACE, ENTER, ESCAPE, END = "\x7f\b", "\r\n", "\x1b", "\x04"
-CLASS_KEYS = "".join(
-    key for key in string.digits[1:] + string.ascii_lowercase + string.ascii_uppercase if key not in COMMANDS
-)
 
 
-class PromptOracle(FileOracle):
-    """Asks for the labels of `file` key by key; the file is the state, whole after every key.
+class Prompt:
+    """Asks for labels key by key; every answer is in the book before the next text is shown.
 
     Args:
-        file: as of `FileOracle`; rows that hold a label already are not asked for again.
-        budget: labels in all, for the progress bar; `labelled`: those of earlier rounds.
+        book: where the answers are kept; texts that it has an answer to are not asked for again.
+        label_names: the classes.
+        budget: labels in all, for the progress bar.
+        shows_guess: whether the model's guess stands below a text.
         keys: where the keys come from, standard input by default.
+
+    Raises:
+        InputError: more classes than keys.
     """
 
     def __init__(
-        self, file: Path, budget: int | None = None, labelled: int = 0, keys: Iterator[str] | None = None
+        self,
+        book: AnswerBook,
+        label_names: Sequence[str],
+        budget: int | None = None,
+        shows_guess: bool = True,
+        keys: Iterator[str] | None = None,
     ) -> None:
-        super().__init__(file)
-        self.budget, self.labelled = budget, labelled
-        self.keys = keys
+        if len(label_names) > len(CLASS_KEYS):
+            raise InputError(
+                f"active.oracle: found prompt with {len(label_names)} classes; allowed: up to {len(CLASS_KEYS)}, "
+                f"or active.oracle=browser|file"
+            )
+        book.check_classes(label_names)
+        self.book, self.budget, self.shows_guess, self.keys = book, budget, shows_guess, keys
+        self.classes = dict(zip(CLASS_KEYS, label_names, strict=False))
 
-    def answers(self, positions: list[int], texts: list[str], label_names: list[str]) -> list[int]:
-        """Class of each text, or a number of `NO_LABEL`.
+    def ask(self, texts: Mapping[str, Suggestion]) -> None:
+        """Go through the texts until each has an answer and Enter is typed.
 
         Raises:
-            ValueError: more classes than keys, a file that does not fit, or no more keys.
-            KeyboardInterrupt: the person had enough; what was answered stays.
+            InputError: no more keys.
+            Stopped: the person had enough; what was answered stays.
         """
-        if len(label_names) > len(CLASS_KEYS):
-            raise ValueError(
-                f"active.oracle: found prompt with {len(label_names)} classes; allowed: up to {len(CLASS_KEYS)}, "
-                f"or active.oracle=file"
-            )
-        rows = self.asked(positions, texts)
-        self.checked(rows, label_names)
-        self._ask(rows, dict(zip(CLASS_KEYS, label_names, strict=False)))
-        return super().answers(positions, texts, label_names)
-
-    def _ask(self, rows: list[dict[str, str]], classes: dict[str, str]) -> None:
-        order = [row for row in rows if row["label"]] + [row for row in rows if not row["label"]]
-        labels = classes | {SKIP: "skip", AMBIGUOUS: "ambiguous"}
+        order = sorted(texts, key=lambda text: self.book.label(text) is None)  # those that are answered first
+        labels = self.classes | WORDS
         keys = keys_of(sys.stdin) if self.keys is None else self.keys
-        screen = _Screen(classes)
-        place = sum(bool(row["label"]) for row in order)
+        screen = _Screen(self.classes, self.shows_guess)
+        place = sum(self.book.label(text) is not None for text in order)
         while True:
-            labelled = self.labelled + sum(row["label"] not in ("", *NO_LABEL) for row in order)
-            screen.show(order, place, labelled, self.budget)
+            screen.show(self.book, order, place, texts, self.budget)
             key = next(keys, None)
             if key is None and place < len(order):
                 missing = len(order) - place
-                raise ValueError(
+                raise InputError(
                     f"active.oracle: {missing} of {len(order)} labels are missing; type the same line again"
                 )
             if place == len(order) and (key is None or key in ENTER):
                 return
             if key == QUIT:
-                raise KeyboardInterrupt
+                raise Stopped(f"every answer is kept in {self.book.path}; the same line goes on")
             if key == UNDO or (key and key in BACKSPACE):
                 place = max(place - 1, 0)
-                order[place]["label"] = ""
+                if self.book.label(order[place]) is not None:
+                    self.book.withdraw(order[place])
             elif key is not None and key in labels and place < len(order):
-                order[place]["label"] = labels[key]
+                shown = texts[order[place]]
+                self.book.record(Answer(order[place], labels[key], guess=shown.guess, probability=shown.probability))
                 place += 1
-            else:
-                continue
-            self.write(rows)
 
 
 class _Screen:
-    """What the person sees, on standard error: the text, what each key means, how far it is."""
+    """What the person sees, on standard error: the text, why it, what each key means, how far it is."""
 
-    def __init__(self, classes: dict[str, str]) -> None:
+    def __init__(self, classes: Mapping[str, str], shows_guess: bool) -> None:
         from rich.console import Console
 
+        self.shows_guess = shows_guess
         self.console = Console(stderr=True, highlight=False)
-        self.meanings = " ".join(f"[{key}] {for_terminal(name)}" for key, name in (classes | COMMANDS).items())
+        self.meanings = " ".join(f"[{key}] {for_terminal(name)}" for key, name in {**classes, **COMMANDS}.items())
 
-    def show(self, order: list[dict[str, str]], place: int, labelled: int, budget: int | None) -> None:
+    def show(
+        self, book: AnswerBook, order: Sequence[str], place: int, texts: Mapping[str, Suggestion], budget: int | None
+    ) -> None:
         from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         self.console.rule()
         if place:
-            last = order[place - 1]
-            line = f"{for_terminal(last['label'])}: {_on_one_line(last['text'])}"
+            line = f"{for_terminal(book.label(order[place - 1]) or '')}: {_on_one_line(order[place - 1])}"
             self.console.print(Text(line, style="dim"), no_wrap=True)
         self.console.print(ProgressBar(total=len(order), completed=place, width=40))
+        labelled = sum(book.label(text) not in NO_LABEL for text in book.by_text)
         total = "" if budget is None else f", {labelled} of {budget} labels"
         self.console.print(Text(f"{place} of {len(order)}{total}"))
         if place < len(order):
-            self.console.print(Text(f"\n{_printable(order[place]['text'])}\n", style="bold"))
+            shown = texts[order[place]]
+            self.console.print(Text(for_terminal(shown.reason), style="dim"))
+            self.console.print(Text(f"\n{_printable(order[place])}\n", style="bold"))
+            if self.shows_guess and shown.guess is not None:
+                self.console.print(Text(f"the model says {for_terminal(shown.guess)}, {shown.probability:.0%}"))
             self.console.print(Text(self.meanings))
         else:
             self.console.print(Text(f"all answered: [Enter] train, [{UNDO}] undo, [{QUIT}] quit"))

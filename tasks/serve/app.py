@@ -6,22 +6,19 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from pydantic import BaseModel, ConfigDict, Field
 
+from tasks.requests import Refusal, body_of, parsed, refuse_in_one_line
 from tasks.serve.batching import Batcher, Full
 
-MAX_BODY = 8 << 20  # bytes
 MAX_ROWS = 1024
 MAX_CHARACTERS = 100_000  # of a text
-BODY_SECONDS = 30.0  # within which a request must have come
 PAGE = Path(__file__).with_name("page.html")
 log = logging.getLogger(__name__)
 
@@ -37,26 +34,13 @@ class Question(BaseModel):
     explain: bool = False
 
 
-class Refusal(Exception):
-    """A request that cannot be answered: a status, and a line that says why."""
-
-    def __init__(self, status: int, line: str) -> None:
-        self.status, self.line = status, line
-
-
 def application(run: str, label_names: Sequence[str], batcher: Batcher, explains: bool) -> FastAPI:
     """The service of a run; `explains` says whether it has neighbours to show."""
     app = FastAPI(title=f"Kontrast: {run}", docs_url=None, redoc_url=None)  # their pages fetch scripts from elsewhere
     statuses: Counter[int] = Counter()
     seconds = [0.0]
 
-    @app.exception_handler(Refusal)
-    async def refuse(_: Request, refusal: Refusal) -> JSONResponse:
-        return JSONResponse({"error": refusal.line}, refusal.status)
-
-    @app.exception_handler(HTTPException)
-    async def refuse_place(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
+    refuse_in_one_line(app)
 
     @app.middleware("http")
     async def count(request: Request, call_next: Any) -> Any:
@@ -74,7 +58,7 @@ def application(run: str, label_names: Sequence[str], batcher: Batcher, explains
 
     @app.post("/predict", openapi_extra={"requestBody": body}, summary="Predict texts, in their order")
     async def predict(request: Request) -> JSONResponse:
-        question = parsed(await body_of(request))
+        question = parsed(Question, await body_of(request))
         if question.explain and not explains:
             raise Refusal(400, "explain: found true, allowed: false; this run has no neighbours")
         try:
@@ -104,34 +88,3 @@ def application(run: str, label_names: Sequence[str], batcher: Batcher, explains
         return HTMLResponse(PAGE.read_text(encoding="utf-8"), headers=policy)
 
     return app
-
-
-async def body_of(request: Request) -> bytes:
-    """The body of a request. Raises Refusal where it is too large, or does not come."""
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _limited(request.stream())
-    except TimeoutError:
-        raise Refusal(408, f"the body did not come within {BODY_SECONDS:.0f} seconds") from None
-    except ClientDisconnect:
-        raise Refusal(400, "the connection was closed before the body had come") from None
-
-
-async def _limited(chunks: AsyncIterator[bytes]) -> bytes:
-    body = bytearray()
-    async for chunk in chunks:
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise Refusal(413, f"the body is longer than {MAX_BODY} bytes")
-    return bytes(body)
-
-
-def parsed(body: bytes) -> Question:
-    """What a body asks. Raises Refusal, with the first thing that is wrong."""
-    try:
-        return Question.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "body"
-        wrong = "no text with a visible character" if first["type"] == "string_pattern_mismatch" else first["msg"]
-        raise Refusal(422, f"{where}: {' '.join(wrong.split())[:200]}") from None

@@ -22,7 +22,7 @@ LAST = "storage.run_store:RunFolder.drop_last_checkpoint"
         (FIT, ("tasks.fit:log_outcome", 1)),
         (CLUSTER, (LAST, 1)),
         (CLUSTER, ("tasks.fit:log_outcome", 1)),
-        (ACTIVE, ("tasks.active:_log", 1)),
+        (ACTIVE, ("tasks.active.rounds:_log", 1)),
     ],
     ids=["fit", "fit-upload", "cluster", "cluster-upload", "active-upload"],
 )

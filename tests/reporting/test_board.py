@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -13,11 +12,11 @@ from sklearn.metrics import f1_score
 from reporting.board.build import write_board
 from storage.errors import ReportError
 from storage.run_store import RunFolder
+from tests.browser import CHROMIUM, in_a_browser
 from tests.command_lines import command
 
 HOSTILE = "</script><script>document.title='taken over'</script>"
 NAMES = ["sport", "world", HOSTILE]
-CHROMIUM = shutil.which("chromium")
 
 
 def write_run(store, name, predicted, truth, **more):
@@ -94,7 +93,7 @@ def test_a_run_says_the_line_that_does_it_again_and_its_texts(fit, store, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+@in_a_browser
 def test_a_browser_compares_two_runs_as_scipy_and_scikit_learn_do(two_runs):
     store, truth, said = two_runs
     page = write_board(store, store / "data")

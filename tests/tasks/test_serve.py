@@ -13,7 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tasks.serve.app import MAX_BODY, MAX_ROWS, Refusal, parsed
+from tasks.requests import MAX_BODY, Refusal, parsed
+from tasks.serve.app import MAX_ROWS, Question
 from tasks.serve.batching import Batcher
 from tests.command_lines import rows
 
@@ -42,7 +43,7 @@ MALFORMED = [
 @pytest.mark.parametrize("body", MALFORMED, ids=range(len(MALFORMED)))
 def test_a_malformed_body_is_refused_in_a_line(body):
     with pytest.raises(Refusal) as refusal:
-        parsed(body)
+        parsed(Question, body)
     assert refusal.value.status == 422 and refusal.value.line and "\n" not in refusal.value.line
 
 

@@ -54,10 +54,10 @@ def test_two_runs_agree_to_the_bit(learn, tmp_path):
 @pytest.mark.slow
 def test_an_interrupt_changes_nothing(learn, tmp_path):
     """The kills of every phase are in test_active_kills.py."""
-    import tasks.active
+    import tasks.active.rounds
 
     whole = learn("active=entropy", f"paths.runs={tmp_path / 'whole'}").folder
-    with mock.patch.object(tasks.active, "_train", side_effect=KeyboardInterrupt):
+    with mock.patch.object(tasks.active.rounds, "_train", side_effect=KeyboardInterrupt):
         stopped = learn("active=entropy")
     assert stopped.code == 130 and "type the same command again" in stopped.err
     again = learn("active=entropy").folder
@@ -153,7 +153,7 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
         return fit(*options, f"dataset.train={pool}", *arguments, stdin=stdin)
 
     assert "no column 'label'" in ask("dataset.test=null", "active.oracle=file").error
-    assert "allowed: file, prompt" in ask(NAMES, test, "active.oracle=labels").error
+    assert "allowed: file, prompt, browser" in ask(NAMES, test, "active.oracle=labels").error
     assert "cannot be thinned" in ask(NAMES, test, "active.oracle=file", "imbalance.ir=2").error
     missing = f"{len(texts)} of {len(texts)} train rows have no label"
     assert missing in fit("method=ce", f"dataset.train={pool}", NAMES, test).error
@@ -163,9 +163,9 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
     (file,) = tmp_path.glob("runs/*/to_label.csv")
     lines = file.read_text().splitlines()
     file.write_text("".join(f"{line}{label}\n" for line, label in zip(lines, ["", *answers], strict=True)))
-    by_keys = [NAMES, "dataset.test=null", "active.oracle=prompt"]
-    stopped = ask(*by_keys, stdin="12q")
-    assert stopped.code == 130 and "type the same command again" in stopped.err
+    by_keys = [NAMES, "dataset.test=null", "active.oracle=prompt", f"active.answers={tmp_path / 'keys.jsonl'}"]
+    stopped = ask(*by_keys, stdin="12q")  # asked before anything is loaded, which takes no model
+    assert stopped.code == 130 and "the same line goes on" in stopped.err and "error" not in stopped.err
     for result, split in ((ask(*by_file), "test"), (ask(*by_keys, stdin="33\n"), "val")):
         (curve,) = rows(result.folder / "curve.csv")
         assert 0 <= float(curve[f"{split}/accuracy"]) <= 1 and len(curve) == 5
@@ -174,9 +174,39 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
         assert ("say little" in result.out) == (split == "val")
 
 
+@pytest.mark.slow
+def test_answers_outlive_the_run_that_they_were_given_to(fit, toy_csv, tmp_path):
+    """A larger budget, another strategy and a file from elsewhere go on with every answer there is."""
+    pool = tmp_path / "pool.csv"
+    pool.write_text("text\n" + "".join(f"{row['text']}\n" for row in rows(toy_csv["train"])))
+    chosen = tmp_path / "mine.csv"
+
+    def ask(*arguments, stdin=""):
+        options = ["method=ce", "active.query_size=4", "trainer.max_epochs=1", "active.oracle=prompt", "logger=null"]
+        return fit(*options, f"dataset.train={pool}", "dataset.test=null", NAMES, *arguments, stdin=stdin)
+
+    first = ask("active=random", "active.budget=4", stdin="1234\n")
+    assert [row["label"] for row in rows(first.folder / "chosen.csv")] == ["weather", "metal", "fruit", "animal"]
+    assert "of 1 val texts right" in first.err  # and not a share of one
+    second = ask("active=entropy", "active.budget=8", stdin="4n32\n1\n")
+    labels = [row["label"] for row in rows(second.folder / "chosen.csv")]
+    assert labels[:4] == ["weather", "metal", "fruit", "animal"] and "no class fits" in labels[4:]
+    assert [row["reason"] for row in rows(second.folder / "chosen.csv")][:4] == ["labelled before"] * 4
+    assert second.metrics["labels"] == 8 and len({row["text"] for row in rows(second.folder / "chosen.csv")}) == 9
+    chosen.write_text((second.folder / "chosen.csv").read_text())
+    other = ["active=rep", "active.budget=8", f"active.answers={tmp_path / 'other.jsonl'}"]
+    third = ask(*other, f"active.answers_from={chosen}")
+    assert third.metrics["labels"] == 8 and "9 of 9 answers are new" in third.err
+    chosen.write_text("text,label\nplum,banana\n")
+    wrong = ask(*other, "seed=1", f"active.answers_from={chosen}")
+    assert f"active.answers_from={chosen}: found the label 'banana'; allowed: weather, metal, fruit" in wrong.error
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["active=random", "active.port=8000"], "active.port: has no effect; allowed with active.oracle=browser"),
+        (["active=random", "active.answers=a.jsonl"], "allowed with active.oracle=file|prompt|browser"),
         (["active=entropy", "protocol=clean"], "protocol: found clean, allowed with active: few_shot, published"),
         (["active=entropy", "active.query_size=200"], "active.query_size: found 200; allowed: a number or a list"),
         (["active=entropy", "active.query_size=[8,0]"], "active.query_size: found [8, 0]; allowed: a number or a list"),

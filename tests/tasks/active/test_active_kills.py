@@ -12,11 +12,11 @@ pytestmark = pytest.mark.slow
 
 # what is killed, and at which call within a process
 PHASES = {
-    "query": ("tasks.active:Pool.model_outputs", 1),
-    "label": ("tasks.active:_answers", 1),
+    "query": ("tasks.active.pool:Pool.model_outputs", 1),
+    "label": ("tasks.active.rounds:_answers", 1),
     "train": ("lightning_modules.base:ClassifierModule.on_train_batch_start", 4),  # in the second epoch
     "evaluate": ("tasks.fit:measure", 1),
-    "report": ("tasks.active:_write_curve", 1),
+    "report": ("tasks.active.rounds:write_curve", 1),
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.active.oracle import FileOracle
+from tasks.active.file import FileOracle
 
 HEAD = "position,text,label\n"
 

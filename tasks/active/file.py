@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from labelling.answers import NO_LABEL
 from storage.files import write_text
 from storage.run_store import csv_text
 
 HEADER = ("position", "text", "label")
-NO_LABEL = {"skip": -1, "ambiguous": -2}  # what may stand in place of a class, and its number in the state
 
 
 class FileOracle:

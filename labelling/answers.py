@@ -1,0 +1,200 @@
+"""What people said of texts, in a file that no answer is lost from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from storage.errors import InputError, short
+from storage.files import hold, write_errors
+
+NO_LABEL = {"skip": -1, "ambiguous": -2, "no class fits": -3}  # what may stand in place of a class, and its number
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What somebody said of a text.
+
+    Attributes:
+        text: the text.
+        label: a class, or a word of `NO_LABEL`.
+        annotator: who said it; empty where nobody asked.
+        note: what else they wrote.
+        guess, probability: of the model at that moment, where there was one; probability in [0, 1].
+        time: seconds since 1970; 0 where it is not known.
+    """
+
+    text: str
+    label: str
+    annotator: str = ""
+    note: str = ""
+    guess: str | None = None
+    probability: float | None = None
+    time: float = 0.0
+
+
+class AnswerBook:
+    """A file of JSON lines, one for each answer, appended and on the disk before the next text is shown.
+
+    A later line for the same text by the same annotator replaces the earlier one; `{"text": …, "label": null}` takes
+    it back; `{"class": NAME}` is a class that a person added.
+
+    Args:
+        file: made where it is not there; a last line that was cut off is dropped.
+        annotators: people who are asked for each text; where it is one, the last answer counts, whoever gave it.
+
+    Raises:
+        InputError: a line that is no answer, by its number.
+        ReportError: another process has the file open; it cannot be written to.
+    """
+
+    def __init__(self, file: Path, annotators: int = 1) -> None:
+        self.path, self.annotators = file, annotators
+        self.by_text: dict[str, dict[str, Answer]] = {}
+        self.added_classes: list[str] = []
+        with write_errors(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+            self._file: BinaryIO = open(file, "r+b")
+        hold(self._file, f"{file}: another process asks for these labels; allowed: end it, or active.answers=FILE")
+        self._read()
+
+    def close(self) -> None:
+        """Let others write the file."""
+        self._file.close()
+
+    def __enter__(self) -> AnswerBook:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def record(self, answer: Answer) -> None:
+        """Keep an answer in place of the same annotator's earlier one."""
+        self._append({name: value for name, value in asdict(answer).items() if value not in ("", None)})
+        self._take(answer)
+
+    def withdraw(self, text: str, annotator: str = "") -> None:
+        """Take an annotator's answer back."""
+        self._append({"text": text, "label": None, "annotator": annotator})
+        self._drop(text, annotator)
+
+    def add_class(self, name: str) -> None:
+        """Keep the name of a class that a person added."""
+        self._append({"class": name})
+        self.added_classes.append(name)
+
+    def answers(self, text: str) -> list[Answer]:
+        """Those to a text, the earliest first."""
+        return list(self.by_text.get(text, {}).values())
+
+    def label(self, text: str) -> str | None:
+        """What counts: the answer that all who were asked agree on, else `ambiguous`; None where nobody answered."""
+        labels = [answer.label for answer in self.answers(text)]
+        if not labels:
+            return None
+        return labels[-1] if self.annotators == 1 or len(set(labels)) == 1 else "ambiguous"
+
+    def all(self) -> Iterator[Answer]:
+        """Every answer that stands, by text in the order in which the texts were last answered."""
+        for answers in self.by_text.values():
+            yield from answers.values()
+
+    def check_classes(self, label_names: Sequence[str]) -> None:
+        """Raises InputError: an answer that is none of the classes, or a class that is a word of `NO_LABEL`."""
+        if taken := set(NO_LABEL) & set(label_names):
+            raise InputError(f"active.oracle: found a class named {taken.pop()!r}, which means no class; rename it")
+        try:
+            check_labels(self.all(), [*label_names, *self.added_classes])
+        except InputError as error:
+            hint = "active.answers=FILE keeps those of other classes for the same texts"
+            raise InputError(f"{self.path}: {error}; {hint}") from error
+
+    def _take(self, answer: Answer) -> None:
+        answers = self.by_text.pop(answer.text, {})  # to the end: texts stand in the order of their last answer
+        answers.pop(answer.annotator, None)
+        self.by_text[answer.text] = {**answers, answer.annotator: answer}
+
+    def _drop(self, text: str, annotator: str) -> None:
+        answers = self.by_text.get(text, {})
+        answers.pop(annotator, None)
+        if not answers:
+            self.by_text.pop(text, None)
+
+    def _append(self, content: dict[str, Any]) -> None:
+        with write_errors(self.path):
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(json.dumps(content, ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def _read(self) -> None:
+        whole = 0
+        for number, line in enumerate(self._file, 1):
+            if not line.endswith(b"\n"):
+                self._file.truncate(whole)  # a stop came in between: nobody was told that it is kept
+                return
+            self._read_line(line, f"{self.path}:{number}")
+            whole += len(line)
+
+    def _read_line(self, line: bytes, where: str) -> None:
+        try:
+            content = json.loads(line)
+            if "class" in content:
+                self.added_classes.append(_text(content["class"]))
+            elif content["label"] is None:
+                self._drop(_text(content["text"]), _text(content.get("annotator", "")))
+            else:
+                self._take(answer_of(content))
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f'{where}: found {short(line.decode(errors="replace").strip())}; '
+                             f'allowed: {{"text": …, "label": …}}') from error  # fmt: skip
+
+
+def answer_of(content: dict[str, Any]) -> Answer:
+    """An answer from the fields of a line. Raises TypeError, KeyError: fields that are of another kind or missing."""
+    names = {field.name for field in fields(Answer)}
+    answer = Answer(**{name: value for name, value in content.items() if name in names})
+    for name in ("text", "label", "annotator", "note"):
+        _text(getattr(answer, name))
+    for number in (answer.time, 0.0 if answer.probability is None else answer.probability):
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise TypeError(f"{number!r} is no number")
+    return answer
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def check_labels(answers: Iterable[Answer], label_names: Sequence[str]) -> None:
+    """Raises InputError: the first answer that is none of the classes."""
+    for answer in answers:
+        if answer.label not in label_names and answer.label not in NO_LABEL:
+            allowed = ", ".join([*label_names, *NO_LABEL])
+            raise InputError(f"found the label {short(answer.label)}; allowed: {allowed}")
+
+
+def record_new(book: AnswerBook, answers: Iterable[Answer], texts: Iterable[str]) -> tuple[int, int]:
+    """Keep those answers that are to one of `texts` and whose annotator has not answered it before.
+
+    White space that differs makes no other text: spreadsheets and other programs change it.
+
+    Returns:
+        How many were kept, and how many are to texts that are not there.
+    """
+    known, kept, unknown = {" ".join(text.split()): text for text in texts}, 0, 0
+    for answer in answers:
+        text = known.get(" ".join(answer.text.split()))
+        if text is None:
+            unknown += 1
+        elif answer.annotator not in (earlier := book.by_text.get(text, {})) and len(earlier) < book.annotators:
+            book.record(replace(answer, text=text))
+            kept += 1
+    return kept, unknown

@@ -1,0 +1,198 @@
+"""Answers as other programs have them: CSV, JSON Lines, Label Studio's tasks, Argilla's records.
+
+A format is told by its fields: Label Studio's tasks have `data` and `annotations`, Argilla's records `fields` and
+`responses`, and exported as `datasets` a column `QUESTION.responses`. Everything else is a table with a column of texts
+and one of labels, as `chosen.csv` and `to_label.csv` of a run are.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from labelling.answers import NO_LABEL, Answer
+from storage.errors import InputError, short
+from storage.tables import csv_writer, open_table
+
+COLUMNS = ("text", "label", "annotator", "note", "guess", "probability", "time")
+QUESTION = "label"  # what the question is called in what is written
+
+
+def read_answers(file: Path, text_column: str = "text", label_column: str = "label") -> list[Answer]:
+    """The answers of a file in any of the formats; rows without a label are left out.
+
+    Args:
+        file: CSV, TSV, XLSX, JSON, JSON Lines or Parquet, see `storage.tables.open_table`.
+        text_column, label_column: of a plain table; `text` and `label` are looked for too.
+
+    Raises:
+        InputError: no such file, one that is of no format, a row without a text, a label that is no text.
+    """
+    answers: list[Answer] = []
+    for where, row in open_table(file).rows:
+        if "annotations" in row and isinstance(row.get("data"), Mapping):
+            answers += _of_label_studio(where, row)
+        elif isinstance(row.get("fields"), Mapping) and "responses" in row:
+            answers += _of_argilla(where, row)
+        elif any(key.endswith(".responses") for key in row):
+            answers += _of_argilla_columns(where, row)
+        else:
+            answers += _of_table(where, row, text_column, label_column)
+    return answers
+
+
+def _of_table(where: str, row: Mapping[str, Any], text_column: str, label_column: str) -> Iterator[Answer]:
+    columns = [next((name for name in names if name in row), None) for names in ((text_column, "text"),
+                                                                              (label_column, "label"))]  # fmt: skip
+    if None in columns:
+        raise InputError(f"{where}: found the columns {', '.join(row)}; allowed: {text_column} and {label_column}")
+    text, label = (row[str(name)] for name in columns)
+    if label not in (None, "", []):
+        said = str(row["annotator"]) if row.get("annotator") else ""
+        yield _answer(where, text, label, said, str(row.get("note") or ""))
+
+
+def _of_label_studio(where: str, task: Mapping[str, Any]) -> Iterator[Answer]:
+    text = _text_among(where, task["data"])
+    for annotation in _list(where, "annotations", task["annotations"]):
+        results = [part for part in annotation.get("result") or [] if part.get("type") == "choices"]
+        meta = annotation.get("meta") or {}
+        annotator = meta.get("annotator") or _person(annotation.get("completed_by"))
+        if results:
+            yield _answer(where, text, results[0]["value"]["choices"], annotator, str(meta.get("note") or ""))
+        elif annotation.get("was_cancelled"):
+            yield _answer(where, text, meta.get("answer") or "skip", annotator, str(meta.get("note") or ""))
+
+
+def _person(completed_by: Any) -> str:
+    if isinstance(completed_by, Mapping):
+        completed_by = completed_by.get("email") or completed_by.get("id")
+    return "" if completed_by is None else str(completed_by)
+
+
+def _of_argilla(where: str, record: Mapping[str, Any]) -> Iterator[Answer]:
+    text = _text_among(where, record["fields"])
+    for responses in (record["responses"] or {}).values():
+        for response in _list(where, "responses", responses):
+            if response.get("status") == "discarded":
+                yield _answer(where, text, "skip", str(response.get("user_id") or ""))
+            elif response.get("value") not in (None, ""):
+                yield _answer(where, text, response["value"], str(response.get("user_id") or ""))
+
+
+def _of_argilla_columns(where: str, row: Mapping[str, Any]) -> Iterator[Answer]:
+    name = next(key for key in row if key.endswith(".responses"))
+    fields = {key: value for key, value in row.items() if "." not in key and key not in ("id", "status", "_server_id")}
+    text = _text_among(where, fields)
+    labels = _list(where, name, row[name] or [])
+    users = _list(where, name, row.get(f"{name}.users") or [""] * len(labels))
+    states = _list(where, name, row.get(f"{name}.status") or ["submitted"] * len(labels))
+    for label, user, state in zip(labels, users, states, strict=False):
+        if state == "discarded" or label not in (None, ""):
+            yield _answer(where, text, "skip" if state == "discarded" else label, str(user or ""))
+
+
+def _text_among(where: str, fields: Mapping[str, Any]) -> str:
+    """The field `text`, or the only one that holds a text."""
+    texts = [value for value in fields.values() if isinstance(value, str)]
+    if isinstance(fields.get("text"), str):
+        return fields["text"]
+    if len(texts) != 1:
+        raise InputError(f"{where}: found {len(texts)} texts in {', '.join(fields)}; allowed: a field called text")
+    return texts[0]
+
+
+def _list(where: str, name: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise InputError(f"{where}: {name}: found {short(value)}; allowed: a list")
+    return value
+
+
+def _answer(where: str, text: Any, label: Any, annotator: str = "", note: str = "") -> Answer:
+    if isinstance(label, list) and len(label) == 1:
+        label = label[0]
+    if isinstance(label, int) and not isinstance(label, bool):
+        label = str(label)
+    if not isinstance(label, str) or not isinstance(text, str):
+        raise InputError(f"{where}: found {short(text)} with the label {short(label)}; allowed: a text and one label")
+    return Answer(text, label.strip(), annotator, note)
+
+
+# Writing
+
+
+def as_csv(answers: Iterable[Answer]) -> str:
+    """A table with the columns of `COLUMNS`."""
+    stream = io.StringIO()
+    writer = csv_writer(stream)
+    writer.writerow(COLUMNS)
+    writer.writerows([["" if (value := getattr(answer, name)) is None else value for name in COLUMNS]
+                      for answer in answers])  # fmt: skip
+    return stream.getvalue()
+
+
+def as_json_lines(answers: Iterable[Answer]) -> str:
+    """An object of the fields of `COLUMNS` for each answer."""
+    return _lines({name: getattr(answer, name) for name in COLUMNS} for answer in answers)
+
+
+def as_label_studio(answers: Iterable[Answer]) -> str:
+    """Label Studio's tasks with annotations: an array for its import, `<Choices name="label" toName="text">`."""
+    tasks = []
+    for text, same in _by_text(answers).items():
+        annotations = [_annotation(answer) for answer in same]
+        guesses = [answer for answer in same if answer.guess is not None][:1]
+        predictions = [{"model_version": "kontrast", "score": guess.probability, "result": [_choice(str(guess.guess))]}
+                       for guess in guesses]  # fmt: skip
+        tasks.append({"data": {"text": text}, "annotations": annotations, "predictions": predictions})
+    return json.dumps(tasks, ensure_ascii=False, indent=1)
+
+
+def _annotation(answer: Answer) -> dict[str, Any]:
+    meta = {"annotator": answer.annotator, "note": answer.note}
+    if answer.label in NO_LABEL:
+        return {"was_cancelled": True, "result": [], "meta": meta | {"answer": answer.label}}
+    return {"was_cancelled": False, "result": [_choice(answer.label)], "meta": meta}
+
+
+def _choice(label: str) -> dict[str, Any]:
+    return {"type": "choices", "from_name": QUESTION, "to_name": "text", "value": {"choices": [label]}}
+
+
+def as_argilla(answers: Iterable[Answer]) -> str:
+    """JSON Lines with the columns that Argilla's `records.to_datasets` has."""
+
+    def row(text: str, same: list[Answer]) -> dict[str, Any]:
+        guess = next((answer for answer in same if answer.guess is not None), None)
+        return {
+            "text": text,
+            f"{QUESTION}.responses": [None if answer.label in NO_LABEL else answer.label for answer in same],
+            f"{QUESTION}.responses.users": [answer.annotator for answer in same],
+            f"{QUESTION}.responses.status": ["discarded" if a.label in NO_LABEL else "submitted" for a in same],
+            f"{QUESTION}.suggestion": guess and guess.guess,
+            f"{QUESTION}.suggestion.score": guess and guess.probability,
+        }
+
+    return _lines(row(text, same) for text, same in _by_text(answers).items())
+
+
+def _by_text(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
+    by_text: dict[str, list[Answer]] = {}
+    for answer in answers:
+        by_text.setdefault(answer.text, []).append(answer)
+    return by_text
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+
+WRITERS: dict[str, tuple[Callable[[Iterable[Answer]], str], str]] = {  # name -> how, and the file's name
+    "csv": (as_csv, "labels.csv"),
+    "jsonl": (as_json_lines, "labels.jsonl"),
+    "label_studio": (as_label_studio, "label_studio.json"),
+    "argilla": (as_argilla, "argilla.jsonl"),
+}

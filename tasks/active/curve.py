@@ -1,0 +1,135 @@
+"""The learning curve of an active-learning run: its files, its figures, what is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labelling.answers import NO_LABEL
+from reporting.curves import lines_figure
+from reporting.tables import Table
+from storage.run_store import RunFolder
+
+METRICS = ("accuracy", "macro_f1")
+FEW = 30  # texts; a share of fewer says little
+
+
+@dataclass
+class Round:
+    """One query: positions in the pool and their classes (of `NO_LABEL` where there is none), why, what came of it."""
+
+    positions: list[int]
+    scores: list[float]
+    reasons: list[str]
+    labels: list[int] | None = None
+    run: str | None = None  # none yet, or too few labels to train
+    figures: dict[str, float] = field(default_factory=dict)
+    is_done: bool = False
+    seconds: float = 0.0
+    guesses: list[list[Any]] = field(default_factory=list)  # of each text class and probability, where a person answers
+
+
+def trained_rounds(rounds: list[Round]) -> list[Round]:
+    """Those that had labels enough."""
+    return [round_ for round_ in rounds if round_.run is not None]
+
+
+def round_run(run: RunFolder, round_: Round) -> RunFolder:
+    """The run of a round that was trained."""
+    return RunFolder(run.path.parent / str(round_.run))
+
+
+def labelled(rounds: list[Round]) -> tuple[np.ndarray, np.ndarray]:
+    """(positions, classes) of the texts that have a class, (L,) int64 each."""
+    pairs = [pair for round_ in rounds for pair in zip(round_.positions, round_.labels or [], strict=False)]
+    pairs = [(position, label) for position, label in pairs if label >= 0]
+    positions, labels = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return positions, labels
+
+
+def write_curve(run: RunFolder, rounds: list[Round], texts: Sequence[str], label_names: Sequence[str]) -> None:
+    """`curve.csv` and `chosen.csv` of the rounds so far."""
+    if trained := trained_rounds(rounds):
+        lines = ([*round_.figures.values(), round_.run] for round_ in trained)
+        run.write_csv("curve.csv", lines, [*trained[0].figures, "run"])
+    names = dict(enumerate(label_names)) | {number: word for word, number in NO_LABEL.items()}
+    chosen = (
+        (number, position, names[label], score, reason, texts[position])
+        for number, round_ in enumerate(rounds)
+        for position, label, score, reason in zip(
+            round_.positions, round_.labels or [], round_.scores, round_.reasons, strict=True
+        )
+    )
+    run.write_csv("chosen.csv", chosen, ("round", "position", "label", "score", "reason", "text"))
+
+
+def figures(rounds: list[Round], run: RunFolder) -> dict[str, Any]:
+    """Of each point of the curve, ``active/accuracy@K``; its mean height over the labels; all of the last round's."""
+    trained = trained_rounds(rounds)
+    points, last = [round_.figures for round_ in trained], round_run(run, trained[-1]).read_metrics()
+    labels, split = [point["labels"] for point in points], reported_split(points[0])
+    figures: dict[str, Any] = {key: value for key, value in last.items() if key.startswith(f"{split}/")}
+    figures |= {"last_run": trained[-1].run, "rounds": len(rounds), "labels": labels[-1]}
+    figures |= {"seconds/total": sum(round_.seconds for round_ in rounds)}
+    figures["active/non_uniformity"] = points[-1]["non-uniformity"]
+    for metric in METRICS:
+        heights = [point[f"{split}/{metric}"] for point in points]
+        figures[f"active/area_{metric}"] = area_under(labels, heights)
+        figures |= {f"active/{metric}@{number}": height for number, height in zip(labels, heights, strict=True)}
+    return figures
+
+
+def reported_split(figures: Mapping[str, Any]) -> str:
+    """The split that a curve shows."""
+    return "test" if "test/accuracy" in figures else "val"
+
+
+def area_under(labels: Sequence[float], heights: list[float]) -> float:
+    """Mean height of the curve through the points, by trapezia; of one point its height."""
+    width = labels[-1] - labels[0]
+    return float(np.trapezoid(heights, labels) / width) if width else heights[-1]
+
+
+def right_of(run: RunFolder, round_: Round) -> tuple[int, int, str]:
+    """How many texts of the reported split the round's model labels right, of how many, and which split that is."""
+    split = reported_split(round_.figures)
+    rows = len(round_run(run, round_).read_json("kept_indices.json")[split])
+    return round(round_.figures[f"{split}/accuracy"] * rows), rows, split
+
+
+def line(run: RunFolder, rounds: list[Round]) -> str:
+    """What the last round came to."""
+    head = f"round {len(rounds)}: {len(labelled(rounds)[0])} labels"
+    if not rounds[-1].figures:
+        return f"{head}, too few to train"
+    right, rows, split = right_of(run, rounds[-1])
+    if rows < FEW:
+        return f"{head}, {right} of {rows} {split} texts right"
+    return f"{head}, {split} accuracy {100 * rounds[-1].figures[f'{split}/accuracy']:.2f} %"
+
+
+def report(run: RunFolder) -> None:
+    """Print the curve, and draw it."""
+    metrics, rows = run.read_metrics(), run.read_csv("curve.csv")
+    split = reported_split(rows[0])
+    keys = ("method", "active", "dataset", "encoder", "head")
+    title = " · ".join(str(metrics[key]) for key in keys if key in metrics)
+    title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · {split} split, %"
+    columns = (*(f"{split}/{metric}" for metric in METRICS), "non-uniformity")
+    cells = tuple((row["labels"], *(f"{100 * float(row[key]):.2f}" for key in columns)) for row in rows)
+    Table(title, ("labels", "accuracy", "macro-F1", "non-uniformity"), cells).show()
+    if split == "val":
+        last = len(RunFolder(run.path.parent / rows[-1]["run"]).read_json("kept_indices.json")[split])
+        print(f"no test rows: these are figures of the {last} labelled rows that chose the epoch, and say little")
+    print(
+        f"area under the curve: accuracy {100 * metrics['active/area_accuracy']:.2f}, "
+        f"macro-F1 {100 * metrics['active/area_macro_f1']:.2f}"
+    )
+    lines: dict[str, dict[float, list[float]]] = {
+        name: {int(row["labels"]): [float(row[key])] for row in rows}
+        for name, key in zip(("accuracy", "macro-F1"), columns, strict=False)
+    }
+    lines_figure({title: lines}, "labels", "%", run.path / "curve")

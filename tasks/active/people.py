@@ -1,0 +1,273 @@
+"""People who answer in place of the data set: in a CSV, in the terminal, on a page.
+
+Needs no PyTorch: where a pool has rows without a label, a person is asked within seconds, at random, while the model
+is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+import webbrowser
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from datamodules.class_descriptions import spelt_out
+from datamodules.corpus import Corpus, prepare
+from engine.validation import check_targets
+from labelling.answers import NO_LABEL, Answer, AnswerBook, check_labels, record_new
+from labelling.desk import AT_RANDOM, Desk, Suggestion
+from labelling.formats import read_answers
+from storage.errors import InputError
+from storage.run_store import RunFolder
+from tasks.active.file import FileOracle
+from tasks.active.prompt import Prompt
+
+Suggestions = Mapping[int, Suggestion]  # by position in the pool
+FAREWELL = 3.0  # seconds in which an open page may still learn how it ended
+
+
+def first_of_equal(texts: Sequence[str]) -> list[int]:
+    """Places of the texts, of equal ones the first, ascending."""
+    first = {text: place for place, text in reversed(list(enumerate(texts)))}
+    return sorted(first.values())
+
+
+def answers_file(config: DictConfig) -> Path:
+    """`active.answers`, or the file of the run store that all runs on these train rows share."""
+    if config.active.answers is not None:
+        return Path(config.active.answers).expanduser()
+    dataset = config.dataset
+    source = dataset.get("train") or dataset.get("path")
+    place = str(Path(source).expanduser().resolve()) if source else dataset.name
+    return (
+        Path(config.paths.runs) / "answers" / f"{dataset.name}-{hashlib.sha256(place.encode()).hexdigest()[:10]}.jsonl"
+    )
+
+
+class People:
+    """What the three ways have in common: the answers there are, and the texts that they are to.
+
+    Attributes:
+        ahead: how many texts are suggested for each that a round needs.
+        label_names: the classes, those that a person added at the end.
+    """
+
+    ahead = 1
+    is_asked_while_training = False
+
+    def __init__(self, config: DictConfig) -> None:
+        self.config = config
+        self.plain: dict[str, Any] = OmegaConf.to_container(config.active, resolve=True)  # type: ignore[assignment]
+        self.book = AnswerBook(answers_file(config), int(self.plain["annotators"]))
+        self.texts: dict[int, str] = {}
+        self.label_names: list[str] = []
+
+    def __enter__(self) -> People:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.book.close()
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The data set."""
+        plain: Any = OmegaConf.to_container(self.config.dataset, resolve=True)
+        check_targets({"dataset": plain})
+        paths = self.config.paths
+        mirror = Path(paths.source_mirror) if paths.source_mirror else None
+        return prepare(
+            instantiate(self.config.dataset), Path(paths.data), mirror if mirror and mirror.is_dir() else None
+        )
+
+    def begin(self) -> None:
+        """Ask, where the pool is known already: all train rows, if some of them have no label."""
+        table = self.corpus.table("train")
+        if self.corpus.multilabel or not (table.column("label").to_numpy() < 0).any():
+            return
+        texts = table.column("text").to_pylist()
+        self.use({place: texts[place] for place in first_of_equal(texts)}, self.corpus.label_names)
+
+    def use(self, texts: Mapping[int, str], label_names: Sequence[str]) -> None:
+        """The pool: position -> text, each text once. Raises InputError: answers that are no class of these."""
+        if self.texts:
+            return
+        self.texts, self.label_names = dict(texts), list(label_names)
+        if (file := self.plain["answers_from"]) is not None:
+            dataset = self.config.dataset
+            columns = (dataset.get("text_column", "text"), dataset.get("label_column", "label"))
+            answers = read_answers(Path(file).expanduser(), *columns)
+            try:
+                check_labels(answers, [*label_names, *self.book.added_classes])
+            except InputError as error:
+                raise InputError(f"active.answers_from={file}: {error}") from error
+            kept, unknown = record_new(self.book, answers, self.texts.values())
+            about = f", {unknown} are to texts that the pool has not" if unknown else ""
+            print(f"{file}: {kept} of {len(answers)} answers are new{about}", file=sys.stderr)
+        self.book.check_classes(label_names)
+        self.label_names += [name for name in self.book.added_classes if name not in self.label_names]
+
+    def answered(self, taken: frozenset[int]) -> list[int]:
+        """Positions of the texts with an answer that counts, outside `taken`, in the order of the answers."""
+        positions = {text: position for position, text in self.texts.items()}
+        return [p for text in self.book.by_text if (p := positions.get(text)) is not None and p not in taken]
+
+    def class_of(self, position: int) -> int:
+        """The class of a text, or a number of `NO_LABEL`."""
+        label = self.book.label(self.texts[position])
+        return NO_LABEL["skip"] if label is None else self.code_of(label)
+
+    def code_of(self, label: str) -> int:
+        """Number of a class, or of a word of `NO_LABEL`."""
+        return NO_LABEL[label] if label in NO_LABEL else self.label_names.index(label)
+
+    def collect(self, run: RunFolder, suggestions: Suggestions, size: int, taken: frozenset[int]) -> list[int]:
+        """Positions that were answered for a round: those that were suggested, or others.
+
+        Raises:
+            InputError: there are labels to fill in.
+            Stopped: the person had enough.
+        """
+        raise NotImplementedError
+
+    def reason_of(self, position: int) -> Suggestion:
+        """Why a text was asked for."""
+        return Suggestion("labelled before")
+
+    def say(self, stage: str, curve: list[dict[str, Any]] | None = None) -> None:
+        """What the program does now, and the points of the curve."""
+
+    def first_size(self) -> int:
+        """Labels of the first round, as far as `active.query_size` says; what is wrong with it is said later."""
+        size = self.plain["query_size"]
+        first = size[0] if isinstance(size, list) and size else size
+        return first if isinstance(first, int) else 0
+
+
+class InFile(People):
+    """A CSV in the run's folder, which somebody fills between two calls of the same line."""
+
+    def collect(self, run: RunFolder, suggestions: Suggestions, size: int, taken: frozenset[int]) -> list[int]:
+        oracle, positions = FileOracle(run.path / "to_label.csv"), list(suggestions)
+        names = {code: name for name, code in NO_LABEL.items()} | dict(enumerate(self.label_names))
+        answers = oracle.answers(positions, [self.texts[place] for place in positions], self.label_names)
+        for position, code in zip(positions, answers, strict=True):
+            self.book.record(Answer(self.texts[position], names[code]))
+        return positions
+
+
+class InTerminal(People):
+    """Keys in the terminal; the first round is asked at random, before anything is loaded."""
+
+    def begin(self) -> None:
+        super().begin()
+        order = np.random.default_rng([self.config.seed, 7]).permutation(list(self.texts)).tolist()
+        missing = min(self.first_size(), len(order)) - len(self.answered(frozenset()))
+        if missing > 0:
+            chosen = [place for place in order if self.book.label(self.texts[place]) is None][:missing]
+            self._prompt().ask({self.texts[place]: Suggestion(AT_RANDOM) for place in chosen})
+
+    def _prompt(self) -> Prompt:
+        budget = self.plain["budget"] if isinstance(self.plain["budget"], int) else None
+        return Prompt(self.book, self.label_names, budget, self.plain["show_guess"])
+
+    def collect(self, run: RunFolder, suggestions: Suggestions, size: int, taken: frozenset[int]) -> list[int]:
+        self._prompt().ask({self.texts[place]: shown for place, shown in suggestions.items()})
+        return list(suggestions)
+
+
+class OnPage(People):
+    """A page on this machine; the person labels on while the model learns."""
+
+    ahead = 3
+    is_asked_while_training = True
+    desk: Desk | None = None
+    page: Any = None
+
+    def begin(self) -> None:
+        super().begin()
+        if not self.texts:
+            print("the page opens when the pool is read", file=sys.stderr, flush=True)
+
+    def use(self, texts: Mapping[int, str], label_names: Sequence[str]) -> None:
+        if self.desk:
+            return
+        super().use(texts, label_names)
+        try:
+            from tasks.active.page import LabellingPage
+        except ImportError as error:
+            raise InputError("active.oracle=browser: needs fastapi and uvicorn; pip install kontrast[serve]") from error
+        dataset = self.config.dataset
+        self.desk = Desk(
+            self.texts,
+            self.book,
+            label_names,
+            budget=self.plain["budget"],
+            rng=np.random.default_rng([self.config.seed, 7]),
+            annotators=self.plain["annotators"],
+            descriptions=self._descriptions(label_names),
+            can_add_classes=dataset.get("label_names") is not None,
+            shows_guess=self.plain["show_guess"],
+        )
+        self.label_names = self.desk.classes  # which grows
+        columns = (dataset.get("text_column", "text"), dataset.get("label_column", "label"))
+        self.page = LabellingPage(self.desk, self.plain["host"], self.plain["port"], *columns)
+        self.page.start()
+        if self.plain["host"] not in ("127.0.0.1", "localhost"):
+            print(f"active.host={self.plain['host']}: whoever reaches this machine and has the address below reads the "
+                  f"texts and labels them; nothing on the way is encrypted", file=sys.stderr)  # fmt: skip
+        print(f"label at {self.page.address}\nevery answer is kept at once in {self.book.path}; Ctrl-C stops, the same "
+              f"line goes on", file=sys.stderr, flush=True)  # fmt: skip
+        if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform in ("darwin", "win32"):
+            webbrowser.open(self.page.address)
+
+    def _descriptions(self, label_names: Sequence[str]) -> Sequence[str] | None:
+        descriptions = instantiate(self.config.dataset).describe_classes(label_names)
+        return descriptions and ["" if text == spelt_out(name) else text  # which would say the name twice
+                                 for name, text in zip(label_names, descriptions, strict=True)]  # fmt: skip
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self.desk and self.page:
+            if error is None:
+                over = "finished: the model is trained; this page may be closed"
+            elif isinstance(error, KeyboardInterrupt):
+                over = "stopped; every answer is kept, and the same line goes on"
+            else:
+                over = f"stopped: {str(error) or type(error).__name__}; every answer is kept"
+            self.desk.say("", over=over)
+            if self.desk.is_watched():
+                time.sleep(FAREWELL)
+            self.page.stop()
+        super().__exit__(kind, error, trace)
+
+    def _desk(self) -> Desk:
+        assert self.desk is not None, "use() comes first"
+        return self.desk
+
+    def answered(self, taken: frozenset[int]) -> list[int]:
+        return self._desk().answered(taken)
+
+    def class_of(self, position: int) -> int:
+        return self.code_of(self._desk().label_of(position))
+
+    def reason_of(self, position: int) -> Suggestion:
+        return self._desk().reason_of(position)
+
+    def collect(self, run: RunFolder, suggestions: Suggestions, size: int, taken: frozenset[int]) -> list[int]:
+        self._desk().suggest(suggestions, has_model=any(shown.guess is not None for shown in suggestions.values()))
+        self.say(f"waiting for {size} labels")
+        return self._desk().wait(size, taken)
+
+    def say(self, stage: str, curve: list[dict[str, Any]] | None = None) -> None:
+        self._desk().say(stage, curve)
+
+
+ORACLES: dict[str, type[People]] = {"file": InFile, "prompt": InTerminal, "browser": OnPage}

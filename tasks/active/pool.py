@@ -1,0 +1,101 @@
+"""The texts that active learning may ask for, and what a model says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from datamodules.corpus import Corpus
+from datamodules.datamodule import predict_loader
+from engine.label_kind import refuse_several_labels
+from engine.plan import Plan
+from lightning_modules.base import ClassifierModule
+from tasks.active.people import first_of_equal
+
+
+class Pool:
+    """The training texts that may be asked for, each once: of equal texts the first stands for all."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        may_use_gpu = plan.plain["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
+        self.device = torch.device("cuda" if may_use_gpu else "cpu")
+        corpus = plan.corpus()
+        refuse_several_labels("active", corpus)
+        self.rows = _pool_rows(plan, corpus)
+        table = corpus.table("train").take(self.rows)
+        self.texts: list[str] = table.column("text").to_pylist()
+        self.labels = table.column("label").to_numpy().astype(np.int64)
+        self.label_names = list(corpus.label_names)
+        self.distinct = np.array(first_of_equal(self.texts), dtype=np.int64)
+
+    @cached_property
+    def pretrained_embeddings(self) -> np.ndarray:
+        """Of the encoder before any training, (N, D)."""
+        encoder = self.plan.encoder.load().eval().to(self.device)
+        return self._predict(lambda batch: {"e": encoder(batch["input_ids"], batch["attention_mask"])})["e"]
+
+    def model_outputs(
+        self,
+        module: ClassifierModule,
+        needed: frozenset[str] = frozenset(),
+        passes: int = 0,
+        seed: int = 0,
+        places: Sequence[int] | None = None,
+    ) -> dict[str, Any]:
+        """Probabilities, embeddings and, where needed, probabilities with dropout on, of the whole pool; of `places`
+        alone the rows of all others are zeros."""
+        module.to(self.device)
+
+        def forward(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
+            outputs = module(batch)
+            return {"embeddings": outputs["embeddings"], "probabilities": outputs["logits"].double().softmax(1)}
+
+        outputs: dict[str, Any] = self._predict(forward, places)
+        if "mc_probabilities" in needed:
+            torch.manual_seed(seed)
+            module.train()
+            outputs["mc_probabilities"] = np.stack([self._predict(forward)["probabilities"] for _ in range(passes)])
+            module.eval()
+        return outputs
+
+    @torch.inference_mode()
+    def _predict(
+        self, forward: Callable[[dict[str, Any]], dict[str, torch.Tensor]], places: Sequence[int] | None = None
+    ) -> dict[str, np.ndarray]:
+        """What `forward` returns for batches of the pool, (N, width), in row order."""
+        plan = self.plan
+        parts: dict[str, np.ndarray] = {}
+        wanted = np.arange(len(self.texts)) if places is None else np.asarray(places, dtype=np.int64)
+        texts = [self.texts[place] for place in wanted]
+        loader = predict_loader(texts, plan.encoder.tokenizer(), plan.dataset.max_length, plan.sampler())
+        for batch in loader:
+            rows_of = wanted[batch["indices"].numpy()]
+            moved = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
+            for name, output in forward(moved).items():
+                rows = output.cpu().numpy()
+                if name not in parts:
+                    parts[name] = np.zeros((len(self.texts), rows.shape[1]), dtype=rows.dtype)
+                parts[name][rows_of] = rows
+        return parts
+
+
+def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
+    """Rows of the train table that are the pool: all where some have no label, else those that `imbalance` leaves."""
+    labels = corpus.table("train").column("label").to_numpy()
+    if unlabelled := int((labels < 0).sum()):
+        if plan.plain["active"]["oracle"] == "labels":
+            raise ValueError(
+                f"active.oracle: found labels, but {unlabelled} of {len(labels)} texts of the pool have none; "
+                f"allowed: file, prompt, browser"
+            )
+        if (plan.plain.get("imbalance") or {}).get("ir") is not None:
+            raise ValueError("imbalance.ir: a pool without labels cannot be thinned by class; allowed: null")
+        return np.arange(len(labels))
+    datamodule = plan.datamodule(corpus, num_views=1)
+    parts = ["train"] if plan.plain["protocol"]["name"] == "published" else ["train", "val"]
+    return np.sort(np.concatenate([datamodule.indices[part] for part in parts]))

@@ -1,0 +1,324 @@
+"""The rounds of active learning: query, label, train, evaluate."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from active_learning.experiment import ActiveLearning
+from active_learning.selection import Selection, needed_by
+from active_learning.strategies import random as at_random
+from callbacks.open_logs import close_logs, log_outcome
+from engine.finished import load_module
+from engine.identity import run_id
+from engine.plan import Plan, instantiate_partial
+from labelling.desk import NEIGHBOURS, Suggestion
+from lightning_modules.base import ClassifierModule, derived_seed
+from reporting.metrics import non_uniformity
+from storage.run_store import RunFolder, damage_named
+from tasks.active.curve import (
+    METRICS,
+    Round,
+    figures,
+    labelled,
+    line,
+    report,
+    reported_split,
+    right_of,
+    round_run,
+    trained_rounds,
+    write_curve,
+)
+from tasks.active.people import People
+from tasks.active.pool import Pool
+from tasks.fit import record_once, run_names, trained_run
+
+
+def learn(config: DictConfig, overrides: list[str], people: People | None) -> Path:
+    """All rounds, and the report; returns the folder. `people` answer in place of the data set.
+
+    Raises:
+        ValueError: a protocol that would use labels nobody paid for, or `people` who are waited for.
+    """
+    plan = Plan.make(config, overrides)
+    if (protocol := plan.plain["protocol"]["name"]) not in ("few_shot", "published"):
+        raise ValueError(f"protocol: found {protocol}, allowed with active: few_shot, published")
+    if (budget := plan.plain["active"]["budget"]) < _min_labels(plan):
+        raise ValueError(f"active.budget: found {budget}; allowed: at least {_min_labels(plan)}, to train on")
+    if protocol == "published" and plan.plain["active"]["validation_size"] is not None:
+        raise ValueError("active.validation_size: protocol=published validates on test; allowed there: null")
+    run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
+    with run.lock():
+        record_once(run, config, run_names(plan), lambda: _run_rounds(plan, run, people))
+    with damage_named(run):
+        report(run)
+    return run.path
+
+
+def _run_rounds(plan: Plan, run: RunFolder, people: People | None) -> None:
+    pool = Pool(plan)
+    if people:
+        people.use({place: pool.texts[place] for place in pool.distinct.tolist()}, pool.label_names)
+        pool.label_names = people.label_names
+    rounds = _rounds(plan, pool, run, people)
+    write_curve(run, rounds, pool.texts, pool.label_names)  # a stop may have come between a state and its curve
+    outcome = figures(rounds, run)
+    run.finish(outcome)
+    _log(plan, run, rounds, outcome)
+
+
+def _log(plan: Plan, run: RunFolder, rounds: list[Round], outcome: dict[str, Any]) -> None:
+    """The whole curve into one run of `logger`, over the labels, once it is there; its rounds log nothing."""
+    if not plan.config.get("logger"):
+        return
+    try:
+        logger = instantiate_partial(plan.config.logger)(run=run, config=plan.plain)
+        for round_ in trained_rounds(rounds):
+            logger.log_metrics(round_.figures, step=round_.figures["labels"])
+        log_outcome(run, run_names(plan) | outcome)
+    finally:
+        close_logs()
+
+
+def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> list[Round]:
+    experiment: ActiveLearning = instantiate(plan.config.active)
+    rounds = [Round(**state) for state in run.read_json("state.json")] if (run.path / "state.json").exists() else []
+    while True:
+        started = time.perf_counter()
+        if not rounds or rounds[-1].is_done:
+            new_round = _new_round(plan, experiment, pool, rounds, run, people)
+            if new_round is None:
+                break
+            rounds.append(new_round)
+            _save(run, rounds)
+        last = rounds[-1]
+        if last.labels is None:
+            last.labels = _answers(pool, rounds, run, people)
+            _save(run, rounds)
+        if people:
+            _take_changes(rounds, people)
+        if len(labelled(rounds)[0]) >= _min_labels(plan):
+            if people:
+                people.say(f"learning from {len(labelled(rounds)[0])} labels")
+            _train(plan, experiment, pool, rounds)
+        last.is_done, last.seconds = True, time.perf_counter() - started
+        _save(run, rounds)
+        write_curve(run, rounds, pool.texts, pool.label_names)
+        if experiment.keep_weights == "last":
+            _drop_weights(run, trained_rounds(rounds)[:-1])
+        print(line(run, rounds), file=sys.stderr)
+    if not trained_rounds(rounds):
+        number = len(labelled(rounds)[0])
+        raise ValueError(
+            f"active: found {number} labelled texts and none left to ask for; allowed: at least {_min_labels(plan)}"
+        )
+    return rounds
+
+
+def _min_labels(plan: Plan) -> int:
+    """Labels that a training takes: two in a batch, and one that validates unless test does."""
+    return 2 if plan.plain["protocol"]["name"] == "published" else 3
+
+
+def _drop_weights(run: RunFolder, rounds: list[Round]) -> None:
+    for round_ in rounds:
+        (round_run(run, round_).checkpoints / "best.ckpt").unlink(missing_ok=True)
+
+
+def _save(run: RunFolder, rounds: list[Round]) -> None:
+    run.write_json("state.json", [vars(round_) for round_ in rounds])
+
+
+def _take_changes(rounds: list[Round], people: People) -> None:
+    """What people say of the texts of all rounds by now: they may have changed an answer."""
+    for round_ in rounds:
+        round_.labels = [people.class_of(position) for position in round_.positions]
+
+
+def _new_round(
+    plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round], run: RunFolder, people: People | None
+) -> Round | None:
+    """The next texts, with labels where people have given them already; None where the budget is spent, no text is
+    left, or the person has had enough."""
+    if people is None:
+        queried = _query(plan, experiment, pool, rounds, run, 1)
+        return queried and Round(queried[0].indices.tolist(), queried[0].scores.tolist(), list(queried[0].reasons))
+    taken = frozenset(position for round_ in rounds for position in round_.positions)
+    size = min(experiment.size_of(len(rounds)), experiment.budget - len(labelled(rounds)[0]))
+    ready = people.answered(taken) if people.is_asked_while_training or not rounds else []
+    if size < 1 and rounds:
+        return None
+    if sum(people.class_of(position) >= 0 for position in ready) >= size or (
+        ready and not people.is_asked_while_training
+    ):
+        return _answered_round(people, ready)
+    people.say("choosing texts", _points(run, rounds))
+    queried = _query(plan, experiment, pool, rounds, run, people.ahead, frozenset(ready))
+    if queried is None and not people.is_asked_while_training:
+        return None
+    suggestions = _suggestions(pool, rounds, *queried) if queried else {}
+    if people.is_asked_while_training:
+        ready = people.collect(run, suggestions, size, taken)
+        return _answered_round(people, ready) if ready else None
+    positions, shown = list(suggestions), list(suggestions.values())
+    guesses = [[shown_.guess, shown_.probability] for shown_ in shown if shown_.guess is not None]
+    return Round(positions, [s.score for s in shown], [s.reason for s in shown], guesses=guesses)
+
+
+def _answered_round(people: People, positions: list[int]) -> Round:
+    """A round of texts that have their answers."""
+    shown = [people.reason_of(position) for position in positions]
+    labels = [people.class_of(position) for position in positions]
+    return Round(positions, [s.score for s in shown], [s.reason for s in shown], labels)
+
+
+def _points(run: RunFolder, rounds: list[Round]) -> list[dict[str, Any]]:
+    """The learning curve as texts that are labelled right."""
+    points = []
+    for round_ in trained_rounds(rounds):
+        right, of, split = right_of(run, round_)
+        points.append({"labels": round_.figures["labels"], "right": right, "of": of, "split": split})
+    return points
+
+
+def _query(
+    plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round], run: RunFolder, ahead: int,
+    also_asked: frozenset[int] = frozenset(),
+) -> tuple[Selection, dict[str, Any]] | None:  # fmt: skip
+    """The next texts to label, `ahead` times as many as the round takes, and what the strategy was told; None where the
+    budget is spent or no text is left."""
+    known, labels = labelled(rounds)
+    asked = [position for round_ in rounds for position in round_.positions]
+    unlabelled = np.setdiff1d(pool.distinct, np.array([*asked, *also_asked], dtype=np.int64))
+    size = min(experiment.size_of(len(rounds)), experiment.budget - len(known))
+    if size < 1 or not len(unlabelled):
+        return None
+    number, trained = len(rounds), trained_rounds(rounds)
+    strategy = at_random if number < experiment.seed_rounds else experiment.strategy
+    needed = needed_by(strategy)
+    inputs: dict[str, Any] = {
+        "unlabelled": unlabelled,
+        "labelled": known,
+        "labels": labels,
+        "num_classes": len(pool.label_names),
+        "query_size": size * ahead,
+        "rng": np.random.default_rng([plan.plain["seed"], number, 7]),
+        "probabilities": None,
+        "mc_probabilities": None,
+    }
+    outputs: dict[str, Any] = {}
+    if not trained and "embeddings" in needed:
+        outputs = {"embeddings": pool.pretrained_embeddings}
+    elif trained and needed & {"embeddings", "probabilities", "mc_probabilities"}:
+        module = _round_module(round_run(run, trained[-1]), plan)
+        seed = derived_seed(plan.plain["seed"], "passes", number)
+        outputs = pool.model_outputs(module, needed, experiment.mc_passes, seed)
+    inputs |= {name: _of_all_classes(rows, name, inputs["num_classes"]) for name, rows in outputs.items()}
+    selection = strategy(**{name: value for name, value in inputs.items() if name in needed})
+    if plan.plain["active"]["oracle"] in ("prompt", "browser") and trained and "probabilities" not in outputs:
+        module = _round_module(round_run(run, trained[-1]), plan)
+        inputs |= pool.model_outputs(module, places=[*selection.indices.tolist(), *known.tolist()])
+    return selection, inputs
+
+
+def _of_all_classes(rows: np.ndarray, name: str, num_classes: int) -> np.ndarray:
+    """An output of a model, with probability 0 for the classes that a person has added since."""
+    missing = num_classes - rows.shape[-1]
+    if missing <= 0 or name == "embeddings":
+        return rows
+    return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, missing)])
+
+
+def _suggestions(
+    pool: Pool, rounds: list[Round], selection: Selection, told: Mapping[str, Any]
+) -> dict[int, Suggestion]:
+    """Why each chosen text was chosen, what the model says of it, and which labelled texts are nearest to it."""
+    positions, reasons, scores = selection.indices.tolist(), list(selection.reasons), selection.scores.tolist()
+    suggestions = {p: Suggestion(reason, score) for p, reason, score in zip(positions, reasons, scores, strict=True)}
+    names = list(pool.label_names)
+    if (probabilities := told["probabilities"]) is not None:
+        for position in positions:
+            best = int(probabilities[position].argmax())
+            kept = vars(suggestions[position]) | {
+                "guess": names[best],
+                "probability": float(probabilities[position, best]),
+            }
+            suggestions[position] = Suggestion(**kept)
+    known, labels = labelled(rounds)
+    if (embeddings := told.get("embeddings")) is not None and len(known):
+        near = _unit(embeddings[positions]) @ _unit(embeddings[known]).T
+        for row, position in enumerate(positions):
+            best_few = np.argsort(-near[row], kind="stable")[:NEIGHBOURS]
+            neighbours = tuple((pool.texts[known[i]], names[labels[i]], float(near[row, i])) for i in best_few)
+            suggestions[position] = Suggestion(**vars(suggestions[position]) | {"neighbours": neighbours})
+    return suggestions
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+
+def _round_module(run: RunFolder, plan: Plan) -> ClassifierModule:
+    """The trained module of a round; trained again where another curve, which shares the run, dropped its weights."""
+    round_config = OmegaConf.create(run.read_config())
+    round_config.paths = plan.config.paths
+    if not (run.checkpoints / "best.ckpt").is_file():
+        round_config.force = True
+        with redirect_stdout(sys.stderr):
+            trained_run(Plan.make(round_config))
+    return load_module(run, Plan.make(round_config))[0]
+
+
+def _answers(pool: Pool, rounds: list[Round], run: RunFolder, people: People | None) -> list[int]:
+    """Classes of the texts of the last round, or numbers of `NO_LABEL`."""
+    round_ = rounds[-1]
+    if people is None:
+        return pool.labels[round_.positions].tolist()
+    taken = frozenset(position for earlier in rounds[:-1] for position in earlier.positions)
+    guesses = round_.guesses or [[None, None]] * len(round_.positions)
+    asked = zip(round_.positions, round_.reasons, round_.scores, guesses, strict=True)
+    suggestions = {position: Suggestion(reason, score, *guess) for position, reason, score, guess in asked}
+    people.collect(run, suggestions, len(round_.positions), taken)
+    return [people.class_of(position) for position in round_.positions]
+
+
+def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round]) -> None:
+    """Train on all that is labelled: a run of its own, found again where it is finished."""
+    known, labels = labelled(rounds)
+    round_config = OmegaConf.create(dict(plan.plain))
+    round_config.active, round_config.logger, round_config.force = None, None, False
+    rows = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[known].tolist()}
+    if plan.plain["active"]["oracle"] != "labels":
+        rows["labels"] = labels.tolist()
+    if plan.plain["dataset"].get("label_names") is not None:
+        round_config.dataset.label_names = list(pool.label_names)  # those that a person added, too
+    round_config.imbalance = rows
+    if experiment.validation_size is not None:
+        round_config.protocol.val_fraction = max(min(experiment.validation_size, len(known) - 2), 1) / len(known)
+    before = trained_rounds(rounds[:-1])
+    if not experiment.reset_weights and before and _has_the_classes(plan, before[-1], pool):
+        round_config.start_from = before[-1].run
+    with redirect_stdout(sys.stderr):
+        finished = trained_run(Plan.make(round_config))
+    metrics = finished.read_metrics()
+    split = reported_split(metrics)  # without test rows, the few that chose the epoch
+    rounds[-1].run = finished.id
+    rounds[-1].figures = {
+        "labels": len(known),
+        **{f"{split}/{metric}": metrics[f"{split}/{metric}"] for metric in METRICS},
+        "non-uniformity": non_uniformity(np.bincount(labels, minlength=len(pool.label_names))),
+    }
+
+
+def _has_the_classes(plan: Plan, before: Round, pool: Pool) -> bool:
+    """Whether the model of a round has all classes: one that a person added since begins a new one."""
+    run = RunFolder(Path(plan.config.paths.runs) / str(before.run))
+    return len(run.metric("label_names", list, str)) == len(pool.label_names)

@@ -1,0 +1,67 @@
+"""What a service makes of requests: bodies of bounded size and time, and one line for a bad one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+MAX_BODY = 8 << 20  # bytes
+BODY_SECONDS = 30.0  # within which a request must have come
+Asked = TypeVar("Asked", bound=BaseModel)
+
+
+class Refusal(Exception):
+    """A request that cannot be answered: a status, and a line that says why."""
+
+    def __init__(self, status: int, line: str) -> None:
+        self.status, self.line = status, line
+
+
+def refuse_in_one_line(app: FastAPI) -> None:
+    """Answer a refusal, and an address that is not there, with `{"error": LINE}`."""
+
+    @app.exception_handler(Refusal)
+    async def refuse(_: Request, refusal: Refusal) -> JSONResponse:
+        return JSONResponse({"error": refusal.line}, refusal.status)
+
+    @app.exception_handler(HTTPException)
+    async def refuse_place(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
+
+
+async def body_of(request: Request) -> bytes:
+    """The body of a request. Raises Refusal where it is too large, or does not come."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _limited(request.stream())
+    except TimeoutError:
+        raise Refusal(408, f"the body did not come within {BODY_SECONDS:.0f} seconds") from None
+    except ClientDisconnect:
+        raise Refusal(400, "the connection was closed before the body had come") from None
+
+
+async def _limited(chunks: AsyncIterator[bytes]) -> bytes:
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise Refusal(413, f"the body is longer than {MAX_BODY} bytes")
+    return bytes(body)
+
+
+def parsed(kind: type[Asked], body: bytes) -> Asked:
+    """What a body asks. Raises Refusal, with the first thing that is wrong."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "body"
+        wrong = "no text with a visible character" if first["type"] == "string_pattern_mismatch" else first["msg"]
+        raise Refusal(422, f"{where}: {' '.join(wrong.split())[:200]}") from None

@@ -1,0 +1,78 @@
+"""What people said of texts: kept at once, replaced, taken back, and read again after any stop."""
+
+import json
+
+import pytest
+
+from labelling.answers import Answer, AnswerBook, record_new
+from storage.errors import InputError, ReportError
+
+HOSTILE = 'two\nlines, "quotes" and <b>tags</b> \u2028'
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "answers" / "pool.jsonl"
+
+
+def test_what_stands_is_what_was_said_last(file):
+    with AnswerBook(file) as book:
+        for text, label in ((HOSTILE, "no"), ("b", "yes"), (HOSTILE, "skip"), ("c", "yes")):
+            book.record(Answer(text, label, note="n", guess="no", probability=0.25, time=1.5))
+        book.withdraw("c")
+        book.add_class("maybe")
+    with AnswerBook(file) as again:
+        assert [(a.text, a.label, a.guess, a.probability, a.time) for a in again.all()] == [
+            ("b", "yes", "no", 0.25, 1.5),
+            (HOSTILE, "skip", "no", 0.25, 1.5),
+        ]
+        assert again.label(HOSTILE) == "skip" and again.label("c") is None and again.added_classes == ["maybe"]
+
+
+def test_people_who_differ_are_ambiguous_where_two_are_asked(file):
+    with AnswerBook(file, annotators=2) as book:
+        for name, label in (("anna", "no"), ("ben", "yes")):
+            book.record(Answer("a", label, name))
+            book.record(Answer("b", "yes", name))
+        assert (book.label("a"), book.label("b")) == ("ambiguous", "yes")
+    with AnswerBook(file) as alone:
+        assert alone.label("a") == "yes"  # the last
+
+
+def test_a_line_that_was_cut_off_is_dropped_and_a_wrong_one_named(file):
+    with AnswerBook(file) as book:
+        book.record(Answer("a", "no"))
+    whole = file.read_bytes()
+    file.write_bytes(whole + b'{"text": "b", "la')
+    with AnswerBook(file) as book:
+        book.record(Answer("c", "yes"))
+    assert file.read_bytes() == whole + b'{"text": "c", "label": "yes", "time": 0.0}\n'
+    for wrong in (b"[]", b'{"text": "b"}', b'{"text": 1, "label": "no"}', b'{"text": "b", "label": "no", "time": "x"}'):
+        file.write_bytes(whole + wrong + b"\n")
+        with pytest.raises(InputError, match=r"pool.jsonl:2: found .*; allowed: \{"):
+            AnswerBook(file)
+
+
+def test_another_process_may_not_write_beside(file):
+    with AnswerBook(file), pytest.raises(ReportError, match="another process asks for these labels"):
+        AnswerBook(file)
+    AnswerBook(file).close()
+
+
+def test_classes_are_checked_against_what_was_said(file):
+    with AnswerBook(file) as book:
+        book.record(Answer("a", "sport"))
+        book.check_classes(["sport", "world"])
+        with pytest.raises(InputError, match="found the label 'sport'; allowed: no, yes, skip.*active.answers=FILE"):
+            book.check_classes(["no", "yes"])
+        with pytest.raises(InputError, match="found a class named 'skip'"):
+            book.check_classes(["sport", "skip"])
+
+
+def test_answers_from_elsewhere_replace_none(file):
+    with AnswerBook(file) as book:
+        book.record(Answer("a  b", "no"))
+        news = [Answer("a b", "yes", "x"), Answer("c d ", "yes", "x"), Answer("c d", "no", "y"), Answer("z", "no")]
+        assert record_new(book, news, ["a  b", "c d"]) == (1, 1)
+        assert (book.label("a  b"), book.label("c d")) == ("no", "yes")
+    assert [json.loads(line)["text"] for line in file.read_text().splitlines()] == ["a  b", "c d"]

@@ -1,0 +1,91 @@
+"""Answers in the formats of other programs, there and back."""
+
+import json
+
+import pytest
+
+from labelling.answers import Answer
+from labelling.formats import WRITERS, read_answers
+from storage.errors import InputError
+
+ANSWERS = [
+    Answer("first, with a comma\nand a line", "Sci/Tech", "anna", "sure", "World", 0.5, 12.0),
+    Answer("first, with a comma\nand a line", "World", "ben"),
+    Answer("second", "skip", "anna"),
+    Answer("=third", "World", "anna"),
+]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_written_is_read_again(name, tmp_path):
+    write, file_name = WRITERS[name]
+    (tmp_path / file_name).write_text(write(ANSWERS))
+    read = read_answers(tmp_path / file_name)
+    assert [(a.text, a.label, a.annotator) for a in read] == [(a.text, a.label, a.annotator) for a in ANSWERS]
+
+
+def test_datasets_loads_what_is_for_argilla(tmp_path):
+    from datasets import load_dataset
+
+    (tmp_path / "a.jsonl").write_text(WRITERS["argilla"][0](ANSWERS))
+    table = load_dataset("json", data_files=str(tmp_path / "a.jsonl"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert table[0]["label.responses"] == ["Sci/Tech", "World"] and table[0]["label.suggestion"] == "World"
+    assert table[1]["label.responses.status"] == ["discarded"]
+
+
+def choice(label):
+    return {"from_name": "tag", "to_name": "text", "type": "choices", "value": {"choices": [label]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        # as the programs export it
+        (
+            "tasks.json",
+            [
+                {"id": 1, "data": {"text": "a"}, "annotations": [
+                    {"completed_by": 7, "was_cancelled": False, "result": [choice("yes")]},
+                    {"completed_by": {"email": "b@c.de"}, "was_cancelled": True, "result": []}]},
+                {"id": 2, "data": {"review": "b"}, "annotations": []},
+            ],
+            [("a", "yes", "7"), ("a", "skip", "b@c.de")],
+        ),
+        (
+            "records.json",
+            [{"id": "1", "fields": {"text": "a"}, "responses": {"label": [
+                {"value": "yes", "user_id": "u", "status": "submitted"}, {"value": None, "user_id": "v",
+                                                                           "status": "discarded"}]}}],
+            [("a", "yes", "u"), ("a", "skip", "v")],
+        ),
+        ("rows.json", [{"id": "1", "status": "pending", "text": "a", "q.responses": None, "q.suggestion": "no"}], []),
+        ("rows.json", [{"text": "a", "label": ["yes"]}, {"text": "b", "label": ""}], [("a", "yes", "")]),
+    ],
+)  # fmt: skip
+def test_what_other_programs_write(name, content, expected, tmp_path):
+    (tmp_path / name).write_text(json.dumps(content))
+    assert [(a.text, a.label, a.annotator) for a in read_answers(tmp_path / name)] == expected
+
+
+def test_tables_of_a_run(tmp_path):
+    (tmp_path / "chosen.csv").write_text("round,position,label,score,reason,text\n0,3,yes,0.1,why,a\n0,4,,0.1,why,b\n")
+    assert [(a.text, a.label) for a in read_answers(tmp_path / "chosen.csv")] == [("a", "yes")]
+    (tmp_path / "mine.csv").write_text("body,topic\na,yes\n")
+    assert [a.label for a in read_answers(tmp_path / "mine.csv", "body", "topic")] == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([{"body": "a", "topic": "yes"}], "entry 1: found the columns body, topic; allowed: text and label"),
+        ([{"text": "a", "label": ["yes", "no"]}], "allowed: a text and one label"),
+        ([{"text": 3, "label": "no"}], "allowed: a text and one label"),
+        ([{"data": {"a": "x", "b": "y"}, "annotations": []}], "found 2 texts in a, b"),
+        ([{"data": {"text": "a"}, "annotations": {}}], "annotations: found {}; allowed: a list"),
+    ],
+)
+def test_what_is_none_of_them_is_one_line(content, message, tmp_path):
+    (tmp_path / "odd.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"odd.json: entry 1: ") as error:
+        read_answers(tmp_path / "odd.json")
+    assert message in str(error.value) and "\n" not in str(error.value)

@@ -1,0 +1,254 @@
+"""The page that asks for labels: who is let in, what is refused, and a person's work in a browser, end to end."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+
+from labelling.answers import AnswerBook
+from labelling.desk import Desk
+from tasks.active.page import LabellingPage
+from tests.browser import CHROMIUM, in_a_browser
+from tests.command_lines import RUN_PY, rows
+
+HOSTILE = "<img src=x onerror=\"document.title='taken over'\"></script><script>document.title='taken over'</script>"
+
+
+@pytest.fixture
+def page(tmp_path):
+    """A page over 30 texts, one of which would like to be HTML."""
+    texts = {number: HOSTILE if number == 0 else f"text {number}" for number in range(30)}
+    with AnswerBook(tmp_path / "answers.jsonl") as book:
+        desk = Desk(texts, book, ["no", "yes"], budget=20, rng=np.random.default_rng(0), can_add_classes=True)
+        page = LabellingPage(desk, "127.0.0.1", 0)
+        page.start()
+        yield page
+        page.stop()
+
+
+def ask(page, path, body=None, **headers):
+    """(status, answer) of a request; a body makes it a POST."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    request = Request(f"http://127.0.0.1:{page.port}{path}", data, {"X-Token": page.token} | headers)
+    try:
+        with urlopen(request, timeout=30) as reply:
+            return reply.status, reply.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_only_a_page_of_ours_is_answered(page):
+    own = f"http://127.0.0.1:{page.port}"
+    assert ask(page, "/state", {"seat": "a"}, Origin=own)[0] == 200
+    for headers in (
+        {"X-Token": "guess"},
+        {"X-Token": ""},
+        {"Host": "evil.example"},
+        {"Host": f"evil.example:{page.port}"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ):
+        for path, body in (("/state", {"seat": "a"}), ("/", None), ("/export/csv", None)):
+            status, answer = ask(page, path, body, **headers)
+            assert status == 403 and set(json.loads(answer)) == {"error"}, (headers, path)
+    status, _ = ask(page, f"/answer?token={page.token}", {"seat": "a"}, **{"X-Token": ""})
+    assert status == 403  # what changes something takes the header, which no form of another site can send
+    status, html = ask(page, f"/?token={page.token}", **{"X-Token": ""})
+    assert status == 200 and not re.search(r"(src|href)=|https?://(?!www.w3.org/2000/svg)|@import", html)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/answer", b"{", 422),
+        ("/answer", {"seat": "a", "position": 0, "label": "other"}, 422),
+        ("/answer", {"seat": "a", "position": 99, "label": "no"}, 422),
+        ("/answer", {"seat": "a", "position": 0, "label": "no", "more": 1}, 422),
+        ("/answer", {"seat": "", "position": 0, "label": "no"}, 422),
+        ("/open", {"seat": "a", "position": -1}, 422),
+        ("/classes", {"seat": "a", "name": "yes"}, 422),
+        ("/export/exe", None, 404),
+        ("/import/x.exe", b"a", 422),
+        ("/import/x.csv", b"text,label\ntext 1,other\n", 422),
+        ("/import/x.json", b"\xff\xfe\x00", 422),
+        ("/import/..%2f..%2fx.csv", b"text,label\n", 404),
+        ("/nowhere", None, 404),
+        ("/answer", b" " * (9 << 20), 413),
+    ],
+)
+def test_a_bad_request_is_one_line_and_changes_nothing(page, path, body, status):
+    got, answer = ask(page, path, body)
+    assert got == status and "\n" not in json.loads(answer)["error"]
+    assert "/tmp" not in answer and page.desk.answers() == []
+
+
+def test_what_is_exported_is_imported_again(page):
+    for position, label in ((0, "yes"), (3, "skip"), (4, "no")):
+        assert ask(page, "/answer", {"seat": "a", "position": position, "label": label})[0] == 200
+    for name in ("csv", "jsonl", "argilla", "label_studio"):
+        content = ask(page, f"/export/{name}")[1]
+        file = {"csv": "a.csv", "label_studio": "a.json"}.get(name, "a.jsonl")
+        assert json.loads(ask(page, f"/import/{file}", content.encode())[1]) == {"kept": 0, "unknown": 0, "in_file": 3}
+    new = b"text,label\ntext 5,yes\nelsewhere,no\n"
+    assert json.loads(ask(page, "/import/new.csv", new)[1]) == {"kept": 1, "unknown": 1, "in_file": 2}
+
+
+@pytest.fixture
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def opened(browser, address, width=1400):
+    """(tab, complaints) of the page in a browser window of its own, once it shows a text."""
+    tab = browser.new_context(viewport={"width": width, "height": 900}).new_page()
+    complaints = []
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+    tab.on("request", lambda asked: complaints.append(asked.url) if "127.0.0.1" not in asked.url else None)
+    tab.goto(address)
+    tab.wait_for_function("() => document.querySelector('#text').textContent && question")
+    return tab, complaints
+
+
+def press(tab, key):
+    """A key, and the wait until another text is shown; the text that was answered."""
+    tab.wait_for_function("() => !busy")
+    text = tab.text_content("#text")
+    tab.keyboard.press(key)
+    tab.wait_for_function("text => document.querySelector('#text').textContent !== text", arg=text)
+    return text
+
+
+@pytest.mark.slow
+@in_a_browser
+@pytest.mark.parametrize("width", [1400, 400])
+def test_the_keyboard_alone_is_enough_and_no_text_is_html(page, browser, width):
+    from axe_playwright_python.sync_playwright import Axe
+
+    tab, complaints = opened(browser, page.address, width)
+    desk = page.desk
+    first = press(tab, "2")
+    press(tab, "s")
+    tab.wait_for_function("() => !busy")
+    tab.keyboard.press("u")
+    tab.wait_for_function("() => document.querySelector('[data-label=skip]').classList.contains('chosen')")
+    press(tab, "n")
+    tab.keyboard.press("m")
+    tab.keyboard.type("1 note")  # its keys are no answers
+    tab.keyboard.press("Enter")
+    noted = press(tab, "1")
+    tab.keyboard.press("+")
+    tab.keyboard.type("may be")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("[data-label='may be']")
+    press(tab, "3")
+    tab.keyboard.press("/")
+    tab.keyboard.type("note")
+    tab.wait_for_function("() => document.querySelectorAll('#answers button').length === 1")
+    tab.keyboard.press("Escape")
+    tab.focus("#answers button")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("#cancel:visible")
+    assert tab.text_content("#text") == noted
+    press(tab, "2")
+    while HOSTILE not in desk.book.by_text:
+        press(tab, "1")
+    tab.fill("#search", "taken over")
+    tab.wait_for_function("() => document.querySelectorAll('#answers button').length === 1")
+    assert tab.text_content("#answers button") == HOSTILE and tab.title() == "Kontrast: labels"
+    said = {answer.text: (answer.label, answer.note) for answer in desk.answers()}
+    assert said[first] == ("yes", "") and said[noted] == ("yes", "1 note")
+    assert {"no class fits", "may be"} <= {label for label, _ in said.values()}
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert Axe().run(tab).response["violations"] == [] and complaints == []
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_two_browsers_are_asked_for_different_texts(page, browser):
+    tabs = [opened(browser, page.address)[0] for _ in range(2)]
+    shown = [press(tab, key) for _ in range(5) for tab, key in zip(tabs, "12", strict=True)]
+    assert len(set(shown)) == 10 == len(page.desk.answers())
+
+
+class Line:
+    """`python run.py …` with the page, in a process of its own."""
+
+    def __init__(self, arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "run.py", *arguments], cwd=RUN_PY.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=os.environ | {"DISPLAY": "", "WAYLAND_DISPLAY": ""},
+        )  # fmt: skip
+        started = time.monotonic()
+        for line in self.process.stderr:
+            if match := re.search(r"label at (\S+)", line):
+                self.address, self.seconds = match[1], time.monotonic() - started
+                return
+        raise AssertionError(self.process.stderr.read())
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_a_persons_work(files, store, small, toy_csv, browser, use, tmp_path):
+    """30 labels by keyboard, a kill in the middle, the same line once more, the model asked over HTTP."""
+    truth = {row["text"]: row["label"] for row in rows(toy_csv["train"])}
+    names = sorted(set(truth.values()))
+    pool = tmp_path / "pool.csv"
+    pool.write_text("text\n" + "".join(f"{text}\n" for text in truth))
+    options = ["method=ce", "active=rep", "active.query_size=10", "active.budget=30", "trainer.max_epochs=2"]
+    options += ["active.oracle=browser", f"dataset.train={pool}", f"dataset.label_names=[{','.join(names)}]"]
+    line = [*files, *store, *small, *options]
+
+    def label(tab, number):
+        for _ in range(number):
+            press(tab, str(names.index(truth[tab.text_content("#text")]) + 1))
+
+    first = Line(line)
+    assert first.seconds < 10  # about 2 on a quiet machine
+    label(opened(browser, first.address)[0], 17)
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait()
+    (book,) = tmp_path.glob("runs/answers/*.jsonl")
+    assert len(book.read_text().splitlines()) == 17
+
+    second = Line(line)
+    tab, complaints = opened(browser, second.address)
+    assert "17 of 30 labels" in tab.text_content("#progress")
+    label(tab, 12)
+    tab.wait_for_function("() => document.querySelector('#curve svg')", timeout=60_000)
+    tab.keyboard.press(str(names.index(truth[tab.text_content("#text")]) + 1))
+    tab.wait_for_function("() => document.querySelector('#stage').textContent.startsWith('finished')", timeout=90_000)
+    out, err = second.process.communicate(timeout=60)
+    assert second.process.returncode == 0 and complaints == [], err
+    folder = tmp_path / "runs" / out.strip().splitlines()[-1].rpartition("/")[2]
+    chosen = rows(folder / "chosen.csv")
+    assert len(chosen) == 30 and all(truth[row["text"]] == row["label"] for row in chosen)
+
+    service = subprocess.Popen(
+        [sys.executable, "run.py", "task=serve", f"run={folder.name}", "port=0", *store],
+        cwd=RUN_PY.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        address = re.search(r"http://\S+?(?=;)", next(line for line in service.stderr if "answers on" in line))[0]
+        tab.goto(address)
+        tab.fill("#text", next(iter(truth)))
+        tab.keyboard.press("Tab")
+        tab.keyboard.press("Enter")
+        tab.wait_for_function("() => document.querySelector('#answer').textContent.includes('prediction')")
+        assert json.loads(tab.text_content("#answer"))["prediction"] in names
+    finally:
+        service.send_signal(signal.SIGTERM)
+        service.communicate(timeout=60)

@@ -15,6 +15,7 @@ from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
 from datamodules.collation import Batch, FeatureBatches, TokenBatches
+from datamodules.imbalance import Listed
 from datamodules.label_budget import LabelBudget
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
 from datamodules.samplers import Batches, OrderedBatches
@@ -169,6 +170,11 @@ class TextDataModule(LightningDataModule):
         if self.imbalance is not None:
             rng = np.random.default_rng([self.seed, 0, _THIN])
             selected = self.imbalance.select(labels["train"][rows["train"]], rng, self.label_names)
+            if (
+                isinstance(self.imbalance, Listed)
+                and (rest := self.imbalance.without_labels(len(rows["train"]))) is not None
+            ):
+                rows["unlabelled"], self._table_of["unlabelled"] = rows["train"][rest], "train"
             rows["train"] = rows["train"][selected]
         if answers is not None:
             labels["train"] = labels["train"].copy()

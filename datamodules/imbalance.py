@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -169,15 +169,37 @@ class Listed:
     Args:
         rows: positions in the train split, without repetition.
         labels: class index of each as somebody else labelled it; null: as the data set says.
+        unlabelled: positions of texts to learn from without a label, or `rest`: all others; null: none.
     """
 
-    def __init__(self, rows: Positions, labels: Positions | None = None) -> None:
+    def __init__(
+        self,
+        rows: Positions,
+        labels: Positions | None = None,
+        unlabelled: Positions | Literal["rest"] | None = None,
+    ) -> None:
         if len(set(rows)) != len(rows):
             raise InputError("imbalance.rows: found a row twice, allowed: each once")
         if labels is not None and len(labels) != len(rows):
             raise InputError(f"imbalance.labels: found {len(labels)}, allowed: {len(rows)}, one a row")
         self.rows = np.array(rows, dtype=np.int64)
         self.labels = None if labels is None else np.array(labels, dtype=np.int64)
+        self.unlabelled = unlabelled
+
+    def without_labels(self, number: int) -> np.ndarray | None:
+        """Positions of the texts without a label among so many train rows, (U,) ascending; None where there are none.
+
+        Raises:
+            InputError: a position that is not there.
+        """
+        if self.unlabelled is None:
+            return None
+        if self.unlabelled == "rest":
+            return np.setdiff1d(np.arange(number), self.rows)
+        rows = np.unique(np.array(self.unlabelled, dtype=np.int64))
+        if len(rows) and rows[-1] >= number:
+            raise InputError(f"imbalance.unlabelled: found {rows[-1]}, allowed: 0 to {number - 1}")
+        return np.setdiff1d(rows, self.rows)
 
     def select(
         self, labels: np.ndarray, rng: np.random.Generator, label_names: Sequence[str] | None = None

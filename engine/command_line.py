@@ -21,7 +21,7 @@ from storage.files import NO_SPACE, is_stdout, write_text
 CONF = Path(__file__).resolve().parents[1] / "conf"
 SHARED_WORDS = "KONTRAST_SHARED_WORDS"  # set where words are said to several methods: idle ones are then allowed
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
-PAIR = "method_dataset"
+OPTIONAL = ("method_dataset", "method_active")  # groups that a config names whether or not there is such a file
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 
@@ -113,16 +113,18 @@ def without_null_groups(arguments: list[str]) -> list[str]:
 
 
 def check_pair(arguments: list[str]) -> None:
-    """Refuse a `method_dataset` that does not exist: optional in the config, for most pairs have none.
+    """Refuse a choice of `OPTIONAL` that does not exist, which Hydra would pass over.
 
     Raises:
-        ValueError: a choice that is no file of `conf/method_dataset`.
+        ValueError: a choice that is no file of its group.
     """
-    names = sorted(file.stem for file in (CONF / PAIR).glob("*.yaml"))
-    for words in (argument.removeprefix(f"{PAIR}=") for argument in arguments if argument.startswith(f"{PAIR}=")):
-        for name in (word.strip() for word in words.split(",")):
-            if name not in names:
-                raise ValueError(f"{PAIR}={name}: unknown choice; allowed: {', '.join(names)}{_nearest(name, names)}")
+    for group in OPTIONAL:
+        names = sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+        for words in (argument.removeprefix(f"{group}=") for argument in arguments if argument.startswith(f"{group}=")):
+            for name in (word.strip() for word in words.split(",")):
+                if name not in names:
+                    allowed = f"{', '.join(names)}{_nearest(name, names)}"
+                    raise ValueError(f"{group}={name}: unknown choice; allowed: {allowed}")
 
 
 def check_sweep(arguments: list[str]) -> None:

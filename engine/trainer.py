@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ def build_trainer(
     plugins: list[Any],
     max_epochs: Annotated[int, ">= 1"] = 6,
     max_steps: Annotated[int, ">= 1"] | Literal[-1] = -1,
+    least_steps: Annotated[int, ">= 0"] = 0,
     precision: Precision = "auto",
     accelerator: Literal["auto", "cpu", "gpu"] = "cpu",
     devices: Annotated[int, ">= 1", "<= 1024"] | Literal["auto"] = 1,
@@ -35,15 +37,18 @@ def build_trainer(
     gradient_clip_val: Annotated[float, "> 0"] | None = 1.0,
     accumulate_grad_batches: Annotated[int, ">= 1"] = 1,
     gradient_cache_chunk: Annotated[int, ">= 1"] | None = None,
+    batches: int = 0,
 ) -> pl.Trainer:
     """A trainer that samples nothing itself: batches and their order belong to the data module.
 
     With several devices or nodes it works in one of the processes that `engine.processes` starts or joins.
 
     Args:
+        least_steps: of the optimizer: where `max_epochs` have fewer, as many epochs as it takes.
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
         accumulate_grad_batches: batches of one optimizer step.
         gradient_cache_chunk: rows that the encoder sees at a time in training; the module reads it.
+        batches: of an epoch, where anything is trained.
     """
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -53,6 +58,8 @@ def build_trainer(
     if several := is_one_of_several():
         world = World.of({"devices": devices, "num_nodes": num_nodes, "accelerator": accelerator})
         devices, num_nodes, plugins = world.devices, world.nodes, [*plugins, TorchElasticEnvironment()]
+    if batches and least_steps:
+        max_epochs = max(max_epochs, math.ceil(least_steps / math.ceil(batches / accumulate_grad_batches)))
     return pl.Trainer(
         default_root_dir=run_folder,
         callbacks=callbacks,

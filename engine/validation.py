@@ -28,7 +28,7 @@ HYDRA_KEYS = {"_target_", "_partial_", "_recursive_", "_convert_", "_args_"}
 # what the engine hands to a node of a group: a config does not
 SUPPLIED = {
     "method": {"encoder", "loss", "optimizer", "scheduler", "seed", "class_counts", "label_pieces"},
-    "trainer": {"run_folder", "callbacks", "logger", "plugins"},
+    "trainer": {"run_folder", "callbacks", "logger", "plugins", "batches"},
     "callbacks": {"run", "protocol"},
     "logger": {"run", "config"},
     "optimizer": {"params"},

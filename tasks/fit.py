@@ -277,7 +277,11 @@ def watched_trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> p
     callbacks = [callback for callback in _callbacks(plan, run, datamodule) if not hasattr(callback, "split_figures")]
     logger = instantiate_partial(config.logger)(run=run, config=plan.plain) if config.get("logger") else False
     return instantiate_partial(config.trainer)(
-        run_folder=run.path, callbacks=callbacks, logger=logger, plugins=[AtomicCheckpointIO()]
+        run_folder=run.path,
+        callbacks=callbacks,
+        logger=logger,
+        plugins=[AtomicCheckpointIO()],
+        **({"batches": len(datamodule.train_dataloader())} if plan.plain["trainer"].get("least_steps") else {}),
     )
 
 

@@ -27,6 +27,7 @@ class Pool:
         corpus = plan.corpus()
         refuse_several_labels("active", corpus)
         self.rows = _pool_rows(plan, corpus)
+        self.is_whole = len(self.rows) == len(corpus.table("train"))
         table = corpus.table("train").take(self.rows)
         self.texts: list[str] = table.column("text").to_pylist()
         self.labels = table.column("label").to_numpy().astype(np.int64)

@@ -17,6 +17,7 @@ from active_learning.experiment import ActiveLearning
 from active_learning.selection import Selection, needed_by
 from active_learning.strategies import random as at_random
 from callbacks.open_logs import close_logs, log_outcome
+from engine.composition import target_class
 from engine.finished import load_module
 from engine.identity import run_id
 from engine.plan import Plan, instantiate_partial
@@ -295,7 +296,9 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     known, labels = labelled(rounds)
     round_config = OmegaConf.create(dict(plan.plain))
     round_config.active, round_config.logger, round_config.force = None, None, False
-    rows = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[known].tolist()}
+    rows: dict[str, Any] = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[known].tolist()}
+    if getattr(target_class(plan.plain["method"]), "reads_unlabelled", False):
+        rows["unlabelled"] = "rest" if pool.is_whole else pool.rows.tolist()
     if plan.plain["active"]["oracle"] != "labels":
         rows["labels"] = labels.tolist()
     if plan.plain["dataset"].get("label_names") is not None:

@@ -49,7 +49,7 @@ class KontrastModule(PrototypesModule):
     3. Encoder and a new linear head learn from true labels and guesses (`losses.PseudoLabelLoss`).
     4. The discriminant is fitted once more, by EM from the head's own guesses over the trained embeddings; its scores,
        brought to the spread of the head's, are added to them. Both are linear, so that prediction is one linear layer.
-       Between two epochs this sum labels the texts anew (`relabel`).
+       Half-way through the epochs this sum labels the texts anew (`relabel`).
 
     Over a frozen encoder only 1. is left. Where at least as many rows are labelled as embeddings have dimensions,
     logistic regression can be fitted too, and the scores of both are added.
@@ -57,7 +57,7 @@ class KontrastModule(PrototypesModule):
     Args:
         pair_steps: optimizer steps of 2., >= 0, at the optimizer's rate; 0 leaves 2. out.
         refit: whether step 4 is done after training.
-        relabel: whether it is done between epochs too, and gives new labels.
+        relabel: whether it is done half-way too, and gives new labels.
         num_views: 1, the text itself.
 
     The remaining arguments are those of `PrototypesModule` and `ClassifierModule`.
@@ -135,12 +135,13 @@ class KontrastModule(PrototypesModule):
         return folds, scores
 
     def on_train_epoch_start(self) -> None:
-        """Label the texts anew by what was learned in the epochs before; a resumed run does the same."""
+        """Half-way, label the texts anew by what was learned so far: a head of few steps would mislead the rest."""
         super().on_train_epoch_start()
         if self._first_guesses is not None and not self.current_epoch:
             self._learn_pairs(self._first_guesses)
         self._first_guesses = None
-        if self.relabel and self.current_epoch and not bool(self.is_true.all()):
+        half = -(-self.max_epochs // 2)
+        if self.relabel and 0 < self.current_epoch == half and not bool(self.is_true.all()):
             splits = self.embedded_splits(self.trainer.datamodule)  # type: ignore[attr-defined]  # Lightning sets it
             self._refit(splits)
             embeddings, labels = joined(splits)
@@ -178,9 +179,9 @@ class KontrastModule(PrototypesModule):
             yield
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """With the labels by pairs, where no later epoch makes them anew."""
+        """With the labels of now, which no later epoch may make anew."""
         super().on_save_checkpoint(checkpoint)
-        if self.pair_steps and not self.relabel and hasattr(self, "targets"):
+        if hasattr(self, "targets"):
             checkpoint["targets"] = self.targets.cpu()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

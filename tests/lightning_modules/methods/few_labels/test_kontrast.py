@@ -1,5 +1,7 @@
 """method=kontrast: what it learns from, what it predicts by, and what it refuses."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -19,9 +21,12 @@ def names(tmp_path):
     return f"dataset.class_descriptions={path}"
 
 
+SHORT = ["method=kontrast", "trainer.least_steps=0"]
+
+
 @pytest.mark.slow
 def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_path):
-    run = fit("method=kontrast", "dataset.labels=0", names, "sampler.batch_size=8", "trainer.max_epochs=2")
+    run = fit(*SHORT, "dataset.labels=0", names, "sampler.batch_size=8", "trainer.max_epochs=2")
     assert run.metrics["class_counts"] == [0, 0, 0, 0] and run.metrics["epochs"] == 2
     history = rows(run.folder / "history.csv")
     assert [int(row["step"]) for row in history] == [9, 18]  # 68 texts, none of which has a label
@@ -32,9 +37,7 @@ def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_p
     assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
     assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
     assert use("evaluate", run).code == 0
-    again = fit(
-        "method=kontrast", "dataset.labels=0", names, "sampler.batch_size=8", "trainer.max_epochs=2", "force=true"
-    )
+    again = fit(*SHORT, "dataset.labels=0", names, "sampler.batch_size=8", "trainer.max_epochs=2", "force=true")
     assert torch.equal(best_weights(again.folder)["refit_weight"], weights["refit_weight"])
 
 
@@ -53,13 +56,30 @@ def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_p
     ids=lambda words: words[-1],
 )
 def test_what_it_goes_with(fit, words):
-    line = ["method=kontrast", "trainer.max_epochs=2", "sampler.batch_size=16", *words]
+    line = [*SHORT, "trainer.max_epochs=2", "sampler.batch_size=16", *words]
     assert fit(*line).metrics["status"] == "finished"
 
 
 @pytest.mark.slow
-def test_labels_by_pairs_survive_a_resume(fit, monkeypatch, tmp_path):
-    line = ["method=kontrast", "dataset.labels_per_class=8", "method.relabel=false", "trainer.max_epochs=3"]
+def test_rounds_of_active_learning_read_the_rest_of_the_pool(fit):
+    line = [*SHORT, "trainer.max_epochs=1", "active=random", "active.budget=6", "active.query_size=6"]
+    result = fit(*line)
+    kept = json.loads((result.folder.parent / result.metrics["last_run"] / "kept_indices.json").read_text())
+    assert len(kept["train"]) + len(kept["val"]) == 6 and len(kept["unlabelled"]) == 68 - 6
+    assert not set(kept["unlabelled"]) & {*kept["train"], *kept["val"]}
+
+
+@pytest.mark.slow
+def test_few_texts_are_gone_through_as_often_as_it_takes(fit):
+    run = fit("method=kontrast", "dataset.labels=12", "sampler.batch_size=16", "trainer.least_steps=18")
+    assert run.metrics["epochs"] == 4  # of five steps each; the config says two
+    assert "targets" not in best_weights(run.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("relabel", "epochs"), [("false", 3), ("true", 4)])
+def test_labels_by_pairs_and_those_of_half_way_survive_a_resume(fit, monkeypatch, tmp_path, relabel, epochs):
+    line = [*SHORT, "dataset.labels_per_class=8", f"method.relabel={relabel}", f"trainer.max_epochs={epochs}"]
     line += ["sampler.batch_size=16", "optimizer.lr=1e-3"]
     whole = best_weights(fit(*line).folder)
     other = best_weights(fit(*line, "method.pair_steps=0").folder)
@@ -68,7 +88,7 @@ def test_labels_by_pairs_survive_a_resume(fit, monkeypatch, tmp_path):
     start = KontrastModule.on_train_epoch_start
 
     def stopped(self):
-        if self.current_epoch == 2:
+        if self.current_epoch == epochs - 1:
             raise KeyboardInterrupt
         start(self)
 
@@ -90,7 +110,7 @@ def test_pairs_that_cannot_end_in_time_are_not_learned_to_the_end(fit, monkeypat
     step = TimeLimit.on_step_beforehand
     monkeypatch.setattr(TimeLimit, "on_step_beforehand", lambda *args: (steps_done.append(args[1:]), step(*args)))
     limit = ["+callbacks.time_limit._target_=callbacks.time_limit.TimeLimit", "+callbacks.time_limit.seconds=0.01"]
-    line = ["method=kontrast", "dataset.labels_per_class=8", "sampler.batch_size=16", "method.pair_steps=8"]
+    line = [*SHORT, "dataset.labels_per_class=8", "sampler.batch_size=16", "method.pair_steps=8"]
     assert "training would take about" in fit(*line, *limit).error
     assert steps_done == [(done, 4 * 4 + 8) for done in range(1, LOOKED_AT + 1)]
 

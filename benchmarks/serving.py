@@ -1,0 +1,251 @@
+"""Race: `task=serve` against `task=predict` in one process, ONNX and its 8-bit form against torch; and a soak.
+
+    python -m benchmarks.serving [--dataset trec] [--texts 2000] [--clients 64] [--threads 2] [--soak 10000]
+
+A logistic regression over frozen MiniLM is solved, served on this machine and exported. The service runs in a process
+of its own; its clients, a thread and a connection each, share the machine with it. A single text's time is that of one
+client that asks one text after the other; half the load is half of the requests a second that the clients reached, sent
+at times drawn at random (Poisson). The soak mixes a malformed request among every ten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hydra import compose, initialize_config_dir
+from sklearn.metrics import f1_score
+from tabulate import tabulate
+
+from benchmarks._measure import ROOT, paired_milliseconds, ratio, spread
+from engine.finished import open_run
+from engine.plan import Plan
+from tasks.export.onnx_folder import INPUTS, MODEL
+from tasks.predict import Predictor, classifier_predictor
+
+MALFORMED = [b"{", b'{"texts": []}', b'{"texts": [1]}', b'{"texts": ["a"], "more": 1}', b"\xff", b" " * (9 << 20)]
+REPEATS = 5
+
+
+def run_line(*words: str) -> str:
+    """Last line that `python run.py …` prints."""
+    command = [sys.executable, "run.py", *words]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+
+
+def opened(folder: Path, store: list[str]) -> tuple[Predictor, Plan]:
+    """What `task=predict` predicts with, and the plan of the run."""
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("config", [f"run={folder.name}", *store])
+    run, plan = open_run(config)
+    return classifier_predictor(run, plan, explain=False), plan
+
+
+@contextmanager
+def service(folder: Path, store: list[str], threads: int) -> Iterator[tuple[int, int]]:
+    """(port, process id) of the run's service."""
+    line = [sys.executable, "run.py", "task=serve", f"run={folder.name}", "port=0", f"trainer.num_threads={threads}"]
+    process = subprocess.Popen([*line, *store], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        lines = (re.search(r"http://127.0.0.1:(\d+)", line) for line in process.stderr)
+        yield int(next(match for match in lines if match)[1]), process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+class Client:
+    """A connection that is kept."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+
+    def post(self, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Status and answer of `/predict`."""
+        self.connection.request("POST", "/predict", body)
+        reply = self.connection.getresponse()
+        return reply.status, json.loads(reply.read())
+
+
+def requests_a_second(port: int, texts: list[str], clients: int) -> float:
+    """Texts a second where so many clients ask one text each, again and again."""
+    shares = [texts[number::clients] for number in range(clients)]
+    barrier = threading.Barrier(clients + 1)
+
+    def work(share: list[str]) -> None:
+        client = Client(port)
+        barrier.wait()
+        for text in share:
+            status, _ = client.post(json.dumps({"texts": [text]}).encode())
+            assert status == 200, status
+
+    with ThreadPoolExecutor(clients) as pool:
+        done = [pool.submit(work, share) for share in shares]
+        barrier.wait()
+        start = time.perf_counter()
+        for future in done:
+            future.result()
+        return len(texts) / (time.perf_counter() - start)
+
+
+def latencies(port: int, texts: list[str], rate: float, clients: int) -> np.ndarray:
+    """Seconds from the moment when a text should be asked to its answer, at `rate` texts a second on the mean."""
+    moments = np.cumsum(np.random.default_rng(0).exponential(1 / rate, len(texts)))
+    local = threading.local()
+    start = time.perf_counter() + 0.5
+
+    def ask(text: str, moment: float) -> float:
+        if not hasattr(local, "client"):
+            local.client = Client(port)
+        local.client.post(json.dumps({"texts": [text]}).encode())
+        return time.perf_counter() - start - moment
+
+    with ThreadPoolExecutor(clients) as pool:
+        futures = []
+        for text, moment in zip(texts, moments, strict=True):
+            time.sleep(max(start + moment - time.perf_counter(), 0))
+            futures.append(pool.submit(ask, text, moment))
+        return np.array([future.result() for future in futures])
+
+
+def resident_mib(process: int) -> float:
+    """Resident memory of a process. Linux only."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+
+def soak(port: int, process: int, texts: list[str], number: int, expected: dict[str, str]) -> None:
+    """So many requests from eight clients, one of ten malformed; prints what came back."""
+    statuses: Counter[str] = Counter()
+    memory = []
+
+    def work(client_number: int) -> None:
+        client = Client(port)
+        for index in range(client_number, number, 8):
+            if index % 10 == 0:
+                try:
+                    status, answer = client.post(MALFORMED[(index // 10) % len(MALFORMED)])
+                except (http.client.HTTPException, OSError):  # a body of 9 MB is answered before it is whole
+                    client = Client(port)
+                    status, answer = 413, {"error": ""}
+                statuses["refused" if 400 <= status < 500 and set(answer) == {"error"} else f"bad {status}"] += 1
+                if status == 413:
+                    client = Client(port)
+            else:
+                text = texts[index % len(texts)]
+                status, answer = client.post(json.dumps({"texts": [text]}).encode())
+                same = status == 200 and answer["predictions"][0]["prediction"] == expected[text]
+                statuses["right" if same else f"wrong {status}"] += 1
+            if client_number == 0 and index % 800 == 0:
+                memory.append(resident_mib(process))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    memory.append(resident_mib(process))
+    print(f"\nsoak, {number:,} requests: {dict(statuses)}, lost {number - sum(statuses.values())}; resident memory "
+          f"{memory[min(2, len(memory) - 1)]:.0f} MiB near the start, {memory[-1]:.0f} MiB at the end")  # fmt: skip
+
+
+def race_of_formats(folder: Path, store: list[str], predictor: Predictor, texts: list[str], labels: list[str]) -> None:
+    """Torch, ONNX and 8-bit ONNX on the same tokens, batches of 32 by length."""
+    import onnxruntime
+
+    encoded = predictor.encoded
+    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    sorted_texts = [texts[place] for place in order]
+    batches = []
+    for start in range(0, len(sorted_texts), 32):
+        tokens = encoded.tokenizer(
+            sorted_texts[start : start + 32], padding=True, truncation=True, max_length=encoded.max_length,
+            return_tensors="pt",
+        )  # fmt: skip
+        batches.append({name: tokens[name] for name in INPUTS})
+
+    @torch.inference_mode()
+    def by_torch() -> np.ndarray:
+        module = encoded.module
+        logits = [module.logits(module.encoder(batch["input_ids"], batch["attention_mask"])) for batch in batches]
+        return torch.cat(logits).argmax(1).numpy()
+
+    def by_onnx(session: Any) -> Callable[[], np.ndarray]:
+        arrays = [{name: values.numpy() for name, values in batch.items()} for batch in batches]
+        return lambda: np.concatenate([session.run(["probabilities"], batch)[0].argmax(1) for batch in arrays])
+
+    cases: dict[str, Callable[[], np.ndarray]] = {"torch": by_torch}
+    for name, words in (("onnx", []), ("onnx, int8", ["quantize=int8"])):
+        exported = run_line("task=export", f"run={folder.name}", "format=onnx", *words, *store,
+                            f"output={folder.parent.parent / name.replace(', ', '_')}")  # fmt: skip
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        cases[name] = by_onnx(onnxruntime.InferenceSession(f"{exported}/{MODEL}", options))
+    times = paired_milliseconds(cases, REPEATS, warm_up=1)
+    truth = [predictor.label_names.index(labels[place]) for place in order]
+    rows = []
+    for name, case in cases.items():
+        speed = len(texts) / (np.median(times[name]) / 1000)
+        macro = 100 * f1_score(truth, case(), average="macro")
+        rows.append((name, f"{speed:.0f}", ratio(times["torch"], times[name]), f"{macro:.2f}"))
+    print(tabulate(rows, ("model", "texts a second", "times torch's", "macro-F1"), disable_numparse=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="trec")
+    parser.add_argument("--texts", type=int, default=2000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--soak", type=int, default=10_000)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as temporary:
+        store = [f"paths.runs={temporary}/runs"]
+        run = run_line("method=logistic", "encoder.train=frozen", f"dataset={options.dataset}", "logger=csv", *store)
+        folder = Path(run)
+        predictor, plan = opened(folder, store)
+        corpus = plan.corpus()
+        rows = [row for split in ("test", "train") for row in corpus.table(split).to_pylist()][: options.texts]
+        texts = [row["text"] for row in rows]
+        labels = [corpus.label_names[row["label"]] for row in rows]
+        race_of_formats(folder, store, predictor, texts, labels)
+
+        alone = []
+        expected = {text: str(row["prediction"]) for text, row in zip(texts, predictor.answers(texts), strict=True)}
+        with service(folder, store, options.threads) as (port, process):
+            requests_a_second(port, texts[:200], options.clients)  # to warm it up
+            served = []
+            for _ in range(REPEATS):  # in turn
+                start = time.perf_counter()
+                predictor.answers(texts)
+                alone.append(len(texts) / (time.perf_counter() - start))
+                served.append(requests_a_second(port, texts, options.clients))
+            single = [1 / requests_a_second(port, texts[:100], 1) for _ in range(REPEATS)]
+            rate = float(np.median(served)) / 2
+            waits = latencies(port, texts, rate, options.clients)
+            p95 = float(np.quantile(waits, 0.95))
+            print(f"\ntask=predict {spread(alone)} texts a second; task=serve under {options.clients} clients "
+                  f"{spread(served)}: {ratio(served, alone)} of it")  # fmt: skip
+            print(f"a single text {1000 * np.median(single):.1f} ms; at half load ({rate:.0f} a second) the 95th "
+                  f"percentile {1000 * p95:.1f} ms, {p95 / np.median(single):.2f} times")  # fmt: skip
+            if options.soak:
+                soak(port, process, texts, options.soak, expected)
+
+
+if __name__ == "__main__":
+    main()

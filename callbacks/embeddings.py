@@ -1,4 +1,4 @@
-"""A picture of the test embeddings."""
+"""Embeddings of evaluated rows in two dimensions: a table for the page of runs, and a picture."""
 
 from __future__ import annotations
 
@@ -12,6 +12,35 @@ from reporting.curves import embedding_figure
 from storage.run_store import RunFolder
 
 SHOWN_ROWS, SHOWN_CLASSES = 2000, 10
+
+
+class EmbeddingMap(EvaluationRows):
+    """Writes ``embedding_map.csv``: split, index, and the first two principal components of a split's first rows.
+
+    Works on the dicts that evaluation steps return: ``embeddings`` (B, D) and ``indices`` (B,).
+
+    Args:
+        run: folder to write into.
+    """
+
+    keys = ("embeddings",)
+
+    def __init__(self, run: RunFolder) -> None:
+        super().__init__()
+        self.run = run
+
+    def batch_columns(self, outputs: Columns) -> Columns:
+        first = outputs["indices"] < SHOWN_ROWS
+        return {key: column[first] for key, column in outputs.items()}
+
+    def split_collected(self, trainer: pl.Trainer, split: str) -> None:
+        columns = self.splits.get(split, {})
+        if not trainer.is_global_zero or len(columns.get("embeddings", ())) < 2:
+            return
+        points = principal_components(columns["embeddings"].astype(float))
+        rows = zip(columns["indices"].tolist(), points.tolist(), strict=True)
+        lines = [(split, index, f"{x:.4g}", f"{y:.4g}") for index, (x, y) in rows]
+        self.run.write_csv("embedding_map.csv", lines, ("split", "index", "x", "y"))
 
 
 class EmbeddingPicture(EvaluationRows):

@@ -15,7 +15,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from callbacks.checkpoint import AtomicCheckpointIO
-from callbacks.embeddings import EmbeddingPicture
+from callbacks.embeddings import EmbeddingMap, EmbeddingPicture
 from callbacks.evaluation_rows import ModelOutputs
 from callbacks.open_logs import close_logs, log_outcome
 from datamodules.datamodule import TextDataModule
@@ -236,7 +236,7 @@ def measure(
         splits.remove("val")
     results = results_for(run, module, datamodule)
     measuring = [callback for callback in _callbacks(plan, run, datamodule) if hasattr(callback, "split_figures")]
-    callbacks: list[pl.Callback] = [results.collector, *measuring]
+    callbacks: list[pl.Callback] = [results.collector, EmbeddingMap(run), *measuring]
     if (plan.plain.get("logger") or {}).get("embedding_picture"):
         callbacks.append(EmbeddingPicture(run, datamodule.label_names))
     outputs = ModelOutputs() if plan.plain.get("retrieval") else None

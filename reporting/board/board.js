@@ -2,6 +2,7 @@
 const board = { runs: new Map(), texts: new Map(), add(run) { this.runs.set(run.id, run); }, addTexts(name, texts) { this.texts.set(name, texts); } };
 const byId = id => document.getElementById(id);
 const DASH = "–", SHOWN_TEXTS = 100, MOST_CLASSES = 30, FIRST_RUNS = 300, EXCHANGES = 2000, COLOURS = ["#0b57a4", "#b34700", "#2e7d32", "#6a3d9a"];
+const OF_CLASSES = [...COLOURS, "#b0087d", "#007a87", "#8a6d00", "#c62828", "#5d4037", "#3949ab"], OTHER = "#9aa0a8";
 
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -125,6 +126,31 @@ function macroF1(truth, predicted, numClasses) { // over the classes that occur 
   return present.reduce((sum, entry) => sum + entry.f1, 0) / present.length;
 }
 
+const svg = (tag, attributes, text = "") => { const made = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value); made.textContent = text; return made; };
+
+function legendOf(title, names, colours) {
+  const legend = element("figcaption", {}, title);
+  names.forEach((name, k) => { const key = element("span", {}, `● ${name} `); key.style.color = colours[k % colours.length]; legend.append(key); });
+  return legend;
+}
+
+function embeddingMap(run) { // the largest classes have colours; a wrong answer is a ring
+  const first = run.map.map(([row]) => labelsOf(run.truth[row])[0]), counts = new Map();
+  first.forEach(label => counts.set(label, (counts.get(label) ?? 0) + 1));
+  const shown = [...counts].sort((a, b) => b[1] - a[1]).slice(0, OF_CLASSES.length).map(([label]) => label), side = 480;
+  const range = axis => { const values = run.map.map(point => point[axis]); return [Math.min(...values), Math.max(...values)]; };
+  const scale = axis => { const [low, high] = range(axis); return value => 10 + (side - 20) * (high > low ? (value - low) / (high - low) : .5); };
+  const x = scale(1), y = scale(2), drawing = svg("svg", { viewBox: `0 0 ${side} ${side}`, role: "img", "aria-label": `two principal components of the embeddings of ${run.map.length} rows, by class` });
+  run.map.forEach(([row, a, b], k) => {
+    const place = shown.indexOf(first[k]), colour = place < 0 ? OTHER : OF_CLASSES[place], right = isRight(run.truth[row], run.predicted[row]);
+    const dot = svg("circle", { cx: x(a).toFixed(1), cy: (side - y(b)).toFixed(1), r: right ? 3 : 4, fill: right ? colour : "white", stroke: colour, "stroke-width": right ? 0 : 1.5, "fill-opacity": .75 });
+    dot.append(svg("title", {}, `${nameOf(run, run.truth[row])}${right ? "" : `, taken for ${nameOf(run, run.predicted[row])}`}: ${textOf(run, run.rows[row])}`));
+    drawing.append(dot);
+  });
+  const names = shown.map(label => run.labels[label] ?? "no label"), rest = counts.size > shown.length ? [...names, "others"] : names;
+  return element("figure", {}, drawing, legendOf(`two principal components of ${run.map.length} rows; a ring: a wrong answer. `, rest, [...OF_CLASSES.slice(0, names.length), OTHER]));
+}
+
 function curves(history) {
   const names = [...new Set(history.flatMap(row => Object.keys(row)))].filter(name => name !== "epoch");
   const groups = [["loss", names.filter(name => name.includes("loss"))], ["validation, %", names.filter(name => /^val\/(accuracy|macro_f1|micro_f1)$/.test(name))]];
@@ -132,21 +158,18 @@ function curves(history) {
     chart(title, keys.map(key => [key, history.filter(row => row[key] !== undefined).map(row => [row.epoch + 1, title === "loss" ? row[key] : 100 * row[key]])]))));
 }
 
-function chart(title, series) {
+function chart(title, series, unit = "epoch") {
   const points = series.flatMap(([, line]) => line), width = 480, height = 220, left = 46, bottom = 30, top = 10;
   const [x0, x1] = [Math.min(...points.map(p => p[0])), Math.max(...points.map(p => p[0]))], [y0, y1] = [Math.min(...points.map(p => p[1])), Math.max(...points.map(p => p[1]))];
   const x = value => left + (width - left - 12) * (x1 > x0 ? (value - x0) / (x1 - x0) : .5), y = value => height - bottom - (height - bottom - top) * (y1 > y0 ? (value - y0) / (y1 - y0) : .5);
-  const svg = (tag, attributes, text = "") => { const made = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value); made.textContent = text; return made; };
-  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title} by epoch: ${series.map(([name]) => name).join(", ")}` });
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title} by ${unit}: ${series.map(([name]) => name).join(", ")}` });
   for (const value of y1 > y0 ? [y0, (y0 + y1) / 2, y1] : [y0]) drawing.append(svg("line", { class: "axis", x1: left, x2: width - 12, y1: y(value), y2: y(value) }), svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(Math.abs(value) >= 10 ? 1 : 2)));
-  for (const value of x1 > x0 ? [x0, x1] : [x0]) drawing.append(svg("text", { x: x(value), y: height - 10, "text-anchor": value === x0 && x1 > x0 ? "start" : "end" }, `epoch ${value}`));
+  for (const value of x1 > x0 ? [x0, x1] : [x0]) drawing.append(svg("text", { x: x(value), y: height - 10, "text-anchor": value === x0 && x1 > x0 ? "start" : "end" }, unit === "epoch" ? `epoch ${value}` : `${value} ${unit}`));
   series.forEach(([, line], k) => {
     drawing.append(svg("polyline", { class: "curve", stroke: COLOURS[k % COLOURS.length], points: line.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ") }));
     line.forEach(([a, b]) => drawing.append(svg("circle", { cx: x(a), cy: y(b), r: 2.5, fill: COLOURS[k % COLOURS.length] })));
   });
-  const legend = element("figcaption", {}, `${title}: `);
-  series.forEach(([name], k) => { const key = element("span", {}, `● ${name} `); key.style.color = COLOURS[k % COLOURS.length]; legend.append(key); });
-  return element("figure", {}, drawing, legend);
+  return element("figure", {}, drawing, legendOf(`${title}: `, series.map(([name]) => name), COLOURS));
 }
 
 function confusion(run) {
@@ -184,10 +207,16 @@ async function open(id) {
   if (!run) return;
   const parts = [element("h2", {}, id), commandOf(run)];
   if (run.history?.length) parts.push(element("h3", {}, "Learning curves"), curves(run.history));
+  if (run.by_labels?.length) {
+    const keys = Object.keys(run.by_labels[0]).filter(key => key !== "labels");
+    parts.push(element("h3", {}, "Labels that were asked for"), element("div", { class: "charts" }, chart("%", keys.map(key => [key, run.by_labels.map(point => [point.labels, 100 * point[key]])]), "labels")));
+    parts.push(element("p", {}, "The model of the last round: ", element("button", { type: "button", onclick: () => { location.hash = `run=${run.last_run}`; follow(); } }, run.last_run)));
+  }
   if (run.truth) {
     const f1 = classF1(run.truth, run.predicted, run.labels.length).filter(entry => entry.rows).sort((a, b) => a.f1 - b.f1);
     parts.push(element("h3", {}, "Classes, worst first"), table(["class", "rows", "F1, %"], f1.map(entry => [run.labels[entry.label], entry.rows, percent(entry.f1)])));
     if (!run.truth.some(Array.isArray)) parts.push(element("h3", {}, "Confusion"), confusion(run));
+    if (run.map?.length > 1) parts.push(element("h3", {}, "Embeddings"), element("div", { class: "charts" }, embeddingMap(run)));
     const wrong = run.rows.map((_, row) => row).filter(row => !isRight(run.truth[row], run.predicted[row]));
     parts.push(element("h3", {}, `Texts with a wrong answer: ${wrong.length} of ${run.rows.length}${wrong.length > SHOWN_TEXTS ? `, the first ${SHOWN_TEXTS}` : ""}`),
       table(["label", "prediction", "text"], wrong.slice(0, SHOWN_TEXTS).map(row => [nameOf(run, run.truth[row]), nameOf(run, run.predicted[row]), long(textOf(run, run.rows[row]))])));

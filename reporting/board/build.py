@@ -109,6 +109,11 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
             {key: float(value) for key, value in row.items() if value and key != "step"}
             for row in run.read_csv("history.csv", "epoch")
         ]
+    if run.has("curve.csv"):
+        kept_keys = ("labels", "test/accuracy", "val/accuracy", "test/macro_f1", "val/macro_f1")
+        points = run.read_csv("curve.csv", "labels", "run")
+        shown["by_labels"] = [{key: float(row[key]) for key in kept_keys if row.get(key)} for row in points]
+        shown["last_run"] = points[-1]["run"]
     labels = metrics.get("label_names")
     if labels and run.has("predictions.csv"):
         split = "test" if "test/accuracy" in metrics else "val"
@@ -124,6 +129,11 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
             "data": f"{fingerprint}-{split}",
             "texts": texts.file(fingerprint, split),
         }
+        if run.has("embedding_map.csv"):
+            place = {int(row["index"]): number for number, row in enumerate(rows)}
+            points = run.read_csv("embedding_map.csv", "split", "index", "x", "y")
+            at = [(place.get(int(row["index"])), row) for row in points if row["split"] == split]
+            shown["map"] = [[number, float(row["x"]), float(row["y"])] for number, row in at if number is not None]
     return shown
 
 

@@ -24,7 +24,7 @@ class Pool:
         self.plan = plan
         may_use_gpu = plan.plain["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
         self.device = torch.device("cuda" if may_use_gpu else "cpu")
-        corpus = plan.corpus()
+        self.corpus = corpus = plan.corpus()
         refuse_several_labels("active", corpus)
         self.rows = _pool_rows(plan, corpus)
         self.is_whole = len(self.rows) == len(corpus.table("train"))

@@ -18,6 +18,7 @@ from active_learning.selection import Selection, needed_by
 from active_learning.strategies import random as at_random
 from callbacks.open_logs import close_logs, log_outcome
 from engine.composition import target_class
+from engine.environment import environment
 from engine.finished import load_module
 from engine.identity import run_id
 from engine.plan import Plan, instantiate_partial
@@ -66,6 +67,7 @@ def learn(config: DictConfig, overrides: list[str], people: People | None) -> Pa
 
 def _run_rounds(plan: Plan, run: RunFolder, people: People | None) -> None:
     pool = Pool(plan)
+    run.write_json("environment.json", environment(plan, pool.corpus))
     if people:
         people.use({place: pool.texts[place] for place in pool.distinct.tolist()}, pool.label_names)
         pool.label_names = people.label_names

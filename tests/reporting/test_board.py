@@ -90,6 +90,15 @@ def test_a_run_says_the_line_that_does_it_again_and_its_texts(fit, store, tmp_pa
     assert "paths." not in run["command"]
     (texts,) = (done.folder / "texts").glob("*.js")
     assert run["texts"] == f"texts/{texts.name}" and len(run["rows"]) == len(run["predicted"]) > 10
+    assert sorted(row for row, *_ in run["map"]) == list(range(len(run["rows"])))
+
+
+def test_active_learning_is_a_curve_over_labels(tmp_path):
+    run = write_run(tmp_path, "rounds", [0, 1], [0, 1])
+    run.write_csv("curve.csv", [(10, 0.5, "a"), (20, 0.75, "b")], ("labels", "test/accuracy", "run"))
+    write_board(tmp_path, tmp_path / "data")
+    shown = details(tmp_path, "rounds")
+    assert shown["by_labels"][1] == {"labels": 20, "test/accuracy": 0.75} and shown["last_run"] == "b"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto.clock import Clock
-from tasks.auto.reading import Labelled, read_labelled, read_texts
+from tasks.auto.reading import Labelled, label_more_line, read_labelled, read_texts
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
@@ -160,6 +160,8 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
         where = where if not where.startswith("..") else str(folder.path)
         lines.append(f"python run.py task=predict run={where} input=NEW.csv output=predictions.csv{typed}")
         lines.append(f"python run.py task=serve run={where}")
+    if (more := label_more_line(data)) is not None:
+        lines.append(more)
     if folder.has("index.html"):
         lines.append(f"the report: {folder.path / 'index.html'}")
     return lines

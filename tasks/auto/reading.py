@@ -60,7 +60,8 @@ class Labelled:
         if rows < 10 or sum(count > 1 for count in counts.values()) < 2:
             raise InputError(
                 f"{where}: {rows} labelled rows of {len(counts)} classes are too few to compare methods; allowed: at "
-                f"least 10 rows and 2 classes of 2 (no labels yet: task=cluster shows topics)"
+                f"least 10 rows and 2 classes of 2 (no labels yet: task=cluster shows topics"
+                f"{'; to label more: ' + line if (line := label_more_line(self)) else ''})"
             )
         if len(set(self.texts)) < 5:
             raise InputError(f"{where}: {len(set(self.texts))} different texts in {rows} rows; allowed: at least 5")
@@ -137,6 +138,7 @@ def read_labelled(
         data.notes.append(f"{empty} rows without a text are left out")
     if not data.labels:
         raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text)}")
+    data.about["unlabelled_rows"] = len(data.unlabelled)
     if data.unlabelled:
         data.notes.append(f"{len(data.unlabelled)} rows without a label")
     if marked:
@@ -188,8 +190,23 @@ def topics_line(file: str, text_column: str) -> str:
     )
 
 
+def label_more_line(data: Labelled, more: int = 40) -> str | None:
+    """What to type to label so many of the file's rows without a label; None where it has none, or is no table of
+    text that active learning reads."""
+    about = data.about
+    dataset = {"csv": "csv", "tsv": "csv", "json": "jsonl"}.get(about.get("format", ""))
+    if not about.get("unlabelled_rows") or dataset is None or "+" in about["text_columns"][0]:
+        return None
+    names = ",".join(name if re.fullmatch(r"\w+", name) else f"'{name}'" for name in sorted(set(data.labels)))
+    words = ["python run.py method=kontrast active=rep_clun active.oracle=browser", f"dataset={dataset}"]
+    words += [f"dataset.train={_quoted(data.file)}", f"active.answers_from={_quoted(data.file)}"]
+    columns = {"text": about["text_columns"][0], "label": about["label_column"]}
+    words += [f"dataset.{key}_column={_quoted(name)}" for key, name in columns.items() if name != key]
+    return " ".join([*words, f'"dataset.label_names=[{names}]"', f"active.budget={len(data.labels) + more}"])
+
+
 def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w.+-]+", word) else f"\"'{word}'\""
+    return word if re.fullmatch(r"[\w./+-]+", word) else f"\"'{word}'\""
 
 
 def guess_columns(

@@ -1,11 +1,13 @@
 """What people have in their files: columns guessed, faults in a line."""
 
 import csv
+import shlex
 
 import pytest
 
 from storage.errors import InputError
-from tasks.auto.reading import guess_columns, read_labelled, read_texts
+from tasks.auto.reading import guess_columns, label_more_line, read_labelled, read_texts
+from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
 TITLES = [f"title {number}" for number in range(12)]
@@ -109,3 +111,16 @@ def test_files_without_what_is_needed(tmp_path):
     (tmp_path / "d.jsonl").write_text('{"text": "a b", "label": ["x", "y"]}\n')
     with pytest.raises(InputError, match="d.jsonl:1: a list of labels"):
         read_labelled(str(tmp_path / "d.jsonl"), label_column="label")
+
+
+@pytest.mark.slow
+def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, store, small):
+    rows = [*zip(TEXTS, LABELS, strict=True), *((f"apple pear {number}", "") for number in range(9))]
+    data = read_labelled(write(tmp_path / "a.csv", ("body", "kind"), rows), "body", "kind")
+    words = shlex.split(label_more_line(data, more=2))[2:]
+    words[words.index("active.oracle=browser")] = "active.oracle=prompt"
+    options = [*store, *small, "active.query_size=2", "trainer.max_epochs=1", "trainer.least_steps=0", "logger=csv"]
+    result = command([*words, *options], "12\n")
+    assert result.metrics["labels"] == len(LABELS) + 2, result.err
+    assert f"{len(LABELS)} of {len(LABELS)} answers are new" in result.err
+    assert label_more_line(read_labelled(write(tmp_path / "b.csv", ("text", "label"), rows[:12]))) is None

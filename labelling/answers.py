@@ -44,7 +44,7 @@ class AnswerBook:
     it back; `{"class": NAME}` is a class that a person added.
 
     Args:
-        file: made where it is not there; a last line that was cut off is dropped.
+        file: it is created where there is none; a last line that was cut off is dropped.
         annotators: people who are asked for each text; where it is one, the last answer counts, whoever gave it.
 
     Raises:

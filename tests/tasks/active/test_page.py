@@ -185,7 +185,14 @@ def test_two_browsers_are_asked_for_different_texts(page, browser):
 
 
 class Line:
-    """`python run.py …` with the page, in a process of its own."""
+    """`python run.py …` with the page, in a process of its own, until the block ends."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
 
     def __init__(self, arguments):
         self.process = subprocess.Popen(
@@ -216,22 +223,23 @@ def test_a_persons_work(files, store, small, toy_csv, browser, use, tmp_path):
         for _ in range(number):
             press(tab, str(names.index(truth[tab.text_content("#text")]) + 1))
 
-    first = Line(line)
-    assert first.seconds < 10  # about 2 on a quiet machine
-    label(opened(browser, first.address)[0], 17)
-    first.process.send_signal(signal.SIGKILL)
-    first.process.wait()
+    with Line(line) as first:
+        assert first.seconds < 10  # about 2 on a quiet machine
+        label(opened(browser, first.address)[0], 17)
+        first.process.send_signal(signal.SIGKILL)
     (book,) = tmp_path.glob("runs/answers/*.jsonl")
     assert len(book.read_text().splitlines()) == 17
 
-    second = Line(line)
-    tab, complaints = opened(browser, second.address)
-    assert "17 of 30 labels" in tab.text_content("#progress")
-    label(tab, 12)
-    tab.wait_for_function("() => document.querySelector('#curve svg')", timeout=60_000)
-    tab.keyboard.press(str(names.index(truth[tab.text_content("#text")]) + 1))
-    tab.wait_for_function("() => document.querySelector('#stage').textContent.startsWith('finished')", timeout=90_000)
-    out, err = second.process.communicate(timeout=60)
+    with Line(line) as second:
+        tab, complaints = opened(browser, second.address)
+        assert "17 of 30 labels" in tab.text_content("#progress")
+        label(tab, 12)
+        tab.wait_for_function("() => document.querySelector('#curve svg')", timeout=60_000)
+        tab.keyboard.press(str(names.index(truth[tab.text_content("#text")]) + 1))
+        tab.wait_for_function(
+            "() => document.querySelector('#stage').textContent.startsWith('finished')", timeout=90_000
+        )
+        out, err = second.process.communicate(timeout=60)
     assert second.process.returncode == 0 and complaints == [], err
     folder = tmp_path / "runs" / out.strip().splitlines()[-1].rpartition("/")[2]
     chosen = rows(folder / "chosen.csv")

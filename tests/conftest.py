@@ -111,6 +111,12 @@ def no_rival(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.rivals.MOST_TEXTS", -1)
 
 
+@pytest.fixture(autouse=True)
+def own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget of the papers, run in this process before, allows idle words: not here."""
+    monkeypatch.delenv("KONTRAST_SHARED_WORDS", raising=False)
+
+
 @pytest.fixture
 def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., "Result"]:
     """Train on the toy CSV: `fit("method=ce", "seed=1")`; later words win."""

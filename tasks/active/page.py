@@ -19,10 +19,9 @@ from labelling.desk import Desk
 from labelling.formats import WRITERS, read_answers
 from labelling.keys import CLASS_KEYS
 from storage.errors import InputError, ReportError
-from tasks.requests import Refusal, body_of, parsed, refuse_in_one_line
+from tasks.requests import Refusal, body_of, listen, parsed, refuse_in_one_line
 
 PAGE = Path(__file__).with_name("page.html")
-BACKLOG = 128  # connections that wait to be taken
 LOCAL = ("127.0.0.1", "localhost")
 EVERYWHERE = ("0.0.0.0", "::")
 IMPORTED = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".parquet")
@@ -96,7 +95,7 @@ class LabellingPage:
 
     def start(self) -> None:
         """Listen from now on."""
-        self._socket.listen(BACKLOG)  # before the address is said: who reads it may ask at once
+        listen(self._socket)
         self._thread.start()
 
     def stop(self) -> None:

@@ -11,8 +11,6 @@ from engine.finished import open_run
 from tasks.predict import classifier_predictor
 from tasks.serve.batching import Batcher
 
-BACKLOG = 2048  # connections that wait to be taken
-
 
 def serve(config: DictConfig, overrides: list[str]) -> Path:
     """Listen on `host`:`port` until SIGTERM or Ctrl-C, and then finish what has been asked.
@@ -26,6 +24,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     try:
         import uvicorn
 
+        from tasks.requests import listen
         from tasks.serve.app import application
     except ImportError as error:
         raise ValueError("task=serve: needs fastapi and uvicorn; pip install kontrast[serve]") from error
@@ -39,7 +38,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
         listener = settings.bind_socket()
     except SystemExit as error:
         raise ValueError(f"port: {config.host}:{config.port} cannot be listened on; allowed: another port") from error
-    listener.listen(BACKLOG)  # before the address is said: who reads it may ask at once
+    listen(listener)
     address = "http://{}:{}".format(*listener.getsockname()[:2])
     print(f"{run.id} answers on {address}; Ctrl-C ends it", file=sys.stderr, flush=True)
     try:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -43,6 +44,12 @@ def ask(page, path, body=None, **headers):
             return reply.status, reply.read().decode()
     except HTTPError as error:
         return error.code, error.read().decode()
+
+
+def test_an_answer_waits_for_no_acknowledgement(page):
+    with socket.create_connection(("127.0.0.1", page.port)) as asks:
+        asks.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert asks.recv(1) and page._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_only_a_page_of_ours_is_answered(page):

@@ -64,8 +64,11 @@ class AnswerBook:
         self._read()
 
     def close(self) -> None:
-        """Let others write the file."""
-        self._file.close()
+        """Let others write the file; one without an answer is removed."""
+        if not self._file.closed:
+            if not os.fstat(self._file.fileno()).st_size:
+                self.path.unlink(missing_ok=True)
+            self._file.close()
 
     def __enter__(self) -> AnswerBook:
         return self

@@ -125,6 +125,10 @@ class People:
         label = self.book.label(self.texts[position])
         return NO_LABEL["skip"] if label is None else self.code_of(label)
 
+    def class_by_now(self, position: int, earlier: int) -> int:
+        """The class of a text, which people may have changed; the earlier one where they say nothing of it."""
+        return earlier if self.book.label(self.texts[position]) is None else self.class_of(position)
+
     def code_of(self, label: str) -> int:
         """Number of a class, or of a word of `NO_LABEL`."""
         return NO_LABEL[label] if label in NO_LABEL else self.label_names.index(label)

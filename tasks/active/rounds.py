@@ -143,7 +143,8 @@ def _save(run: RunFolder, rounds: list[Round]) -> None:
 def _take_changes(rounds: list[Round], people: People) -> None:
     """What people say of the texts of all rounds by now: they may have changed an answer."""
     for round_ in rounds:
-        round_.labels = [people.class_of(position) for position in round_.positions]
+        pairs = zip(round_.positions, round_.labels or [], strict=True)
+        round_.labels = [people.class_by_now(position, label) for position, label in pairs]
 
 
 def _new_round(

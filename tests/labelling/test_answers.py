@@ -57,6 +57,7 @@ def test_another_process_may_not_write_beside(file):
     with AnswerBook(file), pytest.raises(ReportError, match="another process asks for these labels"):
         AnswerBook(file)
     AnswerBook(file).close()
+    assert not file.exists()  # nothing was said
 
 
 def test_classes_are_checked_against_what_was_said(file):

@@ -3,7 +3,8 @@
     python -m benchmarks.serving [--dataset trec] [--texts 2000] [--clients 64] [--threads 2] [--soak 10000]
 
 A logistic regression over frozen MiniLM is solved, served on this machine and exported. The service runs in a process
-of its own; its clients, a thread and a connection each, share the machine with it. A single text's time is that of one
+of its own, on so many cores; its clients, a thread and a connection each, on the other ones, or on the same where there
+are no more. A single text's time is that of one
 client that asks one text after the other; half the load is half of the requests a second that the clients reached, sent
 at times drawn at random (Poisson). The soak mixes a malformed request among every ten.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -55,6 +57,17 @@ def opened(folder: Path, store: list[str]) -> tuple[Predictor, Plan]:
         config = compose("config", [f"run={folder.name}", *store])
     run, plan = open_run(config)
     return classifier_predictor(run, plan, explain=False), plan
+
+
+@contextmanager
+def on_cores(cores: list[int]) -> Iterator[None]:
+    """This thread, and the threads and processes that it starts, on these cores alone. Linux only."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @contextmanager
@@ -205,6 +218,36 @@ def race_of_formats(folder: Path, store: list[str], predictor: Predictor, texts:
     print(tabulate(rows, ("model", "texts a second", "times torch's", "macro-F1"), disable_numparse=True))
 
 
+def race_of_service(
+    folder: Path, store: list[str], predictor: Predictor, texts: list[str], options: argparse.Namespace
+) -> None:
+    """The service on `--threads` cores, its clients on the others where there are any, and the soak."""
+    cores = sorted(os.sched_getaffinity(0))
+    own, others = cores[: options.threads], cores[options.threads :] or cores
+    expected = {text: str(row["prediction"]) for text, row in zip(texts, predictor.answers(texts), strict=True)}
+    alone, served = [], []
+    with on_cores(own), service(folder, store, options.threads) as (port, process):
+        with on_cores(others):
+            requests_a_second(port, texts[:200], options.clients)  # to warm it up
+        for _ in range(REPEATS):  # in turn
+            start = time.perf_counter()
+            predictor.answers(texts)
+            alone.append(len(texts) / (time.perf_counter() - start))
+            with on_cores(others):
+                served.append(requests_a_second(port, texts, options.clients))
+        with on_cores(others):
+            single = [1 / requests_a_second(port, texts[:100], 1) for _ in range(REPEATS)]
+            rate = float(np.median(served)) / 2
+            p95 = float(np.quantile(latencies(port, texts, rate, options.clients), 0.95))
+            print(f"\nservice on {len(own)} cores, {options.clients} clients on {len(others)}")
+            print(f"texts a second: task=predict {spread(alone)}, task=serve {spread(served)}")
+            print(f"task=serve of task=predict: {ratio(served, alone)}")
+            print(f"a single text {1000 * np.median(single):.1f} ms; at half load ({rate:.0f} a second) the 95th "
+                  f"percentile {1000 * p95:.1f} ms, {p95 / np.median(single):.2f} times")  # fmt: skip
+            if options.soak:
+                soak(port, process, texts, options.soak, expected)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="trec")
@@ -225,26 +268,7 @@ def main() -> None:
         labels = [corpus.label_names[row["label"]] for row in rows]
         race_of_formats(folder, store, predictor, texts, labels)
 
-        alone = []
-        expected = {text: str(row["prediction"]) for text, row in zip(texts, predictor.answers(texts), strict=True)}
-        with service(folder, store, options.threads) as (port, process):
-            requests_a_second(port, texts[:200], options.clients)  # to warm it up
-            served = []
-            for _ in range(REPEATS):  # in turn
-                start = time.perf_counter()
-                predictor.answers(texts)
-                alone.append(len(texts) / (time.perf_counter() - start))
-                served.append(requests_a_second(port, texts, options.clients))
-            single = [1 / requests_a_second(port, texts[:100], 1) for _ in range(REPEATS)]
-            rate = float(np.median(served)) / 2
-            waits = latencies(port, texts, rate, options.clients)
-            p95 = float(np.quantile(waits, 0.95))
-            print(f"\ntask=predict {spread(alone)} texts a second; task=serve under {options.clients} clients "
-                  f"{spread(served)}: {ratio(served, alone)} of it")  # fmt: skip
-            print(f"a single text {1000 * np.median(single):.1f} ms; at half load ({rate:.0f} a second) the 95th "
-                  f"percentile {1000 * p95:.1f} ms, {p95 / np.median(single):.2f} times")  # fmt: skip
-            if options.soak:
-                soak(port, process, texts, options.soak, expected)
+        race_of_service(folder, store, predictor, texts, options)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class _Seat:
     """A browser."""
 
     position: int | None = None
-    seen: float = field(default_factory=time.monotonic)
+    last_sign: float = field(default_factory=time.monotonic)  # of life
     answered: list[int] = field(default_factory=list)
 
 
@@ -138,7 +138,7 @@ class Desk:
 
     def is_watched(self) -> bool:
         """Whether a browser has the page open."""
-        return any(time.monotonic() - seat.seen < GLANCE for seat in self._seats.values())
+        return any(time.monotonic() - seat.last_sign < GLANCE for seat in self._seats.values())
 
     # What a browser asks
 
@@ -289,7 +289,7 @@ class Desk:
 
     def _seat(self, seat: str) -> _Seat:
         mine = self._seats.setdefault(seat, _Seat())
-        mine.seen = time.monotonic()
+        mine.last_sign = time.monotonic()
         return mine
 
     def _check_annotator(self, annotator: str) -> None:
@@ -315,7 +315,7 @@ class Desk:
         """A text that nobody else has open, unless the budget is spent by what is labelled and what is open."""
         now = time.monotonic()
         others = [other.position for name, other in self._seats.items()
-                  if name != seat and other.position is not None and now - other.seen < LEASE]  # fmt: skip
+                  if name != seat and other.position is not None and now - other.last_sign < LEASE]  # fmt: skip
         taken = set(others)
         labelled = self._labelled()
         half = [p for p in map(self._positions.get, self.book.by_text) if p is not None and not self._is_complete(p)]

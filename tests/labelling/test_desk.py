@@ -23,9 +23,9 @@ def make(tmp_path):
         for book in books:
             book.close()
         books.append(AnswerBook(tmp_path / "answers.jsonl", annotators))
-        named = {10 * number: f"text {number}" for number in range(texts)}
+        texts_by_position = {10 * number: f"text {number}" for number in range(texts)}
         options = {"budget": texts, "rng": np.random.default_rng(0), "annotators": annotators, **options}
-        return Desk(named, books[-1], NAMES, **options)
+        return Desk(texts_by_position, books[-1], NAMES, **options)
 
     yield build
     for book in books:

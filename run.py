@@ -18,9 +18,10 @@ for number in (signal.SIGINT, signal.SIGTERM):
 import hydra  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
-# Before torch is loaded: threads that spin while they wait make it crawl beside any other busy process.
+# Before torch is loaded: threads that spin for long while they wait make it crawl beside any other busy process, and
+# threads that sleep at once need twice the time where there is none.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("GOMP_SPINCOUNT", "0")
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on how to distribute
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")

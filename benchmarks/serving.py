@@ -3,8 +3,8 @@
     python -m benchmarks.serving [--dataset trec] [--texts 2000] [--clients 64] [--threads 2] [--soak 10000]
 
 A logistic regression over frozen MiniLM is solved, served on this machine and exported. The service runs in a process
-of its own, on so many cores; its clients, a thread and a connection each, on the other ones, or on the same where there
-are no more. A single text's time is that of one
+of its own, on a core more than torch has threads; its clients, a thread and a connection each, on the other ones, or on
+the same where there are no more. A single text's time is that of one
 client that asks one text after the other; half the load is half of the requests a second that the clients reached, sent
 at times drawn at random (Poisson). The soak mixes a malformed request among every ten.
 """
@@ -36,10 +36,11 @@ from sklearn.metrics import f1_score
 from tabulate import tabulate
 
 from benchmarks._measure import ROOT, paired_milliseconds, ratio, spread
-from engine.finished import open_run
+from engine.finished import load_module, open_run
 from engine.plan import Plan
+from storage.run_store import RunFolder
 from tasks.export.onnx_folder import INPUTS, MODEL
-from tasks.predict import Predictor, classifier_predictor
+from tasks.predict import Encoded, Predictor, classifier_predictor
 
 MALFORMED = [b"{", b'{"texts": []}', b'{"texts": [1]}', b'{"texts": ["a"], "more": 1}', b"\xff", b" " * (9 << 20)]
 REPEATS = 5
@@ -51,12 +52,11 @@ def run_line(*words: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
 
 
-def opened(folder: Path, store: list[str]) -> tuple[Predictor, Plan]:
-    """What `task=predict` predicts with, and the plan of the run."""
+def opened(folder: Path, store: list[str]) -> tuple[RunFolder, Plan]:
+    """A run, and its plan."""
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", [f"run={folder.name}", *store])
-    run, plan = open_run(config)
-    return classifier_predictor(run, plan, explain=False), plan
+    return open_run(config)
 
 
 @contextmanager
@@ -176,11 +176,10 @@ def soak(port: int, process: int, texts: list[str], number: int, expected: dict[
           f"{memory[min(2, len(memory) - 1)]:.0f} MiB near the start, {memory[-1]:.0f} MiB at the end")  # fmt: skip
 
 
-def race_of_formats(folder: Path, store: list[str], predictor: Predictor, texts: list[str], labels: list[str]) -> None:
-    """Torch, ONNX and 8-bit ONNX on the same tokens, batches of 32 by length."""
+def race_of_formats(folder: Path, store: list[str], encoded: Encoded, texts: list[str], truth: list[int]) -> None:
+    """Torch in full precision, ONNX and 8-bit ONNX on the same tokens, batches of 32 by length."""
     import onnxruntime
 
-    encoded = predictor.encoded
     order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     sorted_texts = [texts[place] for place in order]
     batches = []
@@ -209,11 +208,10 @@ def race_of_formats(folder: Path, store: list[str], predictor: Predictor, texts:
         options.intra_op_num_threads = torch.get_num_threads()
         cases[name] = by_onnx(onnxruntime.InferenceSession(f"{exported}/{MODEL}", options))
     times = paired_milliseconds(cases, REPEATS, warm_up=1)
-    truth = [predictor.label_names.index(labels[place]) for place in order]
     rows = []
     for name, case in cases.items():
         speed = len(texts) / (np.median(times[name]) / 1000)
-        macro = 100 * f1_score(truth, case(), average="macro")
+        macro = 100 * f1_score([truth[place] for place in order], case(), average="macro")
         rows.append((name, f"{speed:.0f}", ratio(times["torch"], times[name]), f"{macro:.2f}"))
     print(tabulate(rows, ("model", "texts a second", "times torch's", "macro-F1"), disable_numparse=True))
 
@@ -221,9 +219,9 @@ def race_of_formats(folder: Path, store: list[str], predictor: Predictor, texts:
 def race_of_service(
     folder: Path, store: list[str], predictor: Predictor, texts: list[str], options: argparse.Namespace
 ) -> None:
-    """The service on `--threads` cores, its clients on the others where there are any, and the soak."""
+    """The service on `--threads` cores and one for its requests, its clients on those that are left; and the soak."""
     cores = sorted(os.sched_getaffinity(0))
-    own, others = cores[: options.threads], cores[options.threads :] or cores
+    own, others = cores[: options.threads + 1], cores[options.threads + 1 :] or cores
     expected = {text: str(row["prediction"]) for text, row in zip(texts, predictor.answers(texts), strict=True)}
     alone, served = [], []
     with on_cores(own), service(folder, store, options.threads) as (port, process):
@@ -254,21 +252,22 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=2000)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--service-alone", action="store_true")
     parser.add_argument("--soak", type=int, default=10_000)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as temporary:
         store = [f"paths.runs={temporary}/runs"]
-        run = run_line("method=logistic", "encoder.train=frozen", f"dataset={options.dataset}", "logger=csv", *store)
-        folder = Path(run)
-        predictor, plan = opened(folder, store)
-        corpus = plan.corpus()
-        rows = [row for split in ("test", "train") for row in corpus.table(split).to_pylist()][: options.texts]
+        line = run_line("method=logistic", "encoder.train=frozen", f"dataset={options.dataset}", "logger=csv", *store)
+        folder = Path(line)
+        run, plan = opened(folder, store)
+        tables = [plan.corpus().table(split).to_pylist() for split in ("test", "train")]
+        rows = [row for table in tables for row in table][: options.texts]
         texts = [row["text"] for row in rows]
-        labels = [corpus.label_names[row["label"]] for row in rows]
-        race_of_formats(folder, store, predictor, texts, labels)
-
-        race_of_service(folder, store, predictor, texts, options)
+        if not options.service_alone:
+            encoded = Encoded(load_module(run, plan)[0], plan, as_loaded=True)
+            race_of_formats(folder, store, encoded, texts, [row["label"] for row in rows])
+        race_of_service(folder, store, classifier_predictor(run, plan, explain=False), texts, options)
 
 
 if __name__ == "__main__":

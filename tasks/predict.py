@@ -26,6 +26,7 @@ from engine.plan import Plan
 from engine.retrieval import FOLDER, build_retrieval, chosen_vote, open_datastore
 from engine.trainer import resolve_precision
 from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.encoders.transformer import TextEncoder
 from storage.errors import short
 from storage.files import is_stdout, is_written_through
 from storage.journal import Journal, kept_answers
@@ -205,19 +206,28 @@ class _Neighbours:
 
 
 class Encoded:
-    """Logits (N, C) and embeddings (N, D) of new texts, by the module of a finished run."""
+    """Logits (N, C) and embeddings (N, D) of new texts, by the module of a finished run.
 
-    def __init__(self, module: ClassifierModule, plan: Plan) -> None:
+    Args:
+        as_loaded: leave the module as it is, in full precision; without it the module can do nothing else afterwards.
+    """
+
+    def __init__(self, module: ClassifierModule, plan: Plan, as_loaded: bool = False) -> None:
         self.module = module
+        self.packs = False
         self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length
         self.batch_size, self.cleaned = plan.sampler().eval_batch_size, plan.dataset.cleaned
-        self.bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
+        bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
+        self.bf16 = bf16 and not as_loaded
+        if isinstance(module.encoder, TextEncoder) and not as_loaded:
+            module.encoder.prepare_to_predict(self.bf16)
+            self.packs = module.encoder.packs
 
     @torch.inference_mode()
     def __call__(self, texts: list[str]) -> tuple[Floats, Floats]:
         parts: dict[str, list[torch.Tensor]] = {"logits": [], "embeddings": [], "indices": []}
         texts = [self.cleaned(text) for text in texts]
-        for batch in batches_alone(texts, self.tokenizer, self.max_length, self.batch_size):
+        for batch in batches_alone(texts, self.tokenizer, self.max_length, self.batch_size, not self.packs):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
                 output = self._output(batch)
             output["indices"] = torch.as_tensor(batch["indices"])

@@ -50,8 +50,7 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     folder = _checked_folder(config.output, run)
     module, label_names = load_module(run, plan)
     head = module.prediction_head()
-    encoded = Encoded(module, plan)
-    encoded.bf16 = False  # the folder has full precision
+    encoded = Encoded(module, plan, as_loaded=True)  # as the folder has it
     texts = _sample_texts(label_names)
     expected = module.probabilities(torch.from_numpy(encoded(texts)[0])).numpy()
     classifier = classifier_of(run, plan, module, head, label_names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import Counter
@@ -86,10 +85,10 @@ def application(run: str, label_names: Sequence[str], batcher: Batcher, explains
         if question.explain and not explains:
             raise Refusal(400, "explain: found true, allowed: false; this run has no neighbours")
         try:
-            futures = batcher.submit(question.texts)
+            awaited = batcher.submit(question.texts)
         except Full:
             raise Refusal(503, "too many texts wait; ask again later") from None
-        answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
+        answers = await awaited
         hidden = set() if question.explain else {"neighbours"}
         shown = [{key: value for key, value in answer.items() if key not in hidden} for answer in answers]
         return JSONResponse({"run": run, "predictions": shown})
@@ -101,8 +100,8 @@ def application(run: str, label_names: Sequence[str], batcher: Batcher, explains
     @app.get("/metrics", summary="Counters, as Prometheus reads them")
     async def metrics() -> PlainTextResponse:
         lines = [f'kontrast_requests_total{{status="{status}"}} {number}' for status, number in statuses.items()]
-        lines += [f"kontrast_request_seconds_total {seconds[0]:.6f}", f"kontrast_texts_total {batcher.rows}"]
-        lines += [f"kontrast_batches_total {batcher.batches}", f"kontrast_texts_waiting {batcher.queue.qsize()}"]
+        lines += [f"kontrast_request_seconds_total {seconds[0]:.6f}", f"kontrast_texts_total {batcher.texts}"]
+        lines += [f"kontrast_batches_total {batcher.batches}", f"kontrast_texts_waiting {batcher.waiting}"]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     @app.get("/", include_in_schema=False)

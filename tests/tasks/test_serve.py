@@ -1,11 +1,11 @@
 """The service: the bits of task=predict, refusals in a line, nothing lost at the end."""
 
+import asyncio
 import json
 import re
 import signal
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.error import HTTPError
@@ -15,7 +15,7 @@ import pytest
 
 from tasks.requests import MAX_BODY, Refusal, parsed
 from tasks.serve.app import MAX_ROWS, Question
-from tasks.serve.batching import Batcher
+from tasks.serve.batching import MAX_WAITING, Batcher, Full
 from tests.command_lines import rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,20 +47,33 @@ def test_a_malformed_body_is_refused_in_a_line(body):
     assert refusal.value.status == 422 and refusal.value.line and "\n" not in refusal.value.line
 
 
-def test_rows_that_wait_are_one_batch_and_closing_answers_them():
-    free, sizes = threading.Event(), []
+def test_requests_that_wait_are_one_batch_and_closing_answers_them():
+    sizes = []
 
-    def predict(batch):
-        sizes.append(len(batch))
-        free.wait()
-        return [{"prediction": text.upper()} for text in batch]
+    def predict(texts):
+        sizes.append(len(texts))
+        if "fault" in texts:
+            raise RuntimeError("of the model")
+        return [{"prediction": text.upper()} for text in texts]
+
+    async def ask(batcher):
+        asked = [batcher.submit([*text]) for text in ("a", "bcd", "e")]
+        with pytest.raises(Full):
+            batcher.submit(["f"] * MAX_WAITING)
+        batcher.close()
+        await asyncio.to_thread(batcher.work)
+        answers = [[row["prediction"] for row in await answers] for answers in asked]
+        fault, gone = batcher.submit(["fault"]), batcher.submit(["g"])
+        gone.cancel()
+        batcher.close()
+        await asyncio.to_thread(batcher.work)
+        with pytest.raises(RuntimeError, match="of the model"):
+            await fault
+        return answers
 
     batcher = Batcher(predict)
-    futures = [future for text in "abcde" for future in batcher.submit([text])]
-    free.set()
-    batcher.close()
-    assert [future.result(0)["prediction"] for future in futures] == list("ABCDE")
-    assert sum(sizes) == 5 and len(sizes) <= 3
+    assert asyncio.run(ask(batcher)) == [["A"], ["B", "C", "D"], ["E"]]
+    assert sizes == [5, 2] and (batcher.texts, batcher.batches, batcher.waiting) == (7, 2, 0)
 
 
 def asked(address: str, body: bytes) -> tuple[int, dict]:

@@ -29,6 +29,11 @@ def listen(listener: socket.socket) -> None:
     listener.listen(BACKLOG)
 
 
+def address_of(host: str, port: int) -> str:
+    """`host:port` as it stands in an address: a host of IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Refusal(Exception):
     """A request that cannot be answered: a status, and a line that says why."""
 

@@ -19,7 +19,7 @@ from labelling.desk import Desk
 from labelling.formats import WRITERS, read_answers
 from labelling.keys import CLASS_KEYS
 from storage.errors import InputError, ReportError
-from tasks.requests import Refusal, body_of, listen, parsed, refuse_in_one_line
+from tasks.requests import Refusal, address_of, body_of, listen, parsed, refuse_in_one_line
 
 PAGE = Path(__file__).with_name("page.html")
 LOCAL = ("127.0.0.1", "localhost")
@@ -91,7 +91,7 @@ class LabellingPage:
     def address(self) -> str:
         """What a person opens."""
         host = LOCAL[0] if self.host in EVERYWHERE else self.host
-        return f"http://{host}:{self.port}/?token={self.token}"
+        return f"http://{address_of(host, self.port)}/?token={self.token}"
 
     def start(self) -> None:
         """Listen from now on."""
@@ -106,7 +106,7 @@ class LabellingPage:
     def refusal(self, request: Request) -> str | None:
         """Why a request is none of a page of ours, or None."""
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        hosts = {f"{name}:{self.port}" for name in (*LOCAL, self.host)}
+        hosts = {address_of(name, self.port) for name in (*LOCAL, self.host)}
         if self.host not in EVERYWHERE and host not in hosts:
             return "this is not the address of the page"
         if origin is not None and origin != f"http://{host}":

@@ -38,7 +38,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     try:
         import uvicorn
 
-        from tasks.requests import listen
+        from tasks.requests import address_of, listen
         from tasks.serve.app import application
     except ImportError as error:
         raise ValueError("task=serve: needs fastapi and uvicorn; pip install kontrast[serve]") from error
@@ -56,7 +56,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     except SystemExit as error:
         raise ValueError(f"port: {config.host}:{config.port} cannot be listened on; allowed: another port") from error
     listen(listener)
-    address = "http://{}:{}".format(*listener.getsockname()[:2])
+    address = f"http://{address_of(*listener.getsockname()[:2])}"
     print(f"{run.id} answers on {address}; Ctrl-C ends it", file=sys.stderr, flush=True)
     server = uvicorn.Server(settings)
 

@@ -16,6 +16,7 @@ import pytest
 
 from labelling.answers import AnswerBook
 from labelling.desk import Desk
+from storage.errors import ReportError
 from tasks.active.page import LabellingPage
 from tests.browser import CHROMIUM, in_a_browser
 from tests.command_lines import RUN_PY, rows
@@ -70,6 +71,21 @@ def test_only_a_page_of_ours_is_answered(page):
     assert status == 403  # what changes something takes the header, which no form of another site can send
     status, html = ask(page, f"/?token={page.token}", **{"X-Token": ""})
     assert status == 200 and not re.search(r"(src|href)=|https?://(?!www.w3.org/2000/svg)|@import", html)
+
+
+def test_a_host_of_ipv6_is_the_page_s_own(tmp_path):
+    with AnswerBook(tmp_path / "answers.jsonl") as book:
+        try:
+            page = LabellingPage(
+                Desk({0: "text"}, book, ["no", "yes"], budget=1, rng=np.random.default_rng(0)), "::1", 0
+            )
+        except ReportError:
+            pytest.skip("this machine has no IPv6")
+        page.start()
+        try:
+            assert urlopen(page.address, timeout=30).status == 200
+        finally:
+            page.stop()
 
 
 @pytest.mark.parametrize(
@@ -189,6 +205,40 @@ def test_two_browsers_are_asked_for_different_texts(page, browser):
     tabs = [opened(browser, page.address)[0] for _ in range(2)]
     shown = [press(tab, key) for _ in range(5) for tab, key in zip(tabs, "12", strict=True)]
     assert len(set(shown)) == 10 == len(page.desk.answers())
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_two_people_are_asked_for_the_same_texts_by_name(browser, tmp_path):
+    texts = {number: f"text {number}" for number in range(6)}
+    with AnswerBook(tmp_path / "answers.jsonl") as book:
+        desk = Desk(texts, book, ["no", "yes"], budget=6, rng=np.random.default_rng(0), annotators=2)
+        page = LabellingPage(desk, "127.0.0.1", 0)
+        page.start()
+        try:
+            for name in ("Ada", "Grace"):
+                tab = browser.new_context().new_page()
+                tab.goto(page.address)
+                tab.wait_for_selector("#who[open]")
+                tab.keyboard.press("Enter")  # without a name nothing begins
+                assert tab.is_visible("#who")
+                tab.keyboard.type(name)
+                tab.keyboard.press("Enter")
+                tab.wait_for_function("() => document.querySelector('#text').textContent && question")
+                for _ in range(5):
+                    said = tab.text_content("#text")
+                    press(tab, "2" if int(said[-1]) % 2 or (name, said) == ("Ada", "text 2") else "1")
+            third = browser.new_context().new_page()
+            third.goto(page.address)
+            third.wait_for_selector("#who[open]")
+            third.keyboard.type("Eve")
+            third.keyboard.press("Enter")
+            third.wait_for_function("() => document.body.textContent.includes('allowed: Ada, Grace')")
+            tab.wait_for_function("() => document.body.textContent.includes('kappa')")
+        finally:
+            page.stop()
+        people = [{answer.text for answer in desk.answers() if answer.annotator == name} for name in ("Ada", "Grace")]
+        assert [len(texts) for texts in people] == [5, 5] and desk.state("a", "Ada")["kappa"] is not None
 
 
 class Line:

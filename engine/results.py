@@ -133,17 +133,22 @@ def show_figures(metrics: Mapping[str, Any], split: str) -> None:
     if f"{split}/ece" in metrics:
         ece, brier = metrics[f"{split}/ece"], metrics[f"{split}/brier"]
         print(f"probabilities: off by {100 * ece:.1f} points on the mean (ECE), Brier score {brier:.3f}")
+    warn_below_rivals(metrics, split)
+    if f"{split}/unparsable" in metrics:
+        print(f"{100 * metrics[f'{split}/unparsable']:.2f} % of the answers are no class, and count as errors")
+    if "retrieval/lam" in metrics:
+        print()
+        retrieval_table(metrics, split).show()
+
+
+def warn_below_rivals(metrics: Mapping[str, Any], split: str) -> None:
+    """A line where a figure of a split is below that of a cheaper way."""
     for name in INTERVAL_METRICS:
         for key, title in RIVALS.items():
             rival = metrics.get(f"{split}/{key}_{name}")
             if rival is not None and metrics[f"{split}/{name}"] < rival:
                 shown = f"{100 * metrics[f'{split}/{name}']:.2f} % is below {100 * rival:.2f} %"
                 print(f"warning: {name} of {shown}, which {title} reaches", file=sys.stderr)
-    if f"{split}/unparsable" in metrics:
-        print(f"{100 * metrics[f'{split}/unparsable']:.2f} % of the answers are no class, and count as errors")
-    if "retrieval/lam" in metrics:
-        print()
-        retrieval_table(metrics, split).show()
 
 
 def report(run: RunFolder) -> None:

@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from engine.results import warn_below_rivals
 from labelling.answers import NO_LABEL
 from reporting.curves import lines_figure
 from reporting.tables import Table
 from storage.run_store import RunFolder
 
 METRICS = ("accuracy", "macro_f1")
+LOGISTIC = tuple(f"logistic_{metric}" for metric in METRICS)  # of logistic regression on the same labels
+HEADINGS = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "logistic_accuracy": "logistic regression, accuracy",
+    "logistic_macro_f1": "macro-F1 of it",
+    "non-uniformity": "non-uniformity",
+}
 FEW = 30  # texts; a share of fewer says little
 
 
@@ -30,6 +39,11 @@ class Round:
     is_done: bool = False
     seconds: float = 0.0
     guesses: list[list[Any]] = field(default_factory=list)  # of each text class and probability, where a person answers
+
+
+def curve_keys(split: str) -> list[str]:
+    """Figures of a round's run that the curve shows, where the run has them."""
+    return [f"{split}/{name}" for name in (*METRICS, *LOGISTIC)]
 
 
 def trained_rounds(rounds: list[Round]) -> list[Round]:
@@ -53,8 +67,9 @@ def labelled(rounds: list[Round]) -> tuple[np.ndarray, np.ndarray]:
 def write_curve(run: RunFolder, rounds: list[Round], texts: Sequence[str], label_names: Sequence[str]) -> None:
     """`curve.csv` and `chosen.csv` of the rounds so far."""
     if trained := trained_rounds(rounds):
-        lines = ([*round_.figures.values(), round_.run] for round_ in trained)
-        run.write_csv("curve.csv", lines, [*trained[0].figures, "run"])
+        columns = list(dict.fromkeys(key for round_ in trained for key in round_.figures))
+        lines = ([*(round_.figures.get(key) for key in columns), round_.run] for round_ in trained)
+        run.write_csv("curve.csv", lines, [*columns, "run"])
     names = dict(enumerate(label_names)) | {number: word for word, number in NO_LABEL.items()}
     chosen = (
         (number, position, names[label], score, reason, texts[position])
@@ -118,9 +133,10 @@ def report(run: RunFolder) -> None:
     keys = ("method", "active", "dataset", "encoder", "head")
     title = " · ".join(str(metrics[key]) for key in keys if key in metrics)
     title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · {split} split, %"
-    columns = (*(f"{split}/{metric}" for metric in METRICS), "non-uniformity")
-    cells = tuple((row["labels"], *(f"{100 * float(row[key]):.2f}" for key in columns)) for row in rows)
-    Table(title, ("labels", "accuracy", "macro-F1", "non-uniformity"), cells).show()
+    columns = [key for key in (*curve_keys(split), "non-uniformity") if key in rows[0]]
+    percent = {key: [f"{100 * float(row[key]):.2f}" if row[key] else "" for row in rows] for key in columns}
+    cells = tuple(zip([row["labels"] for row in rows], *percent.values(), strict=True))
+    Table(title, ("labels", *(HEADINGS[key.rpartition("/")[2]] for key in columns)), cells).show()
     if split == "val":
         last = len(RunFolder(run.path.parent / rows[-1]["run"]).read_json("kept_indices.json")[split])
         print(f"no test rows: these are figures of the {last} labelled rows that chose the epoch, and say little")
@@ -128,8 +144,9 @@ def report(run: RunFolder) -> None:
         f"area under the curve: accuracy {100 * metrics['active/area_accuracy']:.2f}, "
         f"macro-F1 {100 * metrics['active/area_macro_f1']:.2f}"
     )
+    warn_below_rivals(metrics, split)
     lines: dict[str, dict[float, list[float]]] = {
-        name: {int(row["labels"]): [float(row[key])] for row in rows}
-        for name, key in zip(("accuracy", "macro-F1"), columns, strict=False)
+        HEADINGS[key.rpartition("/")[2]]: {int(row["labels"]): [float(row[key])] for row in rows if row[key]}
+        for key in columns[:-1]
     }
     lines_figure({title: lines}, "labels", "%", run.path / "curve")

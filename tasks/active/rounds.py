@@ -27,8 +27,8 @@ from lightning_modules.base import ClassifierModule, derived_seed
 from reporting.metrics import non_uniformity
 from storage.run_store import RunFolder, damage_named
 from tasks.active.curve import (
-    METRICS,
     Round,
+    curve_keys,
     figures,
     labelled,
     line,
@@ -319,7 +319,7 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     rounds[-1].run = finished.id
     rounds[-1].figures = {
         "labels": len(known),
-        **{f"{split}/{metric}": metrics[f"{split}/{metric}"] for metric in METRICS},
+        **{key: metrics[key] for key in curve_keys(split) if key in metrics},
         "non-uniformity": non_uniformity(np.bincount(labels, minlength=len(pool.label_names))),
     }
 

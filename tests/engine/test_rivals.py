@@ -1,10 +1,12 @@
 """Beside a run's figures stand those of logistic regression on the same rows, and what its probabilities are worth."""
 
+import json
+
 import numpy as np
 import pytest
 
 from engine import rivals
-from engine.results import show_figures
+from engine.results import RIVALS, show_figures
 from reporting.calibration import expected_calibration_error
 from tests.command_lines import rows
 
@@ -23,6 +25,17 @@ def test_the_rival_is_the_run_of_method_logistic(fit, solve):
     assert "logistic regression, frozen encoder" in ours.out
     alone = fit("method=ce", "trainer.max_epochs=1", "imbalance.ir=3", "rival=null")
     assert alone.folder == ours.folder
+
+
+def test_each_round_of_active_learning_has_its_rival(fit):
+    result = fit("method=ce", "active=entropy", "active.query_size=20", "active.budget=40", "trainer.max_epochs=1")
+    curve = rows(result.folder / "curve.csv")
+    for row in curve:
+        metrics = json.loads((result.folder.parent / row["run"] / "metrics.json").read_text())
+        for name in ("accuracy", "macro_f1"):
+            assert float(row[f"test/logistic_{name}"]) == metrics[f"test/logistic_{name}"] > 0.1
+    assert "logistic regression, accuracy" in result.out
+    assert f"which {RIVALS['logistic']} reaches" in result.err  # one epoch of 20 rows is none
 
 
 @pytest.mark.slow

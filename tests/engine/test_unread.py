@@ -65,7 +65,7 @@ def refused(line: str) -> list[str]:
         ("method=logistic rival=logistic", ["rival"]),
         ("method=ce encoder.train=frozen rival=null", ["rival"]),
         ("method=bce rival=null dataset=reuters21578", ["rival"]),
-        ("method=scl_hnm active=rep_clun rival=null dataset=agnews", ["rival"]),
+        ("method=scl_hnm active=rep_clun rival=null dataset=agnews", []),
         ("method=prototypes dataset=agnews dataset.labels=0 rival=null", ["rival"]),
         ("method=bce encoder=cnn dataset=reuters21578 rival=null", ["rival"]),
         ("seed=3 trainer.max_epochs=2 loss.tau=0.5 +optimizer.eps=1e-7", []),

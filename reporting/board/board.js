@@ -208,8 +208,8 @@ async function open(id) {
   const parts = [element("h2", {}, id), commandOf(run)];
   if (run.history?.length) parts.push(element("h3", {}, "Learning curves"), curves(run.history));
   if (run.by_labels?.length) {
-    const keys = Object.keys(run.by_labels[0]).filter(key => key !== "labels");
-    parts.push(element("h3", {}, "Labels that were asked for"), element("div", { class: "charts" }, chart("%", keys.map(key => [key, run.by_labels.map(point => [point.labels, 100 * point[key]])]), "labels")));
+    const keys = [...new Set(run.by_labels.flatMap(Object.keys))].filter(key => key !== "labels");
+    parts.push(element("h3", {}, "Labels that were asked for"), element("div", { class: "charts" }, chart("%", keys.map(key => [key, run.by_labels.filter(point => point[key] !== undefined).map(point => [point.labels, 100 * point[key]])]), "labels")));
     parts.push(element("p", {}, "The model of the last round: ", element("button", { type: "button", onclick: () => { location.hash = `run=${run.last_run}`; follow(); } }, run.last_run)));
   }
   if (run.truth) {

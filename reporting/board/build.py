@@ -110,7 +110,8 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
             for row in run.read_csv("history.csv", "epoch")
         ]
     if run.has("curve.csv"):
-        kept_keys = ("labels", "test/accuracy", "val/accuracy", "test/macro_f1", "val/macro_f1")
+        figures = ("accuracy", "macro_f1", "logistic_accuracy", "logistic_macro_f1")
+        kept_keys = ("labels", *(f"{split}/{figure}" for split in ("test", "val") for figure in figures))
         points = run.read_csv("curve.csv", "labels", "run")
         shown["by_labels"] = [{key: float(row[key]) for key in kept_keys if row.get(key)} for row in points]
         shown["last_run"] = points[-1]["run"]

@@ -95,10 +95,13 @@ def test_a_run_says_the_line_that_does_it_again_and_its_texts(fit, store, tmp_pa
 
 def test_active_learning_is_a_curve_over_labels(tmp_path):
     run = write_run(tmp_path, "rounds", [0, 1], [0, 1])
-    run.write_csv("curve.csv", [(10, 0.5, "a"), (20, 0.75, "b")], ("labels", "test/accuracy", "run"))
+    columns = ("labels", "test/accuracy", "test/logistic_accuracy", "run")
+    run.write_csv("curve.csv", [(10, 0.5, None, "a"), (20, 0.75, 0.5, "b")], columns)
     write_board(tmp_path, tmp_path / "data")
     shown = details(tmp_path, "rounds")
-    assert shown["by_labels"][1] == {"labels": 20, "test/accuracy": 0.75} and shown["last_run"] == "b"
+    rival = {"test/logistic_accuracy": 0.5}
+    assert shown["by_labels"] == [{"labels": 10, "test/accuracy": 0.5}, {"labels": 20, "test/accuracy": 0.75} | rival]
+    assert shown["last_run"] == "b"
 
 
 @pytest.mark.slow

@@ -209,7 +209,7 @@ class Encoded:
     """Logits (N, C) and embeddings (N, D) of new texts, by the module of a finished run.
 
     Args:
-        as_loaded: leave the module as it is, in full precision; without it the module can do nothing else afterwards.
+        as_loaded: leave the module as it is, in full precision; otherwise it is changed, and can only predict.
     """
 
     def __init__(self, module: ClassifierModule, plan: Plan, as_loaded: bool = False) -> None:

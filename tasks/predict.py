@@ -209,17 +209,19 @@ class Encoded:
     """Logits (N, C) and embeddings (N, D) of new texts, by the module of a finished run.
 
     Args:
+        module, plan: of the run.
         as_loaded: leave the module as it is, in full precision; otherwise it is changed, and can only predict.
     """
 
     def __init__(self, module: ClassifierModule, plan: Plan, as_loaded: bool = False) -> None:
         self.module = module
+        self.is_plain = type(module).forward is ClassifierModule.forward and not module.generates
         self.packs = False
         self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length
         self.batch_size, self.cleaned = plan.sampler().eval_batch_size, plan.dataset.cleaned
         bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
         self.bf16 = bf16 and not as_loaded
-        if isinstance(module.encoder, TextEncoder) and not as_loaded:
+        if isinstance(module.encoder, TextEncoder) and self.is_plain and not as_loaded:
             module.encoder.prepare_to_predict(self.bf16)
             self.packs = module.encoder.packs
 
@@ -239,7 +241,7 @@ class Encoded:
 
     def _output(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Of the classifier by blocks of one size: small products round otherwise for other numbers of rows."""
-        if type(self.module).forward is not ClassifierModule.forward or self.module.generates:
+        if not self.is_plain:  # it may ask the transformer in a way of its own
             return self.module(batch)
         embeddings = self.module.embed(batch)
         blocks = functional.pad(embeddings, (0, 0, 0, -len(embeddings) % BLOCK)).split(BLOCK)

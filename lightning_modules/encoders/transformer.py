@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.encoders import packed
+from lightning_modules.encoders import packed, prepacked
 from lightning_modules.encoders.lora import LoRA
 from lightning_modules.encoders.top_layers import TopLayers
 
@@ -57,15 +57,14 @@ class TextEncoder(nn.Module):
         self.packs = False  # whether tokens go through the model without their padding
 
     def prepare_to_predict(self, bf16: bool) -> None:
-        """Be faster where nothing is trained any more: no padding, and `bf16` weights where autocast would make them
-        of the full ones for every batch. The embeddings have the same bits. Nothing is done where the model or the
+        """Be faster where nothing is trained any more: no padding, and with `bf16`, where autocast would round the
+        weights for every batch, weights that are rounded and laid out once. Nothing is done where the model or the
         pooling has no such way."""
         if self.pooling == "cls" or not packed.pack(self.model):
             return
         self.packs = True
-        for module in self.model.modules():
-            if bf16 and type(module) is nn.Linear:
-                module.to(torch.bfloat16)
+        if bf16 and prepacked.can_prepack():
+            prepacked.prepack(self.model)
 
     def train(self, mode: bool = True) -> TextEncoder:
         """What is frozen stays in eval mode, so that it gives the same at every epoch."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Pipe
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -14,8 +15,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tasks.requests import MAX_BODY, Refusal, parsed
-from tasks.serve.app import MAX_ROWS, Question
-from tasks.serve.batching import MAX_WAITING, Batcher, Full
+from tasks.service.app import MAX_ROWS, Question
+from tasks.service.batching import MAX_WAITING, Batcher, Full, answer_batches
 from tests.command_lines import rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ def test_a_malformed_body_is_refused_in_a_line(body):
     assert refusal.value.status == 422 and refusal.value.line and "\n" not in refusal.value.line
 
 
-def test_requests_that_wait_are_one_batch_and_closing_answers_them():
+def test_requests_that_wait_are_one_batch():
     sizes = []
 
     def predict(texts):
@@ -56,24 +57,39 @@ def test_requests_that_wait_are_one_batch_and_closing_answers_them():
             raise RuntimeError("of the model")
         return [{"prediction": text.upper()} for text in texts]
 
-    async def ask(batcher):
+    async def ask(model):
+        batcher = Batcher(model)
+
+        async def answer():
+            assert await asyncio.to_thread(model.poll, 60)
+            batcher.receive()
+
         asked = [batcher.submit([*text]) for text in ("a", "bcd", "e")]
         with pytest.raises(Full):
             batcher.submit(["f"] * MAX_WAITING)
-        batcher.close()
-        await asyncio.to_thread(batcher.work)
+        await answer()
+        await answer()
         answers = [[row["prediction"] for row in await answers] for answers in asked]
         fault, gone = batcher.submit(["fault"]), batcher.submit(["g"])
         gone.cancel()
-        batcher.close()
-        await asyncio.to_thread(batcher.work)
+        await answer()
+        await answer()
         with pytest.raises(RuntimeError, match="of the model"):
             await fault
-        return answers
+        left = batcher.submit(["h"])
+        batcher.fail()
+        with pytest.raises(RuntimeError, match="ended"):
+            await left
+        model.close()
+        return answers, batcher
 
-    batcher = Batcher(predict)
-    assert asyncio.run(ask(batcher)) == [["A"], ["B", "C", "D"], ["E"]]
-    assert sizes == [5, 2] and (batcher.texts, batcher.batches, batcher.waiting) == (7, 2, 0)
+    requests, model = Pipe()
+    with ThreadPoolExecutor(1) as pool:
+        work = pool.submit(answer_batches, requests, predict)
+        answers, batcher = asyncio.run(ask(model))
+        work.result(60)
+    assert answers == [["A"], ["B", "C", "D"], ["E"]]
+    assert sizes == [1, 4, 1, 1, 1] and (batcher.texts, batcher.waiting) == (8, 0)
 
 
 def asked(address: str, body: bytes) -> tuple[int, dict]:

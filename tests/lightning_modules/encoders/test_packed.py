@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig, RobertaModel
 
+from lightning_modules.encoders.prepacked import PrepackedLinear, can_prepack
 from lightning_modules.encoders.transformer import TextEncoder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
@@ -39,18 +40,32 @@ def test_states_are_those_of_the_padded_model(model):
 
 
 @torch.inference_mode()
-def test_bf16_weights_give_the_bits_of_autocast(model):
+def test_bf16_weights_give_what_autocast_gives(model):
     tokens, mask = texts()
     encoder = TextEncoder(model, "mean", "full", 1).eval()
     encoder.prepare_to_predict(bf16=False)
     with torch.autocast("cpu", torch.bfloat16):
         expected = encoder(tokens, mask)
         encoder.prepare_to_predict(bf16=True)
-        assert torch.equal(encoder(tokens, mask), expected)
+        torch.testing.assert_close(encoder(tokens, mask), expected, rtol=0, atol=0.02)
         together = [encoder(tokens[rows], mask[rows]) for rows in ([0, 3, 8], [5], [1, 2, 4, 6, 7])]
     alone = torch.empty_like(expected)
     alone[[0, 3, 8, 5, 1, 2, 4, 6, 7]] = torch.cat(together)
     torch.testing.assert_close(alone, expected, rtol=0, atol=0.02)
+
+
+@pytest.mark.skipif(not can_prepack(), reason="no products in bfloat16 on this processor")
+@pytest.mark.parametrize("gelu", [False, True])
+@torch.inference_mode()
+def test_a_prepacked_layer_is_the_layer_rounded_once(gelu):
+    layer = torch.nn.Linear(96, 40)
+    inputs = torch.randn(2, 7, 96, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
+    weight, bias = (values.to(torch.bfloat16).float() for values in (layer.weight, layer.bias))
+    expected = inputs.float() @ weight.T + bias
+    expected = torch.nn.functional.gelu(expected) if gelu else expected
+    actual = PrepackedLinear(layer, gelu)(inputs)
+    assert actual.dtype == torch.bfloat16 and layer.weight.dtype == torch.float32
+    torch.testing.assert_close(actual.float(), expected, rtol=2**-8, atol=1e-4)
 
 
 def test_what_cannot_go_without_padding_stays_as_it_is(model):

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
 from tasks.requests import Refusal, body_of, parsed, refuse_in_one_line
-from tasks.serve.batching import Batcher, Full
+from tasks.service.batching import Batcher, Full
 
 MAX_ROWS = 1024
 MAX_CHARACTERS = 100_000  # of a text
@@ -67,9 +67,12 @@ class Counted:
         self.seconds[0] += time.perf_counter() - started
 
 
-def application(run: str, label_names: Sequence[str], batcher: Batcher, explains: bool) -> FastAPI:
+def application(
+    run: str, label_names: Sequence[str], batcher: Batcher, explains: bool, lifespan: Lifespan[FastAPI]
+) -> FastAPI:
     """The service of a run; `explains` says whether it has neighbours to show."""
-    app = FastAPI(title=f"Kontrast: {run}", docs_url=None, redoc_url=None)  # their pages fetch scripts from elsewhere
+    title = f"Kontrast: {run}"
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, lifespan=lifespan)  # their pages fetch from elsewhere
     statuses: Counter[int] = Counter()
     seconds = [0.0]
 

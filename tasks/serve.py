@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from omegaconf import DictConfig
 
 from engine.finished import open_run
 from tasks.predict import Predictor, classifier_predictor
-from tasks.serve.batching import Batcher
-
-if TYPE_CHECKING:
-    import uvicorn
 
 WARM_UP = *range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64  # texts; of some 16 tokens each
 WARM_UP_TEXT = "a " * 14
@@ -39,7 +34,8 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
         import uvicorn
 
         from tasks.requests import address_of, listen
-        from tasks.serve.app import application
+        from tasks.service.batching import answer_batches
+        from tasks.service.process import start_http
     except ImportError as error:
         raise ValueError("task=serve: needs fastapi and uvicorn; pip install kontrast[serve]") from error
     run, plan = open_run(config)
@@ -47,30 +43,20 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     predictor = classifier_predictor(run, plan, explains)
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
-    _warm_up(predictor)
-    batcher = Batcher(predictor.answers)
-    app = application(run.id, predictor.label_names, batcher, explains)
-    settings = uvicorn.Config(app, config.host, config.port, log_config=None, access_log=False)
     try:
-        listener = settings.bind_socket()
+        listener = uvicorn.Config("", config.host, config.port, log_config=None).bind_socket()
     except SystemExit as error:
         raise ValueError(f"port: {config.host}:{config.port} cannot be listened on; allowed: another port") from error
     listen(listener)
     address = f"http://{address_of(*listener.getsockname()[:2])}"
-    print(f"{run.id} answers on {address}; Ctrl-C ends it", file=sys.stderr, flush=True)
-    server = uvicorn.Server(settings)
-
-    def answer_requests() -> None:
-        try:
-            server.run([listener])
-        finally:
-            batcher.close()
-
-    with _signals_end(server):
-        http = threading.Thread(target=answer_requests, name="http")
-        http.start()
-        batcher.work()
+    http, batches = start_http(run.id, predictor.label_names, explains, listener)
+    _warm_up(predictor)
+    with _signals_end(http) as ended:
+        print(f"{run.id} answers on {address}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        answer_batches(batches, predictor.answers)
         http.join()
+        if not ended:
+            raise RuntimeError(f"the process that speaks HTTP ended by itself, with status {http.exitcode}")
     return run.path
 
 
@@ -85,11 +71,23 @@ def _warm_up(predictor: Predictor) -> None:
 
 
 @contextmanager
-def _signals_end(server: uvicorn.Server) -> Iterator[None]:
-    """While the block runs, SIGTERM and Ctrl-C let the server finish what it has begun; a second Ctrl-C does not."""
-    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+def _signals_end(http: SpawnProcess) -> Iterator[list[int]]:
+    """While the block runs, SIGTERM and Ctrl-C let the service finish what it has begun; a second Ctrl-C does not.
+
+    Yields the signals that came.
+    """
+    came: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        came.append(number)
+        if number == signal.SIGINT and len(came) > 1:
+            http.kill()
+        else:
+            http.terminate()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -223,7 +223,7 @@ class Encoded:
         self.bf16 = bf16 and not as_loaded
         if isinstance(module.encoder, TextEncoder) and self.is_plain and not as_loaded:
             module.encoder.prepare_to_predict(self.bf16)
-            self.packs = module.encoder.packs
+            self.packs = module.encoder.packed is not None
 
     @torch.inference_mode()
     def __call__(self, texts: list[str]) -> tuple[Floats, Floats]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import PreTrainedModel
 
-PACKED = "packed"  # name of the attention below among those of `transformers`
+from lightning_modules.encoders.prepacked import PrepackedLinear, can_prepack
+
 PACKABLE = "bert", "roberta"  # types of model in which attention alone joins tokens
 WIDTH = 8  # tokens: attention pads texts to a multiple of it, together with those of the same
 
@@ -40,9 +42,9 @@ class Packing:
         return functional.pad(values[self.is_token], (0, self.spare))[None]
 
     def padded(self, values: Tensor) -> Tensor:
-        """Values (1, T, D) of tokens -> (B, L, D), zero where there is none."""
+        """Values (T, D) of tokens -> (B, L, D), zero where there is none."""
         full = values.new_zeros(*self.is_token.shape, values.shape[-1])
-        full[self.is_token] = values[0, : self.number]
+        full[self.is_token] = values[: self.number]
         return full
 
 
@@ -59,40 +61,77 @@ def _group(starts: Tensor, lengths: Tensor, width: int) -> tuple[Tensor, Tensor]
     return starts[:, None] + torch.where(is_token, columns, 0), is_token
 
 
-def _attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: None, *, packing: Packing, **others: Any
-) -> tuple[Tensor, None]:
-    """Attention (1, H, T, D) of each token to those of its own text, as (1, T, H, D), by texts of about one length."""
-    joined = [values[0].transpose(0, 1).index_select(0, packing.places) for values in (query, key, value)]
+def _attention(joined: Tensor, heads: int, packing: Packing) -> Tensor:
+    """Queries, keys and values (T, 3 D) -> attention (T, D) of each token to those of its own text, by texts of about
+    one length."""
+    joined = joined.index_select(0, packing.places).unflatten(1, (3, heads, -1))
     outputs, start = [], 0
     for is_token in packing.masks:
         rows = slice(start, start := start + is_token.numel())
-        q, k, v = (values[rows].unflatten(0, is_token.shape).transpose(1, 2) for values in joined)  # (n, H, W, D)
-        attended = functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=is_token[:, None, None], scale=others.get("scaling")
-        )
-        outputs.append(attended.transpose(1, 2).flatten(0, 1))
-    return torch.cat(outputs).index_select(0, packing.back)[None], None
+        q, k, v = joined[rows].unflatten(0, is_token.shape).permute(2, 0, 3, 1, 4)  # (n, H, W, d) each
+        attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=is_token[:, None, None])
+        outputs.append(attended.transpose(1, 2).flatten(0, 1).flatten(1))
+    return torch.cat(outputs).index_select(0, packing.back)
 
 
-AttentionInterface.register(PACKED, _attention)
+class _Block:
+    """A block of BERT or RoBERTa (post-norm) for prediction: residuals in full precision, one product for queries, keys
+    and values."""
+
+    def __init__(self, layer: Any, heads: int, bf16: bool) -> None:
+        attention, own = layer.attention, layer.attention.self
+        self.heads = heads
+        self.joined = _linear([own.query, own.key, own.value], bf16)
+        self.mixed, self.first_norm = _linear([attention.output.dense], bf16), attention.output.LayerNorm
+        self.wide = _linear([layer.intermediate.dense], bf16, gelu=True)
+        self.narrow, self.second_norm = _linear([layer.output.dense], bf16), layer.output.LayerNorm
+
+    def __call__(self, states: Tensor, packing: Packing) -> Tensor:
+        """States (T, D) -> (T, D)."""
+        states = self.first_norm(self.mixed(_attention(self.joined(states), self.heads, packing)) + states)
+        return self.second_norm(self.narrow(self.wide(states)) + states)
 
 
-def pack(model: Any) -> bool:
-    """Let attention of this model be the one above, for `hidden_states`; False where it is no such model."""
-    if not isinstance(model, PreTrainedModel) or model.config.model_type not in PACKABLE or model.config.is_decoder:
-        return False
-    model.set_attn_implementation(PACKED)
-    return True
+def _linear(layers: Sequence[nn.Linear], bf16: bool, gelu: bool = False) -> Callable[[Tensor], Tensor]:
+    """What these layers give side by side, through an exact GELU or not."""
+    weight, bias = (torch.cat([getattr(layer, name).detach() for layer in layers]) for name in ("weight", "bias"))
+    if bf16 and can_prepack():
+        return PrepackedLinear(weight, bias, gelu)
+    if gelu:
+        return lambda states: functional.gelu(functional.linear(states, weight, bias))
+    return lambda states: functional.linear(states, weight, bias)
 
 
-def hidden_states(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-    """Token ids (B, L) and mask (B, L), ones first -> last hidden states (B, L, D), zero at padding.
+class PackedTransformer:
+    """The transformer of a model, taken out of it: the blocks are laid out anew, and the model keeps none.
 
-    A text's states have the same bits whatever it stands with, where products of matrices round alike for all sizes.
+    Args:
+        model: one for which `can_pack` holds.
+        bf16: round the weights of the blocks to bfloat16 once, where autocast would for every batch.
     """
-    packing = Packing(attention_mask)
-    first = model.config.pad_token_id + 1 if model.config.model_type == "roberta" else 0
-    places = torch.arange(attention_mask.shape[1]).expand_as(attention_mask) + first
-    states = model(input_ids=packing.packed(input_ids), position_ids=packing.packed(places), packing=packing)
-    return packing.padded(states.last_hidden_state)
+
+    def __init__(self, model: Any, bf16: bool) -> None:
+        self.embeddings = model.embeddings
+        self.blocks = [_Block(layer, model.config.num_attention_heads, bf16) for layer in model.encoder.layer]
+        self.first_place = model.config.pad_token_id + 1 if model.config.model_type == "roberta" else 0
+        model.encoder.layer = nn.ModuleList()
+
+    def __call__(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Token ids (B, L) and mask (B, L), ones first -> last hidden states (B, L, D), zero at padding.
+
+        A text's states have the same bits whatever it stands with, where products of matrices round alike for all
+        sizes.
+        """
+        packing = Packing(attention_mask)
+        places = torch.arange(attention_mask.shape[1]).expand_as(attention_mask) + self.first_place
+        states = self.embeddings(input_ids=packing.packed(input_ids), position_ids=packing.packed(places))[0]
+        for block in self.blocks:
+            states = block(states, packing)
+        return packing.padded(states)
+
+
+def can_pack(model: Any) -> bool:
+    """Whether `PackedTransformer` knows this model: in eval mode it gives the same."""
+    if not isinstance(model, PreTrainedModel) or model.config.model_type not in PACKABLE:
+        return False
+    return model.config.hidden_act == "gelu" and not model.config.is_decoder

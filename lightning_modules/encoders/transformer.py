@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.encoders import packed, prepacked
 from lightning_modules.encoders.lora import LoRA
+from lightning_modules.encoders.packed import PackedTransformer, can_pack
 from lightning_modules.encoders.top_layers import TopLayers
 
 Pooling = Literal["mean", "cls", "first_token", "last_token"]
@@ -54,17 +54,14 @@ class TextEncoder(nn.Module):
         if train != "full":
             model.requires_grad_(False)
         self.top_layers = TopLayers(model, num_top_layers) if train == "top_layers" else None
-        self.packs = False  # whether tokens go through the model without their padding
+        self.packed: PackedTransformer | None = None  # what tokens go through without their padding
 
     def prepare_to_predict(self, bf16: bool) -> None:
         """Be faster where nothing is trained any more: no padding, and with `bf16`, where autocast would round the
         weights for every batch, weights that are rounded and laid out once. Nothing is done where the model or the
         pooling has no such way."""
-        if self.pooling == "cls" or not packed.pack(self.model):
-            return
-        self.packs = True
-        if bf16 and prepacked.can_prepack():
-            prepacked.prepack(self.model)
+        if self.pooling != "cls" and can_pack(self.model):
+            self.packed = PackedTransformer(self.model, bf16)
 
     def train(self, mode: bool = True) -> TextEncoder:
         """What is frozen stays in eval mode, so that it gives the same at every epoch."""
@@ -75,8 +72,8 @@ class TextEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Token ids (B, L) and mask (B, L) of 0/1 -> embeddings (B, hidden_size) in float32."""
-        if self.packs:
-            return self.pooled(packed.hidden_states(self.model, input_ids, attention_mask), attention_mask)
+        if self.packed is not None:
+            return self.pooled(self.packed(input_ids, attention_mask), attention_mask)
         states = None if self.top_layers is None else self.top_layers.recall(input_ids, attention_mask)
         if self.top_layers is None or states is None:
             output = self.model(input_ids=input_ids, attention_mask=attention_mask)
@@ -88,8 +85,8 @@ class TextEncoder(nn.Module):
 
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Token ids (B, L) and mask (B, L) -> the last hidden state of each token (B, L, hidden_size)."""
-        if self.packs:
-            return packed.hidden_states(self.model, input_ids, attention_mask)
+        if self.packed is not None:
+            return self.packed(input_ids, attention_mask)
         return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
     def pooled(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:

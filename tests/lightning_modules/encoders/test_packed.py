@@ -34,7 +34,7 @@ def test_states_are_those_of_the_padded_model(model):
     encoder = TextEncoder(model, "mean", "full", 1).eval()
     expected = encoder.states(tokens, mask) * mask[..., None], encoder(tokens, mask)
     encoder.prepare_to_predict(bf16=False)
-    assert encoder.packs
+    assert encoder.packed is not None
     torch.testing.assert_close(encoder.states(tokens, mask), expected[0], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(encoder(tokens, mask), expected[1], rtol=1e-5, atol=1e-6)
 
@@ -43,7 +43,6 @@ def test_states_are_those_of_the_padded_model(model):
 def test_bf16_weights_give_what_autocast_gives(model):
     tokens, mask = texts()
     encoder = TextEncoder(model, "mean", "full", 1).eval()
-    encoder.prepare_to_predict(bf16=False)
     with torch.autocast("cpu", torch.bfloat16):
         expected = encoder(tokens, mask)
         encoder.prepare_to_predict(bf16=True)
@@ -63,8 +62,8 @@ def test_a_prepacked_layer_is_the_layer_rounded_once(gelu):
     weight, bias = (values.to(torch.bfloat16).float() for values in (layer.weight, layer.bias))
     expected = inputs.float() @ weight.T + bias
     expected = torch.nn.functional.gelu(expected) if gelu else expected
-    actual = PrepackedLinear(layer, gelu)(inputs)
-    assert actual.dtype == torch.bfloat16 and layer.weight.dtype == torch.float32
+    actual = PrepackedLinear(layer.weight, layer.bias, gelu)(inputs)
+    assert actual.dtype == torch.bfloat16
     torch.testing.assert_close(actual.float(), expected, rtol=2**-8, atol=1e-4)
 
 
@@ -74,5 +73,5 @@ def test_what_cannot_go_without_padding_stays_as_it_is(model):
     config = DistilBertConfig(vocab_size=50, dim=32, n_layers=1, n_heads=4, hidden_dim=64)
     other = TextEncoder(DistilBertModel(config), "mean", "full", 1)
     other.prepare_to_predict(bf16=True)
-    assert not pooled.packs and not other.packs
+    assert pooled.packed is None and other.packed is None
     assert {parameter.dtype for part in (pooled, other) for parameter in part.parameters()} == {torch.float32}

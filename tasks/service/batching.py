@@ -48,9 +48,8 @@ class Batcher:
             self._send_next()
         return request.answers
 
-    def receive(self) -> None:
-        """Take the model's answers, which have come, and give it the next batch. Raises EOFError: it has ended."""
-        answers = self.model.recv()
+    def receive(self, answers: list[Row] | Exception) -> None:
+        """Take what the model sent for its batch, and give it the next one."""
         batch, self.batch = self.batch, []
         self._send_next()  # first: the model waits
         self._settle(batch, answers)

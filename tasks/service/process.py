@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
@@ -44,17 +45,22 @@ def answer_requests(
 
     @asynccontextmanager
     async def reading(_: FastAPI) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(model.fileno(), receive, loop)
+        threading.Thread(target=read, args=[asyncio.get_running_loop()], name="answers", daemon=True).start()
         yield
 
-    def receive(loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            batcher.receive()
-        except (EOFError, OSError):
-            loop.remove_reader(model.fileno())
-            batcher.fail()
-            server.should_exit = True
+    def read(loop: asyncio.AbstractEventLoop) -> None:
+        """Hand over what the model sends. A thread: an event loop would make the connection one that never waits."""
+        while True:
+            try:
+                answers = model.recv()
+            except (EOFError, OSError):
+                loop.call_soon_threadsafe(end)
+                return
+            loop.call_soon_threadsafe(batcher.receive, answers)
+
+    def end() -> None:
+        batcher.fail()
+        server.should_exit = True
 
     app = application(run, label_names, batcher, explains, reading)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))

@@ -61,8 +61,7 @@ def test_requests_that_wait_are_one_batch():
         batcher = Batcher(model)
 
         async def answer():
-            assert await asyncio.to_thread(model.poll, 60)
-            batcher.receive()
+            batcher.receive(await asyncio.to_thread(model.recv))
 
         asked = [batcher.submit([*text]) for text in ("a", "bcd", "e")]
         with pytest.raises(Full):

@@ -29,6 +29,9 @@ INPUTS = frozenset(
 )
 
 
+PROBABILITIES = frozenset(["probabilities", "mc_probabilities"])
+
+
 class StrategyError(ValueError):
     """Arguments that no query can be made from, in one line."""
 
@@ -59,6 +62,28 @@ def needed_by(strategy: Strategy) -> frozenset[str]:
     wrapped = strategy.keywords.get("strategy") if isinstance(strategy, functools.partial) else None
     own = INPUTS & inspect.signature(strategy).parameters.keys()
     return own | needed_by(wrapped) if wrapped else own
+
+
+def label_by_label(probabilities: np.ndarray) -> np.ndarray:
+    """Probabilities (…, C) of classes that apply each by itself, as those (…, 2 C) of one event: a class drawn at
+    random, and whether it applies. Its entropy is log C more than the mean of the classes' entropies; divergence and
+    mutual information are such means, too."""
+    return np.concatenate([probabilities, 1 - probabilities], axis=-1) / probabilities.shape[-1]
+
+
+def one_class_a_text(strategy: CheckedStrategy) -> CheckedStrategy:
+    """Marks a strategy that compares the likeliest classes of a text: what it asks means nothing where each class
+    applies or not by itself."""
+    vars(strategy)["takes_one_class"] = True
+    return strategy
+
+
+def takes_one_class(strategy: Strategy) -> bool:
+    """Whether a strategy asks by the one class of a text, itself or by what it wraps."""
+    wrapped = strategy.keywords.get("strategy") if isinstance(strategy, functools.partial) else None
+    own: Any = strategy.func if isinstance(strategy, functools.partial) else strategy
+    marked = getattr(own, "takes_one_class", False) or "labels" in inspect.signature(own).parameters
+    return marked or bool(wrapped and takes_one_class(wrapped))
 
 
 def query_strategy(function: Strategy) -> CheckedStrategy:

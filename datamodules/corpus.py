@@ -163,6 +163,7 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
         checks = {
             "labels_optional": all_rows or (split == "train" and labels_optional),
             "empty_texts": dataset.empty_texts,
+            "several_labels": dataset.several_labels,
         }
         first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
@@ -201,7 +202,7 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
     (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], **checks: bool) -> dict[str, str]:
+def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], **checks: Any) -> dict[str, str]:
     """Check the rows and write them with the numbers of ``codes``, -1 for none.
 
     Returns where each label came first, and under ``UNLABELLED`` where a row came first that has none.
@@ -233,11 +234,13 @@ def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], 
     return first
 
 
-def _chunks(source: str, rows: Iterable[Row], labels_optional: bool, empty_texts: bool) -> Iterator[list[Row]]:
+def _chunks(
+    source: str, rows: Iterable[Row], labels_optional: bool, empty_texts: bool, several_labels: bool | None
+) -> Iterator[list[Row]]:
     """Checked rows in lists that are bounded in rows and characters; ``label`` becomes a tuple of names."""
     chunk: list[Row] = []
     characters = 0
-    multilabel = None
+    multilabel = several_labels
     for number, row in enumerate(rows, 1):
         where = row.setdefault("where", f"{source} row {number}")
         if not (empty_texts and isinstance(row["text"], str)):

@@ -154,7 +154,7 @@ class TextDataModule(LightningDataModule):
             return
         if self.num_classes < 2:
             raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
-        answers = getattr(self.imbalance, "labels", None)  # what a person said of the listed rows
+        answers = self.imbalance.answers(self.num_classes) if isinstance(self.imbalance, Listed) else None
         rows |= self._without_labels(rows["train"], labels["train"], without_label(tables["train"]), answers)
         if self.protocol.name == "published":
             if "test" not in rows:

@@ -168,14 +168,15 @@ class Listed:
 
     Args:
         rows: positions in the train split, without repetition.
-        labels: class index of each as somebody else labelled it; null: as the data set says.
+        labels: class index of each as somebody else labelled it, a list of them where texts have several; null: as the
+            data set says.
         unlabelled: positions of texts to learn from without a label, or `rest`: all others; null: none.
     """
 
     def __init__(
         self,
         rows: Positions,
-        labels: Positions | None = None,
+        labels: Positions | Sequence[list[Annotated[int, ">= 0"]]] | None = None,
         unlabelled: Positions | Literal["rest"] | None = None,
     ) -> None:
         if len(set(rows)) != len(rows):
@@ -183,8 +184,20 @@ class Listed:
         if labels is not None and len(labels) != len(rows):
             raise InputError(f"imbalance.labels: found {len(labels)}, allowed: {len(rows)}, one a row")
         self.rows = np.array(rows, dtype=np.int64)
-        self.labels = None if labels is None else np.array(labels, dtype=np.int64)
+        self.labels = labels
         self.unlabelled = unlabelled
+
+    def answers(self, num_classes: int) -> np.ndarray | None:
+        """What somebody else said of the rows: (n,) class indices, or (n, C) of 0 and 1; None: nothing."""
+        if self.labels is None:
+            return None
+        several = [[*label] for label in self.labels if isinstance(label, Sequence)]
+        if not several:
+            return np.array(self.labels, dtype=np.int64)
+        answers = np.zeros((len(self.labels), num_classes), np.uint8)
+        for row, numbers in zip(answers, several, strict=True):
+            row[numbers] = 1
+        return answers
 
     def without_labels(self, number: int) -> np.ndarray | None:
         """Positions of the texts without a label among so many train rows, (U,) ascending; None where there are none.

@@ -13,6 +13,8 @@ from storage.errors import InputError, short
 from storage.files import hold, write_errors
 
 NO_LABEL = {"skip": -1, "ambiguous": -2, "no class fits": -3}  # what may stand in place of a class, and its number
+NONE_FITS = "no class fits"
+Label = str | tuple[str, ...]  # where texts have several classes those of a text, in the order of the alphabet
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Answer:
 
     Attributes:
         text: the text.
-        label: a class, or a word of `NO_LABEL`.
+        label: a class, or a word of `NO_LABEL`; where texts have several all of them, and an empty tuple where none
+            fits.
         annotator: who said it; empty where nobody asked.
         note: what else they wrote.
         guess, probability: of the model at that moment, where there was one; probability in [0, 1].
@@ -29,10 +32,10 @@ class Answer:
     """
 
     text: str
-    label: str
+    label: Label
     annotator: str = ""
     note: str = ""
-    guess: str | None = None
+    guess: Label | None = None
     probability: float | None = None
     time: float = 0.0
 
@@ -46,14 +49,15 @@ class AnswerBook:
     Args:
         file: it is created where there is none; a last line that was cut off is dropped.
         annotators: people who are asked for each text; where it is one, the last answer counts, whoever gave it.
+        separator: what stands between the classes of a text in tables, where texts have several; else None.
 
     Raises:
         InputError: a line that is no answer, by its number.
         ReportError: another process has the file open; it cannot be written to.
     """
 
-    def __init__(self, file: Path, annotators: int = 1) -> None:
-        self.path, self.annotators = file, annotators
+    def __init__(self, file: Path, annotators: int = 1, separator: str | None = None) -> None:
+        self.path, self.annotators, self.separator = file, annotators, separator
         self.by_text: dict[str, dict[str, Answer]] = {}
         self.added_classes: list[str] = []
         with write_errors(file):
@@ -95,7 +99,7 @@ class AnswerBook:
         """Those to a text, the earliest first."""
         return list(self.by_text.get(text, {}).values())
 
-    def label(self, text: str) -> str | None:
+    def label(self, text: str) -> Label | None:
         """What counts: the answer that all who were asked agree on, else `ambiguous`; None where nobody answered."""
         labels = [answer.label for answer in self.answers(text)]
         if not labels:
@@ -152,7 +156,8 @@ class AnswerBook:
             elif content["label"] is None:
                 self._drop(_text(content["text"]), _text(content.get("annotator", "")))
             else:
-                self._take(answer_of(content))
+                answer = answer_of(content)
+                self._take(replace(answer, label=of_kind(answer.label, self.separator is not None)))
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f'{where}: found {short(line.decode(errors="replace").strip())}; '
                              f'allowed: {{"text": …, "label": …}}') from error  # fmt: skip
@@ -161,8 +166,10 @@ class AnswerBook:
 def answer_of(content: dict[str, Any]) -> Answer:
     """An answer from the fields of a line. Raises TypeError, KeyError: fields that are of another kind or missing."""
     names = {field.name for field in fields(Answer)}
+    content = content | {name: tuple(map(_text, content[name])) for name in ("label", "guess")
+                         if isinstance(content.get(name), list)}  # fmt: skip
     answer = Answer(**{name: value for name, value in content.items() if name in names})
-    for name in ("text", "label", "annotator", "note"):
+    for name in ("text", "annotator", "note", *([] if isinstance(answer.label, tuple) else ["label"])):
         _text(getattr(answer, name))
     for number in (answer.time, 0.0 if answer.probability is None else answer.probability):
         if isinstance(number, bool) or not isinstance(number, (int, float)):
@@ -176,12 +183,53 @@ def _text(value: Any) -> str:
     return value
 
 
+def of_kind(label: Label, several: bool) -> Label:
+    """A label as texts with one class, or with several, have it. Raises TypeError: several where a text has one."""
+    if several:
+        if isinstance(label, str):
+            return () if label == NONE_FITS else label if label in NO_LABEL else (label,)
+        return tuple(sorted(set(label)))
+    if isinstance(label, str) or not label:
+        return label or NONE_FITS
+    if len(label) > 1:
+        raise TypeError(f"{label!r} are several labels")
+    return label[0]
+
+
+def classes_of(label: Label) -> tuple[str, ...]:
+    """The classes that a label names."""
+    if isinstance(label, str):
+        return () if label in NO_LABEL else (label,)
+    return label
+
+
+def in_table(label: Label, separator: str | None) -> str:
+    """A label as a cell holds it."""
+    return label if isinstance(label, str) else (separator or ", ").join(label) or NONE_FITS
+
+
+def from_table(cell: str, separator: str | None) -> Label:
+    """The label in a cell."""
+    if separator is None or cell in NO_LABEL:
+        return of_kind(cell, separator is not None)
+    return of_kind(tuple(name for part in cell.split(separator) if (name := part.strip())), several=True)
+
+
 def check_labels(answers: Iterable[Answer], label_names: Sequence[str]) -> None:
     """Raises InputError: the first answer that is none of the classes."""
     for answer in answers:
-        if answer.label not in label_names and answer.label not in NO_LABEL:
-            allowed = ", ".join([*label_names, *NO_LABEL])
-            raise InputError(f"found the label {short(answer.label)}; allowed: {allowed}")
+        for name in classes_of(answer.label):
+            if name not in label_names:
+                allowed = ", ".join([*label_names, *NO_LABEL])
+                raise InputError(f"found the label {short(name)}; allowed: {allowed}")
+
+
+def all_of_kind(answers: Iterable[Answer], several: bool) -> list[Answer]:
+    """The answers, each with as many classes as texts have here. Raises InputError: several where a text has one."""
+    try:
+        return [replace(answer, label=of_kind(answer.label, several)) for answer in answers]
+    except TypeError as error:
+        raise InputError(f"found {error}; allowed: one class a text") from error
 
 
 def record_new(book: AnswerBook, answers: Iterable[Answer], texts: Iterable[str]) -> tuple[int, int]:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from labelling.answers import NO_LABEL, Answer, AnswerBook, check_labels, record_new
+from labelling.answers import (
+    NO_LABEL,
+    Answer,
+    AnswerBook,
+    Label,
+    all_of_kind,
+    check_labels,
+    classes_of,
+    in_table,
+    record_new,
+)
 from storage.errors import InputError, short
 
 LEASE = 60.0  # seconds without a sign of life after which a text that is open in a browser is asked of others
@@ -29,13 +40,14 @@ class Suggestion:
     Attributes:
         reason: a phrase.
         score: what the strategy maximised.
-        guess, probability: the model's class and its probability in [0, 1], where there is a model.
+        guess, probability: the model's class, or all its classes, and the probability of that in [0, 1], where there is
+            a model.
         neighbours: up to three labelled texts: text, label, cosine similarity of the embeddings.
     """
 
     reason: str
     score: float = 0.0
-    guess: str | None = None
+    guess: Label | None = None
     probability: float | None = None
     neighbours: tuple[tuple[str, str, float], ...] = ()
 
@@ -84,6 +96,7 @@ class Desk:
         self.classes = [*label_names, *(name for name in book.added_classes if name not in label_names)]
         self.descriptions = dict(zip(label_names, descriptions or (), strict=False))
         self.can_add_classes, self.shows_guess = can_add_classes, shows_guess
+        self.has_several = book.separator is not None  # classes a text
         self.stage, self.over = "loading the model", ""
         self.curve: list[dict[str, Any]] = []
         self.is_finishing = False
@@ -120,11 +133,11 @@ class Desk:
             positions = (self._positions.get(text) for text in self.book.by_text)
             return [p for p in positions if p is not None and p not in taken and self._is_complete(p)]
 
-    def label_of(self, position: int) -> str:
-        """What counts of a text: a class, or a word of `NO_LABEL`."""
+    def label_of(self, position: int) -> Label:
+        """What counts of a text: a class or all its classes, or a word of `NO_LABEL`."""
         with self._change:
             label = self.book.label(self.texts[position])
-            return label if label in NO_LABEL or label in self.classes else "skip"
+            return "skip" if label is None or not set(classes_of(label)) <= set(self.classes) else label
 
     def reason_of(self, position: int) -> Suggestion:
         """Why a text was asked for."""
@@ -164,7 +177,7 @@ class Desk:
                 raise InputError(f"position: found {position}; allowed: a text of the pool")
             return self._shown(position, annotator)
 
-    def answer(self, seat: str, annotator: str, position: int, label: str, note: str = "") -> None:
+    def answer(self, seat: str, annotator: str, position: int, label: Label, note: str = "") -> None:
         """Keep an answer.
 
         Raises:
@@ -174,9 +187,12 @@ class Desk:
             self._check_annotator(annotator)
             if position not in self.texts:
                 raise InputError(f"position: found {position}; allowed: a text of the pool")
-            if label not in self.classes and label not in NO_LABEL:
-                allowed = ", ".join([*self.classes, *NO_LABEL])
-                raise InputError(f"label: found {short(label)}; allowed: {allowed}")
+            try:
+                (kept,) = all_of_kind([Answer(self.texts[position], label)], self.has_several)
+                check_labels([kept], self.classes)
+            except InputError as error:
+                raise InputError(f"label: {str(error).replace('the label ', '')}") from error
+            label = kept.label
             text, shown = self.texts[position], self._reasons.get(position, Suggestion(""))
             self.book.record(Answer(text, label, annotator, note, shown.guess, shown.probability, time.time()))
             mine = self._seat(seat)
@@ -216,11 +232,14 @@ class Desk:
             matches = []
             for text in reversed(self.book.by_text):
                 for answer in self.book.answers(text):
-                    searched = f"{answer.text}\n{answer.label}\n{answer.note}\n{answer.annotator}".lower()
+                    label = in_table(answer.label, None)
+                    searched = f"{answer.text}\n{label}\n{answer.note}\n{answer.annotator}".lower()
                     if text in self._positions and all(word in searched for word in wanted):
-                        matches.append({"position": self._positions[text], "text": text, "label": answer.label,
+                        counting = self.book.label(text)
+                        counts = in_table("skip" if counting is None else counting, None)
+                        matches.append({"position": self._positions[text], "text": text, "label": label,
                                         "note": answer.note, "annotator": answer.annotator,
-                                        "counts": self.book.label(text)})  # fmt: skip
+                                        "counts": counts})  # fmt: skip
                         if len(matches) == limit:
                             return matches
             return matches
@@ -240,6 +259,7 @@ class Desk:
             InputError: a label that is no class; none is kept then.
         """
         with self._change:
+            answers = all_of_kind(answers, self.has_several)
             check_labels(answers, self.classes)
             counts = record_new(self.book, answers, self._positions)
             self._change.notify_all()
@@ -264,7 +284,8 @@ class Desk:
             labelled = sum(label not in NO_LABEL for label in labels)
             answers = self.answers()
             speed = labels_a_minute([answer.time for answer in answers])
-            counts = {name: labels.count(name) for name in self.classes}
+            named = Counter(name for label in labels for name in classes_of(label))
+            counts = {name: named[name] for name in self.classes}
             return {
                 "stage": self.stage,
                 "over": self.over,
@@ -278,6 +299,7 @@ class Desk:
                 "guesses": agreement_with_guesses(answers),
                 "annotators": sorted({answer.annotator for answer in answers}),
                 "asked_of": self.annotators,
+                "several": self.has_several,
                 "kappa": kappa_of_two(answers) if self.annotators == 2 else None,
                 "curve": self.curve,
                 "classes": [{"name": name, "count": counts[name], "description": self.descriptions.get(name, "")}
@@ -383,15 +405,19 @@ def agreement_with_guesses(answers: Sequence[Answer]) -> dict[str, int]:
 
 
 def kappa_of_two(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Cohen's kappa over the texts that both annotators answered; None where chance alone would make them agree
-    always, as with a single label."""
+    """Cohen's kappa over the texts that both annotators answered, where texts have several classes over each text and
+    class (does it apply?); None where chance alone would make them agree always, as with a single label."""
     from sklearn.metrics import cohen_kappa_score
 
-    by_text: dict[str, dict[str, str]] = {}
+    by_text: dict[str, dict[str, Label]] = {}
     for answer in answers:
         by_text.setdefault(answer.text, {})[answer.annotator] = answer.label
     names = sorted({answer.annotator for answer in answers})
     pairs = [tuple(said[name] for name in names) for said in by_text.values() if len(said) == len(names) == 2]
-    is_defined = len({label for pair in pairs for label in pair}) > 1
-    value = float(cohen_kappa_score(*zip(*pairs, strict=True))) if is_defined else None
+    compared: list[tuple[Any, ...]] = pairs
+    if any(isinstance(label, tuple) for pair in pairs for label in pair):
+        classes = sorted({name for pair in pairs for label in pair for name in classes_of(label)})
+        compared = [tuple(name in classes_of(label) for label in pair) for pair in pairs for name in classes]
+    is_defined = len({label for pair in compared for label in pair}) > 1
+    value = float(cohen_kappa_score(*zip(*compared, strict=True))) if is_defined else None
     return {"value": value, "texts": len(pairs), "same": sum(first == second for first, second in pairs)}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from labelling.answers import NO_LABEL, Answer
+from labelling.answers import NO_LABEL, Answer, Label, from_table, in_table
 from storage.errors import InputError, short
 from storage.tables import csv_writer, open_table
 
@@ -21,12 +21,15 @@ COLUMNS = ("text", "label", "annotator", "note", "guess", "probability", "time")
 QUESTION = "label"  # what the question is called in what is written
 
 
-def read_answers(file: Path, text_column: str = "text", label_column: str = "label") -> list[Answer]:
+def read_answers(
+    file: Path, text_column: str = "text", label_column: str = "label", separator: str | None = None
+) -> list[Answer]:
     """The answers of a file in any of the formats; rows without a label are left out.
 
     Args:
         file: CSV, TSV, XLSX, JSON, JSON Lines or Parquet, see `storage.tables.open_table`.
         text_column, label_column: of a plain table; `text` and `label` are looked for too.
+        separator: what stands between the classes of a text in a plain table, where texts have several.
 
     Raises:
         InputError: no such file, one that is of no format, a row without a text, a label that is no text.
@@ -40,17 +43,23 @@ def read_answers(file: Path, text_column: str = "text", label_column: str = "lab
         elif any(key.endswith(".responses") for key in row):
             answers += _of_argilla_columns(where, row)
         else:
-            answers += _of_table(where, row, text_column, label_column)
+            answers += _of_table(where, row, text_column, label_column, separator)
+        if separator is None and answers and isinstance(label := answers[-1].label, tuple):
+            raise InputError(f"{where}: found the labels {short(list(label))}; allowed: a text and one label")
     return answers
 
 
-def _of_table(where: str, row: Mapping[str, Any], text_column: str, label_column: str) -> Iterator[Answer]:
+def _of_table(
+    where: str, row: Mapping[str, Any], text_column: str, label_column: str, separator: str | None
+) -> Iterator[Answer]:
     columns = [next((name for name in names if name in row), None) for names in ((text_column, "text"),
                                                                               (label_column, "label"))]  # fmt: skip
     if None in columns:
         raise InputError(f"{where}: found the columns {', '.join(row)}; allowed: {text_column} and {label_column}")
     text, label = (row[str(name)] for name in columns)
-    if label not in (None, "", []):
+    if isinstance(label, str) and label and separator is not None:
+        label = from_table(label, separator)
+    if label not in (None, "") and (label != [] or separator is not None):
         said = str(row["annotator"]) if row.get("annotator") else ""
         yield _answer(where, text, label, said, str(row.get("note") or ""))
 
@@ -112,40 +121,43 @@ def _list(where: str, name: str, value: Any) -> list[Any]:
 
 
 def _answer(where: str, text: Any, label: Any, annotator: str = "", note: str = "") -> Answer:
-    if isinstance(label, list) and len(label) == 1:
-        label = label[0]
-    if isinstance(label, int) and not isinstance(label, bool):
-        label = str(label)
-    if not isinstance(label, str) or not isinstance(text, str):
+    several = isinstance(label, list | tuple) and len(label) != 1
+    names = [name.strip() if isinstance(name, str) else str(name) if type(name) is int else None
+             for name in (label if isinstance(label, list | tuple) else [label])]  # fmt: skip
+    if None in names or not isinstance(text, str):
         raise InputError(f"{where}: found {short(text)} with the label {short(label)}; allowed: a text and one label")
-    return Answer(text, label.strip(), annotator, note)
+    known = tuple(map(str, names))
+    return Answer(text, known if several else known[0], annotator, note)
 
 
 # Writing
 
 
-def as_csv(answers: Iterable[Answer]) -> str:
-    """A table with the columns of `COLUMNS`."""
+def as_csv(answers: Iterable[Answer], separator: str | None = None) -> str:
+    """A table with the columns of `COLUMNS`; `separator` stands between the classes of a text."""
     stream = io.StringIO()
     writer = csv_writer(stream)
     writer.writerow(COLUMNS)
-    writer.writerows([["" if (value := getattr(answer, name)) is None else value for name in COLUMNS]
-                      for answer in answers])  # fmt: skip
+    writer.writerows([[_cell(getattr(answer, name), separator) for name in COLUMNS] for answer in answers])
     return stream.getvalue()
 
 
-def as_json_lines(answers: Iterable[Answer]) -> str:
+def _cell(value: Any, separator: str | None) -> Any:
+    return "" if value is None else in_table(value, separator) if isinstance(value, tuple) else value
+
+
+def as_json_lines(answers: Iterable[Answer], separator: str | None = None) -> str:
     """An object of the fields of `COLUMNS` for each answer."""
     return _lines({name: getattr(answer, name) for name in COLUMNS} for answer in answers)
 
 
-def as_label_studio(answers: Iterable[Answer]) -> str:
+def as_label_studio(answers: Iterable[Answer], separator: str | None = None) -> str:
     """Label Studio's tasks with annotations: an array for its import, `<Choices name="label" toName="text">`."""
     tasks = []
     for text, same in _by_text(answers).items():
         annotations = [_annotation(answer) for answer in same]
         guesses = [answer for answer in same if answer.guess is not None][:1]
-        predictions = [{"model_version": "kontrast", "score": guess.probability, "result": [_choice(str(guess.guess))]}
+        predictions = [{"model_version": "kontrast", "score": guess.probability, "result": [_choice(guess.guess)]}
                        for guess in guesses]  # fmt: skip
         tasks.append({"data": {"text": text}, "annotations": annotations, "predictions": predictions})
     return json.dumps(tasks, ensure_ascii=False, indent=1)
@@ -158,11 +170,12 @@ def _annotation(answer: Answer) -> dict[str, Any]:
     return {"was_cancelled": False, "result": [_choice(answer.label)], "meta": meta}
 
 
-def _choice(label: str) -> dict[str, Any]:
-    return {"type": "choices", "from_name": QUESTION, "to_name": "text", "value": {"choices": [label]}}
+def _choice(label: Label | None) -> dict[str, Any]:
+    choices = list(label) if isinstance(label, tuple) else [label]
+    return {"type": "choices", "from_name": QUESTION, "to_name": "text", "value": {"choices": choices}}
 
 
-def as_argilla(answers: Iterable[Answer]) -> str:
+def as_argilla(answers: Iterable[Answer], separator: str | None = None) -> str:
     """JSON Lines with the columns that Argilla's `records.to_datasets` has."""
 
     def row(text: str, same: list[Answer]) -> dict[str, Any]:
@@ -190,7 +203,7 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 
-WRITERS: dict[str, tuple[Callable[[Iterable[Answer]], str], str]] = {  # name -> how, and the file's name
+WRITERS: dict[str, tuple[Callable[[Iterable[Answer], str | None], str], str]] = {  # name -> how, and the file's name
     "csv": (as_csv, "labels.csv"),
     "jsonl": (as_json_lines, "labels.jsonl"),
     "label_studio": (as_label_studio, "label_studio.json"),

@@ -14,6 +14,7 @@ import torch
 from omegaconf import DictConfig
 
 from engine.finished import open_run
+from storage.errors import ReportError
 from tasks.predict import Predictor, classifier_predictor
 
 WARM_UP = *range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64  # texts; of some 16 tokens each
@@ -56,7 +57,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
         answer_batches(batches, predictor.answers)
         http.join()
         if not ended:
-            raise RuntimeError(f"the process that speaks HTTP ended by itself, with status {http.exitcode}")
+            raise ReportError(f"task=serve: the process that speaks HTTP ended by itself, with status {http.exitcode}")
     return run.path
 
 

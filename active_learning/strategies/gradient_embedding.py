@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from active_learning.selection import Selection, one_of_the_highest, open_rows, query_strategy, squared_norms
+from active_learning.selection import (
+    Selection,
+    one_class_a_text,
+    one_of_the_highest,
+    open_rows,
+    query_strategy,
+    squared_norms,
+)
 
 
 def output_gradients(probabilities: np.ndarray) -> np.ndarray:
@@ -14,6 +21,7 @@ def output_gradients(probabilities: np.ndarray) -> np.ndarray:
     return gradients
 
 
+@one_class_a_text
 @query_strategy
 def badge(
     *,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from active_learning.selection import Selection, at_random, blocks, highest, query_strategy
+from active_learning.selection import Selection, at_random, blocks, highest, one_class_a_text, query_strategy
 
 NO_MODEL = "drawn at random: no model yet"
 
@@ -45,6 +45,7 @@ def _missing_confidence(block: np.ndarray) -> np.ndarray:
     return 1 - (np.ascontiguousarray(block.T).max(axis=0) if few else block.max(axis=1))
 
 
+@one_class_a_text
 @query_strategy
 def least_confidence(
     *, unlabelled: np.ndarray, query_size: int, rng: np.random.Generator, probabilities: np.ndarray | None = None
@@ -61,6 +62,7 @@ def _negative_margin(block: np.ndarray) -> np.ndarray:
     return first_two[:, 0] - first_two[:, 1]
 
 
+@one_class_a_text
 @query_strategy
 def margin(
     *, unlabelled: np.ndarray, query_size: int, rng: np.random.Generator, probabilities: np.ndarray | None = None

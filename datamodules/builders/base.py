@@ -46,6 +46,7 @@ class Dataset:
     split_seed: int = 0
     empty_texts: ClassVar[bool] = False  # whether the source has some, which then stay
     label_names: tuple[str, ...] | None = None  # given beforehand: train rows may then have no label
+    several_labels: bool | None = None  # whether rows have any number of labels; None: as the first that has one says
     empty_label: EmptyLabel = "refuse"  # what a train row without one is
     columns: dict[str, str] = {"text": "text"}
     encoding: str | None = None

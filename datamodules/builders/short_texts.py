@@ -130,9 +130,8 @@ class GoogleNewsT(ShortTexts):
     )
     origin = "Google News of Yin and Wang (2014), with EDA texts by the AECL authors"
     paper = {"name": "AECL", "texts": 11109, "classes": 152}
-    differences = (
-        "11108 texts, the paper says 11109: one of the original is empty; "
-        + DAMAGE.format(original="googlenews_t_gsdmm")
+    differences = "11108 texts, the paper says 11109: one of the original is empty; " + DAMAGE.format(
+        original="googlenews_t_gsdmm"
     )
     read = augmented_rows
 
@@ -150,9 +149,8 @@ class GoogleNewsS(ShortTexts):
     )
     origin = "Google News of Yin and Wang (2014), with EDA texts by the AECL authors"
     paper = {"name": "AECL", "texts": 11109, "classes": 152}
-    differences = (
-        "11108 texts, the paper says 11109: one of the original is empty; "
-        + DAMAGE.format(original="googlenews_s_gsdmm")
+    differences = "11108 texts, the paper says 11109: one of the original is empty; " + DAMAGE.format(
+        original="googlenews_s_gsdmm"
     )
     read = augmented_rows
 

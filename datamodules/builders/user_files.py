@@ -132,7 +132,7 @@ class Csv(UserFiles):
     Args:
         delimiter: one character; by default a tab for ``.tsv``, a comma otherwise, or what a header without one has.
         label_separator: what stands between the labels of a text, where texts have any number of them; an empty field
-            is no label. null: one label a text.
+            is no label, or in train rows with `label_names` none yet. null: one label a text.
         options: see `UserFiles`.
     """
 
@@ -143,6 +143,7 @@ class Csv(UserFiles):
         if label_separator == "":
             raise InputError("dataset.label_separator: found '', allowed: one or more characters, or null")
         self.label_separator = label_separator
+        self.several_labels = True if label_separator else None
         if delimiter is not None and len(delimiter) != 1:
             raise InputError(f"dataset.delimiter: found {delimiter!r}, allowed: one character")
         self.delimiter = delimiter
@@ -159,7 +160,7 @@ class Csv(UserFiles):
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         rows = super().rows(files)
-        if self.empty_label == "unlabelled":  # an empty field, which otherwise says that no label applies
+        if self.empty_label == "unlabelled" or self.label_names is not None:  # otherwise it says that no label applies
             rows["train"] = (row | {"label": row["label"] or None} for row in rows["train"])
         return rows
 

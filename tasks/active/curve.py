@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 
 from engine.results import warn_below_rivals
-from labelling.answers import NO_LABEL
+from labelling.answers import NO_LABEL, NONE_FITS
 from reporting.curves import lines_figure
 from reporting.tables import Table
 from storage.run_store import RunFolder
+from tasks.active.people import Code
 
 METRICS = ("accuracy", "macro_f1")
+OF_SETS = "micro_f1"  # where texts have several classes
 LOGISTIC = tuple(f"logistic_{metric}" for metric in METRICS)  # of logistic regression on the same labels
 HEADINGS = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
     "logistic_accuracy": "logistic regression, accuracy",
     "logistic_macro_f1": "macro-F1 of it",
     "non-uniformity": "non-uniformity",
@@ -28,12 +31,13 @@ FEW = 30  # texts; a share of fewer says little
 
 @dataclass
 class Round:
-    """One query: positions in the pool and their classes (of `NO_LABEL` where there is none), why, what came of it."""
+    """One query: positions in the pool and their classes (a list of them where texts have several, of `NO_LABEL` where
+    there is none), why, what came of it."""
 
     positions: list[int]
     scores: list[float]
     reasons: list[str]
-    labels: list[int] | None = None
+    labels: list[Code] | None = None
     run: str | None = None  # none yet, or too few labels to train
     figures: dict[str, float] = field(default_factory=dict)
     is_done: bool = False
@@ -41,9 +45,10 @@ class Round:
     guesses: list[list[Any]] = field(default_factory=list)  # of each text class and probability, where a person answers
 
 
-def curve_keys(split: str) -> list[str]:
-    """Figures of a round's run that the curve shows, where the run has them."""
-    return [f"{split}/{name}" for name in (*METRICS, *LOGISTIC)]
+def curve_keys(split: str, has_several: bool) -> list[str]:
+    """Figures of a round's run that the curve shows, where the run has them; `has_several`: classes a text."""
+    of_sets = [OF_SETS] if has_several else []
+    return [f"{split}/{name}" for name in (*METRICS, *of_sets, *LOGISTIC)]
 
 
 def trained_rounds(rounds: list[Round]) -> list[Round]:
@@ -56,23 +61,33 @@ def round_run(run: RunFolder, round_: Round) -> RunFolder:
     return RunFolder(run.path.parent / str(round_.run))
 
 
-def labelled(rounds: list[Round]) -> tuple[np.ndarray, np.ndarray]:
-    """(positions, classes) of the texts that have a class, (L,) int64 each."""
+def is_label(label: Code) -> bool:
+    """Whether it is no number of `NO_LABEL`."""
+    return isinstance(label, list) or label >= 0
+
+
+def labelled(rounds: list[Round]) -> tuple[np.ndarray, list[Code]]:
+    """Positions (L,) int64 of the texts that have a label, and their labels."""
     pairs = [pair for round_ in rounds for pair in zip(round_.positions, round_.labels or [], strict=False)]
-    pairs = [(position, label) for position, label in pairs if label >= 0]
-    positions, labels = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return positions, labels
+    pairs = [(position, label) for position, label in pairs if is_label(label)]
+    return np.array([position for position, _ in pairs], dtype=np.int64), [label for _, label in pairs]
 
 
-def write_curve(run: RunFolder, rounds: list[Round], texts: Sequence[str], label_names: Sequence[str]) -> None:
-    """`curve.csv` and `chosen.csv` of the rounds so far."""
+def write_curve(
+    run: RunFolder, rounds: list[Round], texts: Sequence[str], label_names: Sequence[str], separator: str
+) -> None:
+    """`curve.csv` and `chosen.csv` of the rounds so far; `separator` stands between the classes of a text."""
     if trained := trained_rounds(rounds):
         columns = list(dict.fromkeys(key for round_ in trained for key in round_.figures))
         lines = ([*(round_.figures.get(key) for key in columns), round_.run] for round_ in trained)
         run.write_csv("curve.csv", lines, [*columns, "run"])
     names = dict(enumerate(label_names)) | {number: word for word, number in NO_LABEL.items()}
+
+    def cell(label: Code) -> str:
+        return separator.join(names[c] for c in label) or NONE_FITS if isinstance(label, list) else names[label]
+
     chosen = (
-        (number, position, names[label], score, reason, texts[position])
+        (number, position, cell(label), score, reason, texts[position])
         for number, round_ in enumerate(rounds)
         for position, label, score, reason in zip(
             round_.positions, round_.labels or [], round_.scores, round_.reasons, strict=True
@@ -133,7 +148,7 @@ def report(run: RunFolder) -> None:
     keys = ("method", "active", "dataset", "encoder", "head")
     title = " · ".join(str(metrics[key]) for key in keys if key in metrics)
     title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · {split} split, %"
-    columns = [key for key in (*curve_keys(split), "non-uniformity") if key in rows[0]]
+    columns = [key for key in (*curve_keys(split, True), "non-uniformity") if key in rows[0]]
     percent = {key: [f"{100 * float(row[key]):.2f}" if row[key] else "" for row in rows] for key in columns}
     cells = tuple(zip([row["labels"] for row in rows], *percent.values(), strict=True))
     Table(title, ("labels", *(HEADINGS[key.rpartition("/")[2]] for key in columns)), cells).show()

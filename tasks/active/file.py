@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from labelling.answers import NO_LABEL
+from labelling.answers import NO_LABEL, Label, classes_of, from_table
 from storage.files import write_text
 from storage.run_store import csv_text
 
@@ -17,13 +17,14 @@ class FileOracle:
 
     Args:
         file: written where it does not hold these texts, read where it does.
+        separator: what stands between the classes of a text, where texts have several; else None.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, separator: str | None = None) -> None:
+        self.file, self.separator = file, separator
 
-    def answers(self, positions: list[int], texts: list[str], label_names: list[str]) -> list[int]:
-        """Class of each text, a number of `NO_LABEL` where it was left out.
+    def answers(self, positions: list[int], texts: list[str], label_names: list[str]) -> list[Label]:
+        """Class of each text, or all its classes; a word of `NO_LABEL` where it was left out.
 
         Raises:
             ValueError: there are labels to fill in, or one is no class; nothing that was filled in is lost.
@@ -56,15 +57,19 @@ class FileOracle:
             raise ValueError(f"{self.file}: found {len(answered)} rows, allowed: {allowed}")
         return rows
 
-    def checked(self, rows: list[dict[str, str]], label_names: list[str]) -> dict[str, int]:
-        """Position -> class of the rows that hold a label. Raises ValueError: one that is no class, with its line."""
+    def checked(self, rows: list[dict[str, str]], label_names: list[str]) -> dict[str, Label]:
+        """Position -> label of the rows that hold one. Raises ValueError: one that is no class, with its line."""
         if taken := set(NO_LABEL) & set(label_names):
             raise ValueError(f"active.oracle: found a class named {taken.pop()!r}, which means no class; rename it")
-        classes = {name: number for number, name in enumerate(label_names)} | NO_LABEL
+        labels = {}
         for line, row in enumerate(rows, 2):
-            if row["label"] and row["label"] not in classes:
-                raise ValueError(f"{self.file}:{line}: found {row['label']!r}; allowed: {', '.join(classes)}")
-        return {row["position"]: classes[row["label"]] for row in rows if row["label"]}
+            if not row["label"]:
+                continue
+            label = labels[row["position"]] = from_table(row["label"], self.separator)
+            if unknown := [name for name in classes_of(label) if name not in label_names]:
+                allowed = ", ".join([*label_names, *NO_LABEL])
+                raise ValueError(f"{self.file}:{line}: found {unknown[0]!r}; allowed: {allowed}")
+        return labels
 
     def write(self, rows: list[dict[str, str]]) -> None:
         """The file anew, whole or not at all."""
@@ -85,4 +90,5 @@ class FileOracle:
 
     def _how(self, label_names: list[str]) -> str:
         allowed = ", ".join([*label_names, *NO_LABEL])
-        return f"fill the column label ({allowed}) and type the same line again"
+        several = "" if self.separator is None else f"; several with {self.separator} between them"
+        return f"fill the column label ({allowed}{several}) and type the same line again"

@@ -39,7 +39,7 @@ class Said(Asked):
     """An answer to a text of the pool."""
 
     position: int
-    label: Annotated[str, Field(max_length=1000)]
+    label: Annotated[str, Field(max_length=1000)] | Annotated[list[str], Field(max_length=1000)]
     note: Annotated[str, Field(max_length=2000)] = ""
 
 
@@ -156,7 +156,8 @@ def application(page: LabellingPage) -> FastAPI:
     desk = page.desk
 
     def say(said: Said) -> dict[str, Any]:
-        desk.answer(said.seat, said.annotator, said.position, said.label, said.note)
+        label = said.label if isinstance(said.label, str) else tuple(said.label)
+        desk.answer(said.seat, said.annotator, said.position, label, said.note)
         return desk.question(said.seat, said.annotator)
 
     def add(new: NewClass) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def application(page: LabellingPage) -> FastAPI:
         if name not in WRITERS:
             raise Refusal(404, f"export: found {name}; allowed: {', '.join(WRITERS)}")
         write, file = WRITERS[name]
-        text = await run_in_threadpool(lambda: write(desk.answers()))
+        text = await run_in_threadpool(lambda: write(desk.answers(), desk.book.separator))
         return PlainTextResponse(text, headers={"Content-Disposition": f'attachment; filename="{file}"'})
 
     @app.post("/import/{name}")
@@ -202,7 +203,7 @@ def _imported(page: LabellingPage, name: str, body: bytes) -> dict[str, int]:
         file = Path(folder) / f"import{suffix}"
         file.write_bytes(body)
         try:
-            answers = read_answers(file, *page.columns)
+            answers = read_answers(file, *page.columns, page.desk.book.separator)
         except InputError as error:
             raise InputError(str(error).replace(str(file), name)) from error
     kept, unknown = page.desk.take_over(answers)

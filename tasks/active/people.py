@@ -22,8 +22,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from datamodules.class_descriptions import spelt_out
 from datamodules.corpus import Corpus, prepare
+from datamodules.labels import without_label
 from engine.validation import check_targets
-from labelling.answers import NO_LABEL, Answer, AnswerBook, check_labels, record_new
+from labelling.answers import NO_LABEL, Answer, AnswerBook, Label, all_of_kind, check_labels, classes_of, record_new
 from labelling.desk import AT_RANDOM, Desk, Suggestion
 from labelling.formats import read_answers
 from storage.errors import InputError
@@ -31,7 +32,9 @@ from storage.run_store import RunFolder
 from tasks.active.file import FileOracle
 from tasks.active.prompt import Prompt
 
+Code = int | list[int]  # a class, or all classes of a text; a number of `NO_LABEL` where it has no label
 Suggestions = Mapping[int, Suggestion]  # by position in the pool
+SEPARATOR = "|"  # between the classes of a text in tables, where the data set names none
 FAREWELL = 3.0  # seconds in which an open page may still learn how it ended
 
 
@@ -67,7 +70,8 @@ class People:
     def __init__(self, config: DictConfig) -> None:
         self.config = config
         self.plain: dict[str, Any] = OmegaConf.to_container(config.active, resolve=True)  # type: ignore[assignment]
-        self.book = AnswerBook(answers_file(config), int(self.plain["annotators"]))
+        separator = (config.dataset.get("label_separator") or SEPARATOR) if self.corpus.multilabel else None
+        self.book = AnswerBook(answers_file(config), int(self.plain["annotators"]), separator)
         self.texts: dict[int, str] = {}
         self.label_names: list[str] = []
 
@@ -91,7 +95,7 @@ class People:
     def begin(self) -> None:
         """Ask, where the pool is known already: all train rows, if some of them have no label."""
         table = self.corpus.table("train")
-        if self.corpus.multilabel or not (table.column("label").to_numpy() < 0).any():
+        if not without_label(table).any():
             return
         texts = table.column("text").to_pylist()
         self.use({place: texts[place] for place in first_of_equal(texts)}, self.corpus.label_names)
@@ -104,8 +108,9 @@ class People:
         if (file := self.plain["answers_from"]) is not None:
             dataset = self.config.dataset
             columns = (dataset.get("text_column", "text"), dataset.get("label_column", "label"))
-            answers = read_answers(Path(file).expanduser(), *columns)
+            answers = read_answers(Path(file).expanduser(), *columns, self.book.separator)
             try:
+                answers = all_of_kind(answers, self.book.separator is not None)
                 check_labels(answers, [*label_names, *self.book.added_classes])
             except InputError as error:
                 raise InputError(f"active.answers_from={file}: {error}") from error
@@ -120,18 +125,21 @@ class People:
         positions = {text: position for position, text in self.texts.items()}
         return [p for text in self.book.by_text if (p := positions.get(text)) is not None and p not in taken]
 
-    def class_of(self, position: int) -> int:
-        """The class of a text, or a number of `NO_LABEL`."""
+    def class_of(self, position: int) -> Code:
+        """The class of a text or all its classes, or a number of `NO_LABEL`."""
         label = self.book.label(self.texts[position])
         return NO_LABEL["skip"] if label is None else self.code_of(label)
 
-    def class_by_now(self, position: int, earlier: int) -> int:
+    def class_by_now(self, position: int, earlier: Code) -> Code:
         """The class of a text, which people may have changed; the earlier one where they say nothing of it."""
         return earlier if self.book.label(self.texts[position]) is None else self.class_of(position)
 
-    def code_of(self, label: str) -> int:
-        """Number of a class, or of a word of `NO_LABEL`."""
-        return NO_LABEL[label] if label in NO_LABEL else self.label_names.index(label)
+    def code_of(self, label: Label) -> Code:
+        """Number of a class or numbers of all of them, or that of a word of `NO_LABEL`."""
+        if isinstance(label, str) and label in NO_LABEL:
+            return NO_LABEL[label]
+        numbers = sorted(map(self.label_names.index, classes_of(label)))
+        return numbers[0] if isinstance(label, str) else numbers
 
     def collect(self, run: RunFolder, suggestions: Suggestions, size: int, taken: frozenset[int]) -> list[int]:
         """Positions that were answered for a round: those that were suggested, or others.
@@ -160,11 +168,10 @@ class InFile(People):
     """A CSV in the run's folder, which somebody fills between two calls of the same line."""
 
     def collect(self, run: RunFolder, suggestions: Suggestions, size: int, taken: frozenset[int]) -> list[int]:
-        oracle, positions = FileOracle(run.path / "to_label.csv"), list(suggestions)
-        names = {code: name for name, code in NO_LABEL.items()} | dict(enumerate(self.label_names))
+        oracle, positions = FileOracle(run.path / "to_label.csv", self.book.separator), list(suggestions)
         answers = oracle.answers(positions, [self.texts[place] for place in positions], self.label_names)
-        for position, code in zip(positions, answers, strict=True):
-            self.book.record(Answer(self.texts[position], names[code]))
+        for position, label in zip(positions, answers, strict=True):
+            self.book.record(Answer(self.texts[position], label))
         return positions
 
 
@@ -259,7 +266,7 @@ class OnPage(People):
     def answered(self, taken: frozenset[int]) -> list[int]:
         return self._desk().answered(taken)
 
-    def class_of(self, position: int) -> int:
+    def class_of(self, position: int) -> Code:
         return self.code_of(self._desk().label_of(position))
 
     def reason_of(self, position: int) -> Suggestion:

@@ -11,10 +11,10 @@ import torch
 
 from datamodules.corpus import Corpus
 from datamodules.datamodule import predict_loader
-from engine.label_kind import refuse_several_labels
+from datamodules.labels import without_label
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
-from tasks.active.people import first_of_equal
+from tasks.active.people import SEPARATOR, first_of_equal
 
 
 class Pool:
@@ -25,12 +25,13 @@ class Pool:
         may_use_gpu = plan.plain["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
         self.device = torch.device("cuda" if may_use_gpu else "cpu")
         self.corpus = corpus = plan.corpus()
-        refuse_several_labels("active", corpus)
         self.rows = _pool_rows(plan, corpus)
         self.is_whole = len(self.rows) == len(corpus.table("train"))
         table = corpus.table("train").take(self.rows)
         self.texts: list[str] = table.column("text").to_pylist()
-        self.labels = table.column("label").to_numpy().astype(np.int64)
+        self.has_several = corpus.multilabel  # classes a text
+        self.separator: str = plan.plain["dataset"].get("label_separator") or SEPARATOR
+        self.labels: list[Any] = table.column("label").to_pylist()  # a class, or all classes of a text
         self.label_names = list(corpus.label_names)
         self.distinct = np.array(first_of_equal(self.texts), dtype=np.int64)
 
@@ -54,7 +55,9 @@ class Pool:
 
         def forward(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
             outputs = module(batch)
-            return {"embeddings": outputs["embeddings"], "probabilities": outputs["logits"].double().softmax(1)}
+            logits = outputs["logits"].double()
+            probabilities = logits.sigmoid() if self.has_several else logits.softmax(1)
+            return {"embeddings": outputs["embeddings"], "probabilities": probabilities}
 
         outputs: dict[str, Any] = self._predict(forward, places)
         if "mc_probabilities" in needed:
@@ -87,8 +90,8 @@ class Pool:
 
 def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
     """Rows of the train table that are the pool: all where some have no label, else those that `imbalance` leaves."""
-    labels = corpus.table("train").column("label").to_numpy()
-    if unlabelled := int((labels < 0).sum()):
+    labels = corpus.table("train").column("label")
+    if unlabelled := int(without_label(corpus.table("train")).sum()):
         if plan.plain["active"]["oracle"] == "labels":
             raise ValueError(
                 f"active.oracle: found labels, but {unlabelled} of {len(labels)} texts of the pool have none; "

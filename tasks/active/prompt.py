@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TextIO
 
-from labelling.answers import NO_LABEL, Answer, AnswerBook
+from labelling.answers import NO_LABEL, NONE_FITS, Answer, AnswerBook, Label, in_table
 from labelling.desk import Suggestion
 from labelling.keys import CLASS_KEYS, COMMANDS
 from reporting.escape import for_terminal, shortened
@@ -60,8 +60,9 @@ class Prompt:
         keys = keys_of(sys.stdin) if self.keys is None else self.keys
         screen = _Screen(self.classes, self.shows_guess)
         place = sum(self.book.label(text) is not None for text in order)
+        several, picked = self.book.separator is not None, set[str]()
         while True:
-            screen.show(self.book, order, place, texts, self.budget)
+            screen.show(self.book, order, place, texts, self.budget, picked if several else None)
             key = next(keys, None)
             if key is None and place < len(order):
                 missing = len(order) - place
@@ -76,10 +77,15 @@ class Prompt:
                 place = max(place - 1, 0)
                 if self.book.label(order[place]) is not None:
                     self.book.withdraw(order[place])
-            elif key is not None and key in labels and place < len(order):
+                picked = set()
+            elif several and key is not None and key in self.classes and place < len(order):
+                picked ^= {self.classes[key]}
+            elif place < len(order) and key and (key in labels or (several and key in ENTER and picked)):
+                said: Label = tuple(sorted(picked)) if key in ENTER else labels[key]
+                said = () if several and said == NONE_FITS else said
                 shown = texts[order[place]]
-                self.book.record(Answer(order[place], labels[key], guess=shown.guess, probability=shown.probability))
-                place += 1
+                self.book.record(Answer(order[place], said, guess=shown.guess, probability=shown.probability))
+                place, picked = place + 1, set()
 
 
 class _Screen:
@@ -93,14 +99,16 @@ class _Screen:
         self.meanings = " ".join(f"[{key}] {for_terminal(name)}" for key, name in {**classes, **COMMANDS}.items())
 
     def show(
-        self, book: AnswerBook, order: Sequence[str], place: int, texts: Mapping[str, Suggestion], budget: int | None
-    ) -> None:
+        self, book: AnswerBook, order: Sequence[str], place: int, texts: Mapping[str, Suggestion], budget: int | None,
+        picked: set[str] | None,
+    ) -> None:  # fmt: skip
         from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         self.console.rule()
         if place:
-            line = f"{for_terminal(book.label(order[place - 1]) or '')}: {_on_one_line(order[place - 1])}"
+            said = book.label(order[place - 1])
+            line = f"{for_terminal('' if said is None else in_table(said, None))}: {_on_one_line(order[place - 1])}"
             self.console.print(Text(line, style="dim"), no_wrap=True)
         self.console.print(ProgressBar(total=len(order), completed=place, width=40))
         labelled = sum(book.label(text) not in NO_LABEL for text in book.by_text)
@@ -111,7 +119,12 @@ class _Screen:
             self.console.print(Text(for_terminal(shown.reason), style="dim"))
             self.console.print(Text(f"\n{_printable(order[place])}\n", style="bold"))
             if self.shows_guess and shown.guess is not None:
-                self.console.print(Text(f"the model says {for_terminal(shown.guess)}, {shown.probability:.0%}"))
+                guess = for_terminal(in_table(shown.guess, None))
+                self.console.print(Text(f"the model says {guess}, {shown.probability:.0%}"))
+            if picked is not None:
+                self.console.print(
+                    Text(f"chosen: {for_terminal(', '.join(sorted(picked))) or 'none yet'}; [Enter] next")
+                )
             self.console.print(Text(self.meanings))
         else:
             self.console.print(Text(f"all answered: [Enter] train, [{UNDO}] undo, [{QUIT}] quit"))

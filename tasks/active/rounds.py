@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from active_learning import strategies
 from active_learning.experiment import ActiveLearning
-from active_learning.selection import Selection, needed_by
+from active_learning.selection import PROBABILITIES, Selection, label_by_label, needed_by, takes_one_class
 from active_learning.strategies import random as at_random
 from callbacks.open_logs import close_logs, log_outcome
 from engine.composition import target_class
@@ -22,6 +24,7 @@ from engine.environment import environment
 from engine.finished import load_module
 from engine.identity import run_id
 from engine.plan import Plan, instantiate_partial
+from labelling.answers import Label, in_table
 from labelling.desk import NEIGHBOURS, Suggestion
 from lightning_modules.base import ClassifierModule, derived_seed
 from reporting.metrics import non_uniformity
@@ -30,6 +33,7 @@ from tasks.active.curve import (
     Round,
     curve_keys,
     figures,
+    is_label,
     labelled,
     line,
     report,
@@ -39,7 +43,7 @@ from tasks.active.curve import (
     trained_rounds,
     write_curve,
 )
-from tasks.active.people import People
+from tasks.active.people import Code, People
 from tasks.active.pool import Pool
 from tasks.fit import record_once, run_names, trained_run
 
@@ -67,15 +71,27 @@ def learn(config: DictConfig, overrides: list[str], people: People | None) -> Pa
 
 def _run_rounds(plan: Plan, run: RunFolder, people: People | None) -> None:
     pool = Pool(plan)
+    if pool.has_several:
+        _refuse_of_one_class(plan)
     run.write_json("environment.json", environment(plan, pool.corpus))
     if people:
         people.use({place: pool.texts[place] for place in pool.distinct.tolist()}, pool.label_names)
         pool.label_names = people.label_names
     rounds = _rounds(plan, pool, run, people)
-    write_curve(run, rounds, pool.texts, pool.label_names)  # a stop may have come between a state and its curve
+    write_curve(
+        run, rounds, pool.texts, pool.label_names, pool.separator
+    )  # a stop may have come between a state and its curve
     outcome = figures(rounds, run)
     run.finish(outcome)
     _log(plan, run, rounds, outcome)
+
+
+def _refuse_of_one_class(plan: Plan) -> None:
+    """Raises ValueError: a strategy that asks by the one class of a text, where texts have several."""
+    if takes_one_class(instantiate(plan.config.active.strategy)):
+        fitting = [name for name in strategies.__all__ if not takes_one_class(getattr(strategies, name))]
+        raise ValueError(f"active: found {plan.plain['active']['name']}, which takes one class a text; allowed where "
+                         f"texts have several: {', '.join(fitting)}")  # fmt: skip
 
 
 def _log(plan: Plan, run: RunFolder, rounds: list[Round], outcome: dict[str, Any]) -> None:
@@ -114,7 +130,7 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
             _train(plan, experiment, pool, rounds)
         last.is_done, last.seconds = True, time.perf_counter() - started
         _save(run, rounds)
-        write_curve(run, rounds, pool.texts, pool.label_names)
+        write_curve(run, rounds, pool.texts, pool.label_names, pool.separator)
         if experiment.keep_weights == "last":
             _drop_weights(run, trained_rounds(rounds)[:-1])
         print(line(run, rounds), file=sys.stderr)
@@ -160,7 +176,7 @@ def _new_round(
     ready = people.answered(taken) if people.is_asked_while_training or not rounds else []
     if size < 1 and rounds:
         return None
-    if sum(people.class_of(position) >= 0 for position in ready) >= size or (
+    if sum(is_label(people.class_of(position)) for position in ready) >= size or (
         ready and not people.is_asked_while_training
     ):
         return _answered_round(people, ready)
@@ -211,7 +227,7 @@ def _query(
     inputs: dict[str, Any] = {
         "unlabelled": unlabelled,
         "labelled": known,
-        "labels": labels,
+        "labels": None if pool.has_several else np.array(labels, dtype=np.int64),
         "num_classes": len(pool.label_names),
         "query_size": size * ahead,
         "rng": np.random.default_rng([plan.plain["seed"], number, 7]),
@@ -226,10 +242,15 @@ def _query(
         seed = derived_seed(plan.plain["seed"], "passes", number)
         outputs = pool.model_outputs(module, needed, experiment.mc_passes, seed)
     inputs |= {name: _of_all_classes(rows, name, inputs["num_classes"]) for name, rows in outputs.items()}
-    selection = strategy(**{name: value for name, value in inputs.items() if name in needed})
+    told = {name: value for name, value in inputs.items() if name in needed}
+    if pool.has_several:
+        told |= {name: label_by_label(told[name]) for name in PROBABILITIES & told.keys() if told[name] is not None}
+    selection = strategy(**told)
     if plan.plain["active"]["oracle"] in ("prompt", "browser") and trained and "probabilities" not in outputs:
         module = _round_module(round_run(run, trained[-1]), plan)
         inputs |= pool.model_outputs(module, places=[*selection.indices.tolist(), *known.tolist()])
+    if pool.has_several and trained:
+        inputs["threshold"] = round_run(run, trained[-1]).read_metrics()["threshold"]
     return selection, inputs
 
 
@@ -250,20 +271,33 @@ def _suggestions(
     names = list(pool.label_names)
     if (probabilities := told["probabilities"]) is not None:
         for position in positions:
-            best = int(probabilities[position].argmax())
-            kept = vars(suggestions[position]) | {
-                "guess": names[best],
-                "probability": float(probabilities[position, best]),
-            }
-            suggestions[position] = Suggestion(**kept)
+            guess, probability = _guess(probabilities[position], names, told.get("threshold"))
+            suggestions[position] = replace(suggestions[position], guess=guess, probability=probability)
     known, labels = labelled(rounds)
     if (embeddings := told.get("embeddings")) is not None and len(known):
         near = _unit(embeddings[positions]) @ _unit(embeddings[known]).T
         for row, position in enumerate(positions):
             best_few = np.argsort(-near[row], kind="stable")[:NEIGHBOURS]
-            neighbours = tuple((pool.texts[known[i]], names[labels[i]], float(near[row, i])) for i in best_few)
-            suggestions[position] = Suggestion(**vars(suggestions[position]) | {"neighbours": neighbours})
+            neighbours = tuple((pool.texts[known[i]], _shown(labels[i], names), float(near[row, i])) for i in best_few)
+            suggestions[position] = replace(suggestions[position], neighbours=neighbours)
     return suggestions
+
+
+def _guess(probabilities: np.ndarray, names: Sequence[str], threshold: Any) -> tuple[Label, float]:
+    """What the model would answer, and the probability of that; with a threshold, or one a class, a text may have
+    several classes, each with a probability of its own."""
+    if threshold is None:
+        best = int(probabilities.argmax())
+        return names[best], float(probabilities[best])
+    limits = np.broadcast_to(threshold, len(probabilities)) if np.ndim(threshold) == 0 else np.asarray(threshold)
+    limits = np.pad(limits, (0, len(probabilities) - len(limits)), constant_values=1.0)  # of classes added since
+    applies = probabilities > limits
+    guess = tuple(sorted(name for name, is_one in zip(names, applies, strict=True) if is_one))
+    return guess, float(np.where(applies, probabilities, 1 - probabilities).prod())
+
+
+def _shown(label: Code, names: Sequence[str]) -> str:
+    return in_table(tuple(names[c] for c in label), None) if isinstance(label, list) else names[label]
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
@@ -281,15 +315,18 @@ def _round_module(run: RunFolder, plan: Plan) -> ClassifierModule:
     return load_module(run, Plan.make(round_config))[0]
 
 
-def _answers(pool: Pool, rounds: list[Round], run: RunFolder, people: People | None) -> list[int]:
+def _answers(pool: Pool, rounds: list[Round], run: RunFolder, people: People | None) -> list[Code]:
     """Classes of the texts of the last round, or numbers of `NO_LABEL`."""
     round_ = rounds[-1]
     if people is None:
-        return pool.labels[round_.positions].tolist()
+        return [pool.labels[position] for position in round_.positions]
     taken = frozenset(position for earlier in rounds[:-1] for position in earlier.positions)
     guesses = round_.guesses or [[None, None]] * len(round_.positions)
     asked = zip(round_.positions, round_.reasons, round_.scores, guesses, strict=True)
-    suggestions = {position: Suggestion(reason, score, *guess) for position, reason, score, guess in asked}
+    suggestions = {
+        position: Suggestion(reason, score, tuple(guess) if isinstance(guess, list) else guess, probability)
+        for position, reason, score, (guess, probability) in asked
+    }
     people.collect(run, suggestions, len(round_.positions), taken)
     return [people.class_of(position) for position in round_.positions]
 
@@ -303,7 +340,7 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     if getattr(target_class(plan.plain["method"]), "reads_unlabelled", False):
         rows["unlabelled"] = "rest" if pool.is_whole else pool.rows.tolist()
     if plan.plain["active"]["oracle"] != "labels":
-        rows["labels"] = labels.tolist()
+        rows["labels"] = labels
     if plan.plain["dataset"].get("label_names") is not None:
         round_config.dataset.label_names = list(pool.label_names)  # those that a person added, too
     round_config.imbalance = rows
@@ -319,9 +356,14 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     rounds[-1].run = finished.id
     rounds[-1].figures = {
         "labels": len(known),
-        **{key: metrics[key] for key in curve_keys(split) if key in metrics},
-        "non-uniformity": non_uniformity(np.bincount(labels, minlength=len(pool.label_names))),
+        **{key: metrics[key] for key in curve_keys(split, pool.has_several) if key in metrics},
+        "non-uniformity": non_uniformity(_class_counts(labels, len(pool.label_names))),
     }
+
+
+def _class_counts(labels: Sequence[Code], num_classes: int) -> np.ndarray:
+    numbers = [number for label in labels for number in (label if isinstance(label, list) else [label])]
+    return np.bincount(np.array(numbers, dtype=np.int64), minlength=num_classes)
 
 
 def _has_the_classes(plan: Plan, before: Round, pool: Pool) -> bool:

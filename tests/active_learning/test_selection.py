@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from active_learning import strategies
-from active_learning.selection import StrategyError, blocks, check, highest, needed_by
+from active_learning.selection import (
+    StrategyError,
+    blocks,
+    check,
+    highest,
+    label_by_label,
+    needed_by,
+    takes_one_class,
+)
 from tests.active_learning.pools import pool
 
 
@@ -65,3 +73,21 @@ def test_highest_draws_among_equals_only():
 def test_blocks_cover_the_rows_in_order():
     parts = list(blocks(np.arange(10), 4))
     assert [len(part) for part in parts] == [4, 4, 2] and list(np.concatenate(parts)) == list(range(10))
+
+
+def test_classes_that_apply_by_themselves_are_asked_by_their_mean_entropy():
+    probabilities = np.random.default_rng(0).random((40, 5))
+    entropies = -(probabilities * np.log(probabilities) + (1 - probabilities) * np.log(1 - probabilities)).mean(axis=1)
+    pairs = label_by_label(probabilities)
+    np.testing.assert_allclose(pairs.sum(axis=1), 1)
+    asked = {"unlabelled": np.arange(40), "query_size": 7, "rng": np.random.default_rng(0)}
+    chosen = strategies.entropy(probabilities=pairs, **asked)
+    assert chosen.indices.tolist() == np.argsort(-entropies)[:7].tolist()
+    np.testing.assert_allclose(chosen.scores, np.sort(entropies)[::-1][:7] + np.log(5))
+
+
+def test_strategies_that_take_one_class_say_so():
+    of_one = {name for name in strategies.__all__ if takes_one_class(getattr(strategies, name))}
+    assert of_one == {"badge", "class_balanced", "least_confidence", "margin"}
+    wrapped = functools.partial(strategies.subsample, strategy=functools.partial(strategies.margin), size=100)
+    assert takes_one_class(wrapped)

@@ -131,3 +131,9 @@ def test_listed_rows_are_kept_as_they_are():
         Listed([1, 1])
     with pytest.raises(InputError, match="imbalance.labels: found 1, allowed: 2"):
         Listed([1, 2], [0])
+
+
+def test_what_a_person_said_of_listed_rows():
+    assert Listed([3, 0]).answers(3) is None
+    assert Listed([3, 0], [2, 1]).answers(3).tolist() == [2, 1]
+    assert Listed([3, 0, 1], [[2, 0], [], [1]]).answers(3).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from labelling.answers import Answer, AnswerBook, record_new
+from labelling.answers import Answer, AnswerBook, all_of_kind, record_new
 from storage.errors import InputError, ReportError
 
 HOSTILE = 'two\nlines, "quotes" and <b>tags</b> \u2028'
@@ -77,3 +77,23 @@ def test_answers_from_elsewhere_replace_none(file):
         assert record_new(book, news, ["a  b", "c d"]) == (1, 1)
         assert (book.label("a  b"), book.label("c d")) == ("no", "yes")
     assert [json.loads(line)["text"] for line in file.read_text().splitlines()] == ["a  b", "c d"]
+
+
+def test_several_classes_a_text(file):
+    with AnswerBook(file) as book:
+        book.record(Answer("a", "yes"))
+        book.record(Answer("b", "no class fits"))
+        book.record(Answer("c", "skip"))
+    with AnswerBook(file, annotators=2, separator="|") as book:  # what was said while a text had one counts
+        assert [book.label(text) for text in "abc"] == [("yes",), (), "skip"]
+        book.record(Answer("d", ("no", "yes"), "A"))
+        book.record(Answer("d", ("yes",), "B"))
+        assert book.label("d") == "ambiguous"
+        kept = record_new(book, all_of_kind([Answer("a", ("yes", "no"), "C"), Answer("b", "yes", "C")], True), "ab")
+        assert kept == (2, 0) and book.answers("a")[-1].label == ("no", "yes")
+        with pytest.raises(InputError, match="found the label 'no'; allowed: yes, skip"):
+            book.check_classes(["yes"])
+    with pytest.raises(InputError, match=r"jsonl:4: found .*allowed"), AnswerBook(file):
+        pass
+    with pytest.raises(InputError, match=r"\('no', 'yes'\) are several labels; allowed: one class a text"):
+        all_of_kind([Answer("d", ("no", "yes"))], False)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from sklearn.metrics import cohen_kappa_score
 
 from labelling import desk as desk_module
 from labelling.answers import Answer, AnswerBook
@@ -172,3 +173,25 @@ def test_figures_of_the_labelling():
     assert agreement_with_guesses([*guessed, Answer("d", "x")]) == {"same": 1, "of": 2}
     same = [Answer(text, "x", name) for text in "ab" for name in ("anna", "ben")]
     assert kappa_of_two(same) == {"value": None, "texts": 2, "same": 2}
+
+
+def test_a_text_may_have_several_classes(tmp_path):
+    with AnswerBook(tmp_path / "answers.jsonl", separator="|") as book:
+        desk = Desk({n: f"text {n}" for n in range(4)}, book, NAMES, budget=4, rng=np.random.default_rng(0))
+        for position, label in enumerate([("yes", "no"), ("no",), (), "ambiguous"]):
+            desk.answer("A", "", position, label)
+        with pytest.raises(InputError, match="label: found 'other'; allowed: no, yes, skip"):
+            desk.answer("A", "", 0, ("yes", "other"))
+        state = desk.state("A", "")
+        assert state["several"] and {entry["name"]: entry["count"] for entry in state["classes"]} == {"no": 2, "yes": 1}
+        assert (state["labelled"], state["left_out"]) == (3, 1) and desk.label_of(0) == ("no", "yes")
+        found = {answer["position"]: (answer["label"], answer["counts"]) for answer in desk.find("")}
+        assert found[0] == ("no, yes",) * 2 and found[2] == ("no class fits",) * 2
+        assert desk.open("", 2)["label"] == ()
+
+
+def test_kappa_of_sets_is_that_of_each_text_and_class():
+    said = {"a": [("x", "y"), ("x",)], "b": [(), ()], "c": [("y",), ("y",)]}
+    answers = [Answer(text, label, who) for text, pair in said.items() for who, label in zip("AB", pair, strict=True)]
+    expected = cohen_kappa_score([1, 1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1])
+    assert kappa_of_two(answers) == {"value": pytest.approx(expected), "texts": 3, "same": 2}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from labelling.answers import Answer
+from labelling.answers import Answer, all_of_kind
 from labelling.formats import WRITERS, read_answers
 from storage.errors import InputError
 
@@ -89,3 +89,15 @@ def test_what_is_none_of_them_is_one_line(content, message, tmp_path):
     with pytest.raises(InputError, match=r"odd.json: entry 1: ") as error:
         read_answers(tmp_path / "odd.json")
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_several_classes_are_written_and_read_again(name, tmp_path):
+    answers = [Answer("one", ("a", "b"), "me"), Answer("two", ("b",), "me"), Answer("three", "skip", "me")]
+    write, file = WRITERS[name]
+    (tmp_path / file).write_text(write(answers, "|"))
+    read = all_of_kind(read_answers(tmp_path / file, separator="|"), True)
+    assert [(answer.text, answer.label) for answer in read] == [(answer.text, answer.label) for answer in answers]
+    if name != "csv":  # where it is a class with a bar in its name
+        with pytest.raises(InputError, match=r"found the labels \['a', 'b'\]; allowed: a text and one label"):
+            read_answers(tmp_path / file)

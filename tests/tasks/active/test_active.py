@@ -274,3 +274,27 @@ def test_weights_of_earlier_rounds_are_dropped_and_made_again_where_another_curv
 def test_the_published_protocol_chooses_by_test_and_says_so(learn):
     result = learn("active=random", "protocol=published", "active.budget=8")
     assert "protocol published" in result.out and result.metrics["protocol"] == "published"
+
+
+def test_several_classes_a_text_are_asked_for(fit, toy_csv, tmp_path):
+    files = {}
+    for split in ("train", "test"):
+        files[split] = tmp_path / f"{split}.csv"
+        lines = [f"{row['text']},{row['label']}|long\n" if len(row["text"]) > 30 else f"{row['text']},{row['label']}\n"
+                 for row in rows(toy_csv[split])]  # fmt: skip
+        files[split].write_text("text,label\n" + "".join(lines))
+    line = ["method=bce", 'dataset.label_separator="|"', "active.query_size=10",
+            *(f"dataset.{split}={file}" for split, file in files.items())]  # fmt: skip
+    result = fit(*line, "active=rep_clun", "active.budget=20")
+    curve = rows(result.folder / "curve.csv")
+    assert [row["labels"] for row in curve] == ["10", "20"] and "test/micro_f1" in curve[0]
+    assert any("|" in row["label"] for row in rows(result.folder / "chosen.csv"))
+    assert "active: found margin, which takes one class a text; allowed where" in fit(*line, "active=margin").error
+
+    files["train"].write_text("text\n" + "".join(f"{row['text']}\n" for row in rows(toy_csv["train"])))
+    person = [*line, "active=entropy", "active.budget=10", "active.oracle=prompt", "logger=null",
+              "dataset.label_names=[weather,metal,fruit,animal,long]"]  # fmt: skip
+    result = fit(*person, stdin="1\n" * 4 + "15\n" * 3 + "25\n" * 2 + "n" + "\n")
+    assert sorted(row["label"] for row in rows(result.folder / "chosen.csv")) == sorted(
+        ["weather"] * 4 + ["weather|long"] * 3 + ["metal|long"] * 2 + ["no class fits"]
+    )

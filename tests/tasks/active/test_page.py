@@ -317,3 +317,44 @@ def test_a_persons_work(files, store, small, toy_csv, browser, use, tmp_path):
     finally:
         service.send_signal(signal.SIGTERM)
         service.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@in_a_browser
+@pytest.mark.parametrize("width", [1400, 400])
+def test_several_classes_are_chosen_by_key_or_by_finger(browser, tmp_path, width):
+    from axe_playwright_python.sync_playwright import Axe
+
+    texts = {number: f"text {number}" for number in range(6)}
+    with AnswerBook(tmp_path / "answers.jsonl", separator="|") as book:
+        desk = Desk(texts, book, ["red", "round", "soft"], budget=6, rng=np.random.default_rng(0))
+        page = LabellingPage(desk, "127.0.0.1", 0)
+        page.start()
+        tab, complaints = opened(browser, page.address, width)
+        said = {}
+        tab.keyboard.press("Enter")
+        tab.wait_for_selector("#trouble:visible")
+        tab.keyboard.press("1")
+        tab.keyboard.press("2")
+        tab.keyboard.press("1")
+        tab.keyboard.press("3")
+        said[press(tab, "Enter")] = ("round", "soft")
+        said[press(tab, "n")] = ()
+        tab.click("[data-label=red]")
+        tab.click("[data-label=soft]")
+        said[press(tab, "Enter")] = ("red", "soft")  # and not the button that has the focus
+        tab.click("[data-label=red]")
+        text = tab.text_content("#text")
+        tab.click("#next")
+        tab.wait_for_function("text => document.querySelector('#text').textContent !== text", arg=text)
+        said[text] = ("red",)
+        last = press(tab, "u")
+        assert tab.text_content("#text") == text and tab.get_attribute("[data-label=red]", "aria-pressed") == "true"
+        tab.keyboard.press("2")
+        said[press(tab, "Enter")] = ("red", "round")
+        assert tab.text_content("#text") == last
+        assert {text: book.label(text) for text in said} == said and desk.label_of(0) in (*said.values(), "skip")
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert Axe().run(tab).response["violations"] == [] and complaints == []
+        tab.screenshot(path=tmp_path / "page.png", full_page=True)
+        page.stop()

@@ -158,3 +158,9 @@ def test_characters_of_a_pipe_are_keys(tmp_path):
     (tmp_path / "keys").write_text("1\nx")
     with open(tmp_path / "keys", newline="") as stream:
         assert list(keys_of(stream)) == ["1", "\n", "x"]
+
+
+def test_keys_choose_several_classes_and_enter_goes_on(tmp_path):
+    with AnswerBook(tmp_path / "answers.jsonl", separator="|") as book:
+        Prompt(book, NAMES, keys=iter("\n12\n1212u2\n2\nn\n")).ask(TEXTS)  # Enter alone says nothing
+        assert [book.label(text) for text in TEXTS] == [("yes",), ("yes",), ()]

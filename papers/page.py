@@ -22,6 +22,7 @@ from papers.render import (
 )
 from papers.table_report import TableReport
 from reporting.escape import for_html
+from reporting.page_parts import style, table_script
 from reporting.tables import MISSING, Table
 
 CLAIM_HEADER = ("claim", "source", "verdict", "effect (points)", "least p (Holm)", "seeds", "power", "command")
@@ -130,6 +131,8 @@ def html_page(
     )
     context: dict[str, Any] = {
         "budget": budget,
+        "style": style(),
+        "table_script": table_script(),
         "reports": reports,
         "statistics": statistics,
         "verdicts": [

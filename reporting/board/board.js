@@ -17,10 +17,13 @@ const signed = value => (value >= 0 ? "+" : "−") + Math.abs(100 * value).toFix
 
 function table(header, rows, attributes = {}) {
   const isText = k => !k || rows[0]?.[k]?.className === "long";
-  const head = element("thead", {}, element("tr", {}, ...header.map((name, k) => element("th", isText(k) ? { class: "text" } : {}, name))));
+  const heading = name => attributes.class === "matrix" ? name : element("button", { type: "button" }, name);
+  const head = element("thead", {}, element("tr", {}, ...header.map((name, k) => element("th", isText(k) ? { class: "text" } : {}, heading(name)))));
   const body = element("tbody", {}, ...rows.map(row => element("tr", {}, ...row.map((value, k) =>
     value instanceof HTMLTableCellElement ? value : element("td", k ? {} : { class: "text" }, value)))));
-  return element("div", { class: "wide" }, element("table", attributes, head, body));
+  const whole = element("table", attributes, head, body);
+  makeSortable(whole);
+  return element("div", { class: "wide" }, whole);
 }
 const long = text => element("td", { class: "long" }, text);
 
@@ -67,22 +70,15 @@ function rowOf(entry) {
 }
 
 function sortBy(place) {
-  const heads = [...byId("runs").tHead.rows[0].cells].slice(1), down = heads[place].getAttribute("aria-sort") !== "descending";
-  heads.forEach(head => head.removeAttribute("aria-sort"));
-  heads[place].setAttribute("aria-sort", down ? "descending" : "ascending");
+  const heads = [...byId("runs").tHead.rows[0].cells].slice(1), down = turn(heads, heads[place]);
   const value = entry => columns[place][1](entry.run)[1];
-  entries.sort((a, b) => {
-    const x = value(a), y = value(b);
-    if (x === null || y === null) return (x === null) - (y === null);
-    return (down ? -1 : 1) * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y)));
-  });
+  entries.sort((a, b) => inOrder(value(a), value(b), down));
   filter();
 }
 
 function filter() {
-  const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = ["method", "dataset", "status"].map(name => [name, byId(name).value]).filter(([, value]) => value);
-  const fitting = entries.filter(entry => words.every(word => entry.words.includes(word)) && wanted.every(([name, value]) => String(entry.run[name]) === value));
+  const fitting = entries.filter(entry => hasWords(entry.words, byId("search").value) && wanted.every(([name, value]) => String(entry.run[name]) === value));
   byId("runs").tBodies[0].replaceChildren(...fitting.slice(0, mostShown).map(rowOf));
   byId("count").textContent = `${fitting.length} of ${runs.length} runs`;
   byId("all").hidden = fitting.length <= mostShown;

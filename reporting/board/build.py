@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from reporting.page_parts import style, table_script
 from storage.errors import ReportError
 from storage.files import write_text
 from storage.run_store import RunFolder, list_runs
@@ -56,6 +57,8 @@ def write_board(store: Path, data: Path) -> Path:
     environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     page = environment.get_template("page.html.j2").render(
         store=store.absolute().name,
+        style=style(),
+        table_script=table_script(),
         runs=_in_script(runs),
         script=Markup((HERE / "board.js").read_text(encoding="utf-8")),  # ours, without any text of a run
     )

@@ -101,5 +101,5 @@ def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
             raise ValueError("imbalance.ir: a pool without labels cannot be thinned by class; allowed: null")
         return np.arange(len(labels))
     datamodule = plan.datamodule(corpus, num_views=1)
-    parts = ["train"] if plan.plain["protocol"]["name"] == "published" else ["train", "val"]
+    parts = ["train", "val"] if plan.plain["protocol"]["name"] == "few_shot" else ["train"]
     return np.sort(np.concatenate([datamodule.indices[part] for part in parts]))

@@ -55,12 +55,13 @@ def learn(config: DictConfig, overrides: list[str], people: People | None) -> Pa
         ValueError: a protocol that would use labels nobody paid for, or `people` who are waited for.
     """
     plan = Plan.make(config, overrides)
-    if (protocol := plan.plain["protocol"]["name"]) not in ("few_shot", "published"):
-        raise ValueError(f"protocol: found {protocol}, allowed with active: few_shot, published")
+    if (protocol := plan.plain["protocol"]["name"]) not in ("few_shot", "published", "fixed"):
+        raise ValueError(f"protocol: found {protocol}, allowed with active: few_shot, published, fixed")
     if (budget := plan.plain["active"]["budget"]) < _min_labels(plan):
         raise ValueError(f"active.budget: found {budget}; allowed: at least {_min_labels(plan)}, to train on")
-    if protocol == "published" and plan.plain["active"]["validation_size"] is not None:
-        raise ValueError("active.validation_size: protocol=published validates on test; allowed there: null")
+    if protocol != "few_shot" and plan.plain["active"]["validation_size"] is not None:
+        chooses = "test" if protocol == "published" else "nothing"
+        raise ValueError(f"active.validation_size: under protocol={protocol} {chooses} validates; allowed there: null")
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     with run.lock():
         record_once(run, config, run_names(plan), lambda: _run_rounds(plan, run, people))
@@ -71,6 +72,9 @@ def learn(config: DictConfig, overrides: list[str], people: People | None) -> Pa
 
 def _run_rounds(plan: Plan, run: RunFolder, people: People | None) -> None:
     pool = Pool(plan)
+    if plan.plain["protocol"]["name"] == "fixed" and "test" not in pool.corpus.splits:
+        raise ValueError("protocol: found fixed without test rows, which leaves nothing to draw the curve by; allowed: "
+                         "few_shot, or dataset.test=FILE")  # fmt: skip
     if pool.has_several:
         _refuse_of_one_class(plan)
     run.write_json("environment.json", environment(plan, pool.corpus))
@@ -143,8 +147,8 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
 
 
 def _min_labels(plan: Plan) -> int:
-    """Labels that a training takes: two in a batch, and one that validates unless test does."""
-    return 2 if plan.plain["protocol"]["name"] == "published" else 3
+    """Labels that a training takes: two in a batch, and one that validates where labels do."""
+    return 3 if plan.plain["protocol"]["name"] == "few_shot" else 2
 
 
 def _drop_weights(run: RunFolder, rounds: list[Round]) -> None:

@@ -213,6 +213,7 @@ def test_answers_outlive_the_run_that_they_were_given_to(fit, toy_csv, tmp_path)
         (["active=entropy", "active.oracle=friend"], "active.oracle: found 'friend'; allowed: labels, file, prompt"),
         (["active=entropy", "active.query_size=2", "active.budget=2"], "active.budget: found 2; allowed: at least 3"),
         (["active=guess"], "guess"),
+        (["active=random", "protocol=fixed"], "protocol: found fixed; allowed with method=scl_hnm"),
         (["active=random", "active.validation_size=7"], "active.validation_size: found 7; allowed: up to"),
     ],
 )
@@ -298,3 +299,17 @@ def test_several_classes_a_text_are_asked_for(fit, toy_csv, tmp_path):
     assert sorted(row["label"] for row in rows(result.folder / "chosen.csv")) == sorted(
         ["weather"] * 4 + ["weather|long"] * 3 + ["metal|long"] * 2 + ["no class fits"]
     )
+
+
+def test_every_label_trains_where_nothing_validates(fit, toy_csv, tmp_path):
+    line = ["method=kontrast", "protocol=fixed", "active=random", "active.query_size=8", "active.budget=8"]
+    result = fit(*line, "trainer.least_steps=0")
+    (curve,) = rows(result.folder / "curve.csv")
+    kept = json.loads((result.folder.parent / curve["run"] / "kept_indices.json").read_text())
+    assert len(kept["train"]) == 8 and "val" not in kept and 0 <= float(curve["test/accuracy"]) <= 1
+    refused = fit(*line, "active.validation_size=2").error
+    assert "active.validation_size: under protocol=fixed nothing validates; allowed there: null" in refused
+    pool = tmp_path / "pool.csv"
+    pool.write_text("text\n" + "".join(f"{row['text']}\n" for row in rows(toy_csv["train"])))
+    alone = [f"dataset.train={pool}", "dataset.test=null", NAMES, "active.oracle=file"]
+    assert "protocol: found fixed without test rows" in fit(*line, *alone).error

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from lightning_modules.encoders.prepacked import PrepackedLinear, can_prepack
 
-PACKABLE = "bert", "roberta"  # types of model in which attention alone joins tokens
+PACKABLE = "bert", "roberta", "xlm-roberta", "camembert"  # types of model in which attention alone joins tokens
 WIDTH = 8  # tokens: attention pads texts to a multiple of it, together with those of the same
 
 
@@ -113,7 +113,7 @@ class PackedTransformer:
     def __init__(self, model: Any, bf16: bool) -> None:
         self.embeddings = model.embeddings
         self.blocks = [_Block(layer, model.config.num_attention_heads, bf16) for layer in model.encoder.layer]
-        self.first_place = model.config.pad_token_id + 1 if model.config.model_type == "roberta" else 0
+        self.first_place = 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
         model.encoder.layer = nn.ModuleList()
 
     def __call__(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -134,4 +134,6 @@ def can_pack(model: Any) -> bool:
     """Whether `PackedTransformer` knows this model: in eval mode it gives the same."""
     if not isinstance(model, PreTrainedModel) or model.config.model_type not in PACKABLE:
         return False
-    return model.config.hidden_act == "gelu" and not model.config.is_decoder
+    is_common = model.config.hidden_act == "gelu" and not model.config.is_decoder
+    is_common &= getattr(model.config, "position_embedding_type", "absolute") == "absolute"
+    return is_common and all(type(part) is nn.Linear for part in model.modules() if isinstance(part, nn.Linear))

@@ -2,7 +2,18 @@
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig, RobertaModel
+from transformers import (
+    BertConfig,
+    BertModel,
+    CamembertConfig,
+    CamembertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    RobertaConfig,
+    RobertaModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
 
 from lightning_modules.encoders.prepacked import PrepackedLinear, can_prepack
 from lightning_modules.encoders.transformer import TextEncoder
@@ -12,6 +23,8 @@ LENGTHS = [40, 39, 17, 16, 9, 8, 7, 3, 2]
 MODELS = {
     "bert": lambda: BertModel(BertConfig(vocab_size=50, **SIZES)),
     "roberta": lambda: RobertaModel(RobertaConfig(vocab_size=50, max_position_embeddings=60, **SIZES)),
+    "camembert": lambda: CamembertModel(CamembertConfig(vocab_size=50, max_position_embeddings=60, **SIZES)),
+    "xlm-roberta": lambda: XLMRobertaModel(XLMRobertaConfig(vocab_size=50, max_position_embeddings=60, **SIZES)),
 }
 
 

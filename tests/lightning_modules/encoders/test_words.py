@@ -46,9 +46,7 @@ def test_the_label_graph_is_the_share_of_train_rows():
     assert label_graph(np.zeros((2, 3), int), 3).tolist() == np.eye(3).tolist()
     assert label_graph(np.array([0, 1, 1, -1]), 3).tolist() == np.eye(3).tolist()
     graph = normalised(torch.tensor([[1.0, 1.0], [0.0, 4.0]]))
-    assert torch.allclose(
-        graph, torch.tensor([[0.5, 1 / 8**0.5], [0.0, 1.0]])
-    )
+    assert torch.allclose(graph, torch.tensor([[0.5, 1 / 8**0.5], [0.0, 1.0]]))
 
 
 def test_vectors_of_a_file_are_where_training_starts(tmp_path):

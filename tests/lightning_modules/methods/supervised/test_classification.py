@@ -44,9 +44,7 @@ def at_epoch(module, epoch, of):
 @pytest.mark.parametrize("bias", [True, False])
 def test_post_hoc_trains_as_cross_entropy_and_predicts_without_the_prior(batch, bias):
     plain = build(CrossEntropyModule, CrossEntropy(), classifier_bias=bias)
-    adjusted = build(
-        PostHocLogitAdjustmentModule, CrossEntropy(), classifier_bias=bias, adjustment_strength=0.7
-    )
+    adjusted = build(PostHocLogitAdjustmentModule, CrossEntropy(), classifier_bias=bias, adjustment_strength=0.7)
     adjusted.load_state_dict(plain.state_dict())  # the prior comes from the data, not from a checkpoint
     assert torch.equal(adjusted.training_losses(batch)["loss"], plain.training_losses(batch)["loss"])
     expected = plain.eval()(batch)["logits"] - 0.7 * log_prior(COUNTS).float()

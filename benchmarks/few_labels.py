@@ -1,19 +1,23 @@
-"""Race: what a few labels give, `method=prototypes` and `method=logistic` beside SetFit on the same encoder and labels.
+"""Race: what a few labels give, by methods of ours beside SetFit on the same encoder and labels.
 
     python -m benchmarks.few_labels [--dataset agnews] [--labels-per-class 8] [--seeds 3] [--threads 2] [--test-rows N]
+                                    [--only kontrast --only SetFit]
 
-SetFit sees the labelled rows alone. `prototypes` reads the class names and the train rows without labels too, which the
-column "reads" says (N, U); `prototypes, labels alone` does not. Seconds are of learning, encoding included; the test
-rows are encoded outside. Nothing is chosen on test rows.
+SetFit sees the labelled rows alone. `prototypes` and `kontrast` read the class names and the train rows without labels
+too, which the column "reads" says (N, U); `prototypes, labels alone` does not. `setfit_pairs` is SetFit's objective by
+a method of ours. Seconds are of learning, encoding included (of `kontrast` and `setfit_pairs` of the whole run, its
+test rows too); the test rows are encoded outside. Nothing is chosen on test rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 
 import numpy as np
 import torch
@@ -27,13 +31,16 @@ from benchmarks._measure import ROOT
 from datamodules.datamodule import TextDataModule
 from engine.plan import Plan
 from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
+from tasks.fit import trained_run
+from tasks.predict import classifier_predictor
 
 Predicted = Callable[[list[str]], np.ndarray]  # texts -> class indices
 
 
-def composed(options: argparse.Namespace, seed: int, cache: str) -> DictConfig:
-    words = ["method=prototypes", f"dataset={options.dataset}", f"seed={seed}", "logger=none"]
-    words += [f"dataset.labels_per_class={options.labels_per_class}", f"paths.cache={cache}"]
+def composed(options: argparse.Namespace, method: str, seed: int, folder: str) -> DictConfig:
+    words = [f"method={method}", f"dataset={options.dataset}", f"seed={seed}", "logger=none", "rival=null"]
+    words += [f"dataset.labels_per_class={options.labels_per_class}", f"trainer.num_threads={options.threads}"]
+    words += [f"paths.cache={folder}/cache", f"paths.runs={folder}/runs"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return compose("config", words)
 
@@ -62,7 +69,7 @@ def prototypes(plan: Plan, data: TextDataModule, reads: str) -> Predicted:
     embed = embedder(plan)
     module = plan.bare_module(data.class_counts, data.label_names).eval()
     if "N" not in reads:
-        module.register_buffer("class_names", None)
+        module.class_names = None  # type: ignore[assignment]
     splits = ["train", "unlabelled"] if "U" in reads else ["train"]
     module.solve({split: (embed(data.texts(split)), torch.from_numpy(data.labels[split])) for split in splits})
 
@@ -104,6 +111,16 @@ def setfit(plan: Plan, data: TextDataModule) -> Predicted:
     return lambda texts: np.asarray(model.predict(texts, show_progress_bar=False))
 
 
+def whole_run(plan: Plan) -> Predicted:
+    """A method as its command line trains it."""
+    with redirect_stdout(sys.stderr):
+        run = trained_run(plan)
+    predictor = classifier_predictor(run, plan, explain=False)
+    numbers = {name: number for number, name in enumerate(predictor.label_names)}
+    return lambda texts: np.array([numbers[row["prediction"]] for row in predictor.answers(texts)])
+
+
+METHODS = {"kontrast": "L N U", "setfit_pairs": "L"}  # as their command lines train them
 CASES: dict[str, tuple[str, Callable[[Plan, TextDataModule], Predicted]]] = {
     "prototypes": ("L N U", lambda plan, data: prototypes(plan, data, "NU")),
     "prototypes, labels and names": ("L N", lambda plan, data: prototypes(plan, data, "N")),
@@ -118,18 +135,21 @@ def main() -> None:
     parser.add_argument("--dataset", default="agnews")
     for name, default in (("labels-per-class", 8), ("seeds", 3), ("threads", 2), ("test-rows", 2000)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    reads = {name: letters for name, (letters, _) in CASES.items()} | METHODS
+    parser.add_argument("--only", action="append", choices=reads, help="may be repeated")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in CASES}
+    results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in options.only or reads}
     for seed in range(options.seeds):
-        with tempfile.TemporaryDirectory() as cache:
-            plan = Plan.make(composed(options, seed, cache))
+        with tempfile.TemporaryDirectory() as folder:
+            plan = Plan.make(composed(options, "prototypes", seed, folder))
             data = plan.datamodule(plan.corpus())
             chosen = np.random.default_rng(0).permutation(len(data.indices["test"]))[: options.test_rows]
             texts, labels = data.texts("test"), data.labels["test"][chosen]
-            for name, (_, learn) in CASES.items():
+            for name in results:
+                own = Plan.make(composed(options, name, seed, folder)) if name in METHODS else plan
                 start = time.perf_counter()
-                predict = learn(plan, data)
+                predict = whole_run(own) if name in METHODS else CASES[name][1](plan, data)
                 seconds = time.perf_counter() - start
                 predictions = predict([texts[i] for i in chosen])
                 accuracy = float((predictions == labels).mean())
@@ -140,7 +160,7 @@ def main() -> None:
         spread = statistics.pstdev(accuracies)
         shown = f"{100 * statistics.mean(accuracies):.1f} ± {100 * spread:.1f}"
         macro = f"{100 * statistics.mean(macro_f1s):.1f}"
-        rows.append([name, CASES[name][0], shown, macro, f"{statistics.median(times):.1f}"])
+        rows.append([name, reads[name], shown, macro, f"{statistics.median(times):.1f}"])
     budget = f"{options.labels_per_class} labels a class, {options.seeds} draws"
     print(f"{options.dataset}, {budget}, {options.threads} thread(s), {options.test_rows} test rows at the most")
     print(tabulate(rows, ["method", "reads", "accuracy, %", "macro-F1, %", "seconds"], tablefmt="github"))

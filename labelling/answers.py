@@ -192,7 +192,7 @@ def of_kind(label: Label, several: bool) -> Label:
     if isinstance(label, str) or not label:
         return label or NONE_FITS
     if len(label) > 1:
-        raise TypeError(f"{label!r} are several labels")
+        raise TypeError(f"the labels {', '.join(label)}")
     return label[0]
 
 

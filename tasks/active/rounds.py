@@ -82,9 +82,8 @@ def _run_rounds(plan: Plan, run: RunFolder, people: People | None) -> None:
         people.use({place: pool.texts[place] for place in pool.distinct.tolist()}, pool.label_names)
         pool.label_names = people.label_names
     rounds = _rounds(plan, pool, run, people)
-    write_curve(
-        run, rounds, pool.texts, pool.label_names, pool.separator
-    )  # a stop may have come between a state and its curve
+    # a stop may have come between a state and its curve
+    write_curve(run, rounds, pool.texts, pool.label_names, pool.separator)
     outcome = figures(rounds, run)
     run.finish(outcome)
     _log(plan, run, rounds, outcome)

@@ -163,8 +163,8 @@ def test_what_takes_one_label_is_refused_in_one_line(fit, toy_csv):
     assert "method.threshold: found 1.5" in fit("method=bce", "method.threshold=1.5").error
     single = fit("method=bce", "dataset.label_separator=null", *(f"dataset.{s}={path}" for s, path in toy_csv.items()))
     assert "method: found bce, which takes any number of labels a text" in single.error and "ce, class_" in single.error
-    active = fit("method=bce", "active=random", "protocol=few_shot")
-    assert "active: takes one label a text" in active.error
+    active = fit("method=bce", "active=badge", "protocol=few_shot")
+    assert "active: found badge, which takes one class a text; allowed where texts have several: " in active.error
 
 
 @pytest.mark.parametrize("threshold", ["0.5", "per_label"])

@@ -251,6 +251,7 @@ class ClassifierModule(TextModule):
 
     multilabel = False  # whether texts have any number of labels: batches then carry them as (B, C) of 0 and 1
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
+    embedding_parts = 1  # into how many equal parts it then wants them cut, each of unit length
     unit_norm_logits = False  # whether its logits are then brought to unit length
     losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = ()  # those that it takes with `head=text_to_text`
     generates = False  # whether that head stands for the linear classifier

@@ -26,14 +26,19 @@ from losses.clusters import (
 from losses.cosine_pairs import CosinePairLoss, cosine_pairs
 from losses.dice import DiceLoss, dice
 from losses.distributed import gather
+from losses.dscl import DecoupledContrastiveLoss
 from losses.dualcl import DualContrastiveLoss
 from losses.focal import FocalLoss, focal_per_sample
+from losses.gml import GaussianMixtureLoss, class_log_mean_exp
 from losses.info_nce import InfoNCELoss, info_nce
+from losses.kcl import KPositiveContrastiveLoss
+from losses.lade import LADELoss, lade_regulariser
 from losses.ldam import LDAMLoss, class_margins, ldam
 from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy, logit_compensated_cross_entropy
 from losses.multilabel_contrastive import MultiLabelContrastiveLoss
 from losses.paco import ParametricContrastiveLoss
 from losses.pairs import pair_gradients
+from losses.proco import ProCoLoss, expected_logits, log_scaled_bessel
 from losses.prototypical import PrototypicalContrastiveLoss, SupervisedPrototypicalContrastiveLoss
 from losses.pseudo_labels import PseudoLabelLoss
 from losses.scl_hnm import HardNegativeContrastiveLoss
@@ -65,15 +70,20 @@ __all__ = [
     "ClusterContrastiveLoss",
     "CosinePairLoss",
     "CrossEntropy",
+    "DecoupledContrastiveLoss",
     "DiceLoss",
     "DualContrastiveLoss",
     "FocalLoss",
+    "GaussianMixtureLoss",
     "HardNegativeContrastiveLoss",
     "InfoNCELoss",
+    "KPositiveContrastiveLoss",
+    "LADELoss",
     "LDAMLoss",
     "LogitCompensatedCrossEntropy",
     "MultiLabelContrastiveLoss",
     "ParametricContrastiveLoss",
+    "ProCoLoss",
     "PrototypicalContrastiveLoss",
     "PseudoLabelLoss",
     "RSTCLoss",
@@ -91,6 +101,7 @@ __all__ = [
     "balanced_softmax",
     "class_balanced",
     "class_balanced_weights",
+    "class_log_mean_exp",
     "class_margins",
     "class_weights",
     "confident_clusters",
@@ -99,13 +110,16 @@ __all__ = [
     "divergence_from_uniform",
     "draw_samples",
     "effective_number_weights",
+    "expected_logits",
     "focal_per_sample",
     "gather",
     "hard_ratio_schedule",
     "info_nce",
     "inverse_frequency_weights",
+    "lade_regulariser",
     "ldam",
     "log_prior",
+    "log_scaled_bessel",
     "logit_compensated_cross_entropy",
     "negative_log_prior_weights",
     "pair_gradients",

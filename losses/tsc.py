@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_rows, check_tau, full_precision
+from losses.arguments import check_tau, full_precision
 from losses.log_sum_exp import masked_log_sum_exp
+from losses.queued import drawn_positives, key_and_queue_logits
 
 
 def uniformity(points: Tensor, tau: float = 0.07) -> Tensor:
@@ -119,30 +120,14 @@ class TargetedContrastiveLoss(nn.Module):
         Raises:
             ValueError: shapes that do not fit, or no generator where one is needed.
         """
-        check_rows("queries", queries, labels)
-        check_rows("queue", queue, queue_labels)
-        if keys.shape != queries.shape:
-            raise ValueError(f"keys must be {tuple(queries.shape)} as the queries, got {tuple(keys.shape)}")
-        key_logits = (queries * keys).sum(1) / self.tau
-        queue_logits = queries @ queue.to(queries).T / self.tau
+        key_logits, queue_logits = key_and_queue_logits(queries, labels, keys, queue, queue_labels, self.tau)
         target_logits = queries @ targets.to(queries).T / self.tau
         in_queue = masked_log_sum_exp(queue_logits, torch.ones_like(queue_logits, dtype=torch.bool))
         log_total = torch.logaddexp(torch.logaddexp(key_logits, target_logits.logsumexp(1)), in_queue)
 
-        positive = self._sampled(labels[:, None] == queue_labels, generator)
+        positive = drawn_positives(labels[:, None] == queue_labels, self.num_positives, generator)
         number = positive.sum(1)
         positive_terms = queue_logits.masked_fill(~positive, 0.0).sum(1) - number * log_total
         target_terms = target_logits.gather(1, labels[:, None]).squeeze(1) - log_total
         values = (key_logits - log_total + positive_terms + self.target_weight * target_terms) / (number + 2)
         return -values.sum() / max(1, len(values))
-
-    def _sampled(self, same_class: Tensor, generator: torch.Generator | None) -> Tensor:
-        """num_positives of the True columns of each row (B, Q), drawn without replacement."""
-        number = min(self.num_positives, same_class.shape[1])
-        if not number:
-            return same_class
-        if generator is None:
-            raise ValueError(f"generator must be given for num_positives={self.num_positives}")
-        score = torch.rand(same_class.shape, generator=generator, device=same_class.device)
-        sampled = score.masked_fill(~same_class, -1.0).topk(number, dim=1).indices
-        return torch.zeros_like(same_class).scatter_(1, sampled, True) & same_class

@@ -98,6 +98,7 @@ def _facts(classifier: Classifier, config: DictConfig) -> dict:
         "label_names": classifier.label_names,
         "pooling": classifier.pooling,
         "unit_norm_embeddings": classifier.unit_norm_embeddings,
+        "embedding_parts": classifier.embedding_parts,
         "unit_norm_logits": classifier.unit_norm_logits,
         "max_length": classifier.max_length,
         **({"threshold": classifier.thresholds} if classifier.thresholds is not None else {}),

@@ -36,6 +36,7 @@ class Classifier:
     label_names: tuple[str, ...]
     pooling: str
     unit_norm_embeddings: bool
+    embedding_parts: int
     unit_norm_logits: bool
     max_length: int
     thresholds: list[float] | None
@@ -48,6 +49,7 @@ class Classifier:
             encoder=self.encoder.config.to_dict(),
             pooling=self.pooling,
             unit_norm_embeddings=self.unit_norm_embeddings,
+            embedding_parts=self.embedding_parts,
             unit_norm_logits=self.unit_norm_logits,
             classifier_bias="bias" in self.head,
             max_tokens=self.max_length,
@@ -79,6 +81,7 @@ def classifier_of(
         label_names=label_names,
         pooling=plan.encoder.pooling,
         unit_norm_embeddings=module.unit_norm_embeddings,
+        embedding_parts=module.embedding_parts,
         unit_norm_logits=module.unit_norm_logits,
         max_length=plan.dataset.max_length,
         thresholds=thresholds,

@@ -20,6 +20,7 @@ class KontrastConfig(transformers.PretrainedConfig):
         encoder: its config.
         pooling: `mean`, `first_token`, `last_token`, or `cls` (the transformer's own pooler).
         unit_norm_embeddings: whether embeddings are brought to unit length.
+        embedding_parts: into how many equal parts they are cut for it, each of unit length.
         unit_norm_logits: whether logits are.
         classifier_bias: whether the linear classifier has a bias.
         max_tokens: tokens of a text that are read.
@@ -35,6 +36,7 @@ class KontrastConfig(transformers.PretrainedConfig):
         encoder=None,
         pooling="mean",
         unit_norm_embeddings=False,
+        embedding_parts=1,
         unit_norm_logits=False,
         classifier_bias=True,
         max_tokens=512,
@@ -44,6 +46,7 @@ class KontrastConfig(transformers.PretrainedConfig):
         self.encoder_class, self.encoder = encoder_class, encoder or {}
         self.pooling, self.max_tokens, self.thresholds = pooling, max_tokens, thresholds
         self.unit_norm_embeddings, self.unit_norm_logits = unit_norm_embeddings, unit_norm_logits
+        self.embedding_parts = embedding_parts
         self.classifier_bias = classifier_bias
         super().__init__(**kwargs)
 
@@ -80,7 +83,10 @@ class KontrastForSequenceClassification(transformers.PreTrainedModel):
         else:
             weights = attention_mask.unsqueeze(-1).to(output.last_hidden_state.dtype)
             embeddings = (output.last_hidden_state * weights).sum(1) / weights.sum(1).clamp_min(1.0)
-        return functional.normalize(embeddings, dim=-1) if self.config.unit_norm_embeddings else embeddings
+        if not self.config.unit_norm_embeddings:
+            return embeddings
+        parts = embeddings.unflatten(-1, (self.config.embedding_parts, -1))
+        return functional.normalize(parts, dim=-1).flatten(-2)
 
     def forward(self, input_ids, attention_mask=None, labels=None, **unused) -> SequenceClassifierOutput:
         """Logits (B, C); with `labels` (B,), or (B, C) where texts have several, the loss too.

@@ -55,9 +55,18 @@ def check(plan: Plan) -> None:
 
 
 def write(classifier: Classifier, folder: Path, quantize: str | None) -> None:
-    """Transformer, tokenizer, pooling, and `classifier.safetensors`."""
+    """Transformer, tokenizer, pooling, and `classifier.safetensors`.
+
+    Raises:
+        ValueError: embeddings whose parts have unit length each, which the library has no module for.
+    """
     from safetensors.torch import save_file
 
+    if classifier.embedding_parts > 1:
+        raise ValueError(
+            f"format: found sentence_transformers; allowed with method={classifier.method}: transformers, onnx, or "
+            f"method.num_heads=1"
+        )
     classifier.encoder.save_pretrained(folder / TRANSFORMER)
     classifier.tokenizer.save_pretrained(folder / TRANSFORMER)
     _json(folder / TRANSFORMER / "sentence_bert_config.json", {"max_seq_length": classifier.max_length})

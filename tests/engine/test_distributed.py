@@ -19,10 +19,14 @@ TWO = World(nodes=1, devices=2)
 EQUAL = ["method.dropout=0", "sampler.batch_size=16", "sampler=shuffle", "trainer.max_epochs=5", "optimizer.lr=1e-3"]
 QUEUE = ["method.queue_size=40", "method.momentum=0.9"]
 ALIKE = "ce focal dice class_balanced logit_adjusted ldam_drw simcse scl_ce spcl dualcl hybrid_sc scl_hnm acl bcl"
+ALIKE += " lade proco tde"
 CURVES = {method: [f"method={method}"] for method in ALIKE.split()} | {
     "sharprecl": ["method=sharprecl"],
     "tsc": ["method=tsc", "loss.num_positives=3", *QUEUE],
     "paco": ["method=paco", *QUEUE],
+    "gml": ["method=gml", *QUEUE],
+    "kcl": ["method=kcl", "loss.num_positives=3", *QUEUE],
+    "dscl": ["method=dscl", *QUEUE],
     "gpaco": ["method=gpaco", "method.queue_size=40"],
     "sharprecl, cached": ["method=sharprecl", "trainer.gradient_cache_chunk=5"],
     "dualcl, cached": ["method=dualcl", "trainer.gradient_cache_chunk=5"],

@@ -21,15 +21,20 @@ from losses import (
     ClusterContrastiveLoss,
     CosinePairLoss,
     CrossEntropy,
+    DecoupledContrastiveLoss,
     DiceLoss,
     DualContrastiveLoss,
     FocalLoss,
+    GaussianMixtureLoss,
     HardNegativeContrastiveLoss,
     InfoNCELoss,
+    KPositiveContrastiveLoss,
+    LADELoss,
     LDAMLoss,
     LogitCompensatedCrossEntropy,
     MultiLabelContrastiveLoss,
     ParametricContrastiveLoss,
+    ProCoLoss,
     PrototypicalContrastiveLoss,
     PseudoLabelLoss,
     RSTCLoss,
@@ -146,6 +151,8 @@ CLASSIFICATION = {
     "cross_entropy": CrossEntropy(),
     "focal": FocalLoss(),
     "focal, root": FocalLoss(0.5),
+    "lade": LADELoss(),
+    "lade, of columns": LADELoss(importance="of_columns"),
     "ldam": LDAMLoss(scale=4.0),
     "logit_compensated": LogitCompensatedCrossEntropy(),
     "logit_compensated, unit norm": LogitCompensatedCrossEntropy(unit_norm_logits=True),
@@ -192,6 +199,15 @@ def with_a_queue(b):
     return b.z, b.logits, b.labels, b.keys, b.key_labels, b.counts
 
 
+def with_keys(b):
+    """Keys of the batch itself, and a queue behind them."""
+    return b.z, b.labels, torch.cat([b.other, b.keys]), torch.cat([b.labels, b.key_labels]), b.counts
+
+
+def queued(size):
+    return lambda b: (b.z, b.labels, b.other, b.keys[:size], b.key_labels[:size])
+
+
 def guided(b):
     return b.views, b.views.flip(0), b.attention, b.labels
 
@@ -201,10 +217,7 @@ def anchors(b):
 
 
 def targeted(size):
-    return lambda b: (
-        *(b.z, b.labels, b.other, b.keys[:size], b.key_labels[:size], b.targets),
-        torch.Generator().manual_seed(0),
-    )
+    return lambda b: (*queued(size)(b), b.targets, torch.Generator().manual_seed(0))
 
 
 def staged(stage):
@@ -280,6 +293,20 @@ CASES = {
         no_pair,
     ),
     **{f"tsc with a queue of {size}": Case(TargetedContrastiveLoss(), targeted(size)) for size in (0, 1, 5)},
+    **{
+        f"kcl, surplus {surplus}, with a queue of {size}": Case(
+            KPositiveContrastiveLoss(num_positives=1, surplus=surplus),
+            lambda b, size=size: (*queued(size)(b), torch.Generator().manual_seed(0)),
+        )
+        for surplus in ("kept", "removed")
+        for size in (0, 1, 5)
+    },
+    **{f"dscl with a queue of {size}": Case(DecoupledContrastiveLoss(), queued(size)) for size in (0, 1, 5)},
+    "gml": Case(GaussianMixtureLoss(), with_keys),
+    "proco": Case(ProCoLoss(), lambda b: (b.z, b.labels, 0.9 * b.targets, b.counts)),
+    "proco of classes without and with one row": Case(
+        ProCoLoss(), lambda b: (b.z, b.labels, b.targets * b.is_seen[:, None], b.counts)
+    ),
     # clusters
     "student_t": Case(StudentTClusteringLoss(), lambda b: (b.z, b.prototypes)),
     "sccl": Case(SCCLLoss(), lambda b: (b.z, b.other, b.z, b.prototypes)),

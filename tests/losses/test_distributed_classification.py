@@ -11,6 +11,7 @@ from losses import (
     CrossEntropy,
     DiceLoss,
     FocalLoss,
+    LADELoss,
     LDAMLoss,
     LogitCompensatedCrossEntropy,
 )
@@ -22,6 +23,7 @@ LOSSES = {
     "logit_compensated": LogitCompensatedCrossEntropy(),
     "balanced_softmax": BalancedSoftmaxLoss(),
     "focal": FocalLoss(),
+    "lade": LADELoss(),
     "dice_per_sample": DiceLoss(0.3),
     "class_balanced_rows": ClassBalancedLoss(0.9),
     "ldam_rows": LDAMLoss(scale=3.0, average="rows"),

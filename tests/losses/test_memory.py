@@ -41,6 +41,8 @@ def calls():
     queue_labels, seen, classes = torch.arange(QUEUE) % C, torch.ones(C, dtype=torch.bool), torch.arange(C)
     logits = torch.randn(B, C, generator=torch.Generator().manual_seed(5))
     generator = torch.Generator().manual_seed(6)
+    kcl = losses.KPositiveContrastiveLoss()
+    own_and_queue, their_labels = torch.cat([keys, queue]), torch.cat([torch.arange(B) % C, queue_labels])
     h, attention = torch.stack([unit(B, 7), unit(B, 8)]), torch.full((2, B, B), 1 / B)
     # {loss: (call, columns beside the batch)}
     return {
@@ -56,6 +58,10 @@ def calls():
         "spcl": (lambda z, y: losses.SupervisedPrototypicalContrastiveLoss()(z, y, centres, classes), C),
         "dualcl": (lambda z, y: losses.DualContrastiveLoss()(z, keys, y), 0),
         "paco": (lambda z, y: losses.ParametricContrastiveLoss()(z, logits, y, queue, queue_labels, COUNTS), QUEUE),
+        "kcl": (lambda z, y: kcl(z, y, keys, queue, queue_labels, generator), QUEUE),
+        "dscl": (lambda z, y: losses.DecoupledContrastiveLoss()(z, y, keys, queue, queue_labels), QUEUE),
+        "gml": (lambda z, y: losses.GaussianMixtureLoss()(z, y, own_and_queue, their_labels, COUNTS), QUEUE),
+        "proco": (lambda z, y: losses.ProCoLoss()(z, y, 0.9 * centres, COUNTS), 0),
         "tsc": (
             lambda z, y: losses.TargetedContrastiveLoss()(z, y, keys, queue, queue_labels, centres, generator),
             QUEUE,

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from losses import TargetedContrastiveLoss, gather, uniform_targets, uniformity
+from losses.queued import drawn_positives
 from tests.losses.two_processes import assert_two_processes_equal_one
 
 
@@ -84,7 +85,7 @@ def test_drawn_positives_stay_within_the_class_and_in_the_denominator():
     loss = TargetedContrastiveLoss(0.5, 3)
     same = batch[1][:, None] == batch[4]
     for seed in range(20):
-        drawn = loss._sampled(same, seeded(seed))
+        drawn = drawn_positives(same, 3, seeded(seed))
         assert drawn.sum(1).tolist() == [3, 3] and not (drawn & ~same).any()
         numbers = [row.nonzero().flatten().tolist() for row in drawn]
         expected = slow(*batch, 0.5, numbers, 0.2).item()

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from scipy.optimize import linear_sum_assignment
-from torch import Tensor, nn
+from torch import Tensor
 
-from lightning_modules.base import Batch, derived_seed
-from lightning_modules.methods.supervised.momentum import QueueModule, gathered, view_of
-from lightning_modules.methods.supervised.two_stages import TwoStageModule
+from lightning_modules.base import derived_seed
+from lightning_modules.methods.supervised.queue_contrast import QueueContrastModule
 from losses import TargetedContrastiveLoss, uniform_targets, updated_centres
 
 
-class TSCModule(TwoStageModule, QueueModule):
+class TSCModule(QueueContrastModule):
     """Two stages: a representation drawn to even targets, then a classifier on it: `method=tsc`.
 
     Targets are made once, from the run's seed. Class centres move towards the batch's mean queries, and classes get
-    the targets that lie nearest in sum (Hungarian assignment over cosines). The stages are those of `TwoStageModule`
-    (published: 400 and 40 epochs, the second under a class-balanced sampler); until the second the classifier is 0 and
-    all classes score the same. The loss of the first rises while the queue fills, for the denominator grows.
+    the targets that lie nearest in sum (Hungarian assignment over cosines). Published: stages of 400 and 40 epochs, the
+    second under a class-balanced sampler.
 
     Args:
         assignment_interval: steps between two assignments (published: 1).
         centre_momentum: of the class centres (published: 0.9).
-        momentum: of the momentum encoder, as in `QueueModule`.
 
-    The remaining arguments are those of `TwoStageModule` and `QueueModule`; `num_views` is 2.
+    The remaining arguments are those of `QueueContrastModule`.
     """
 
     losses = (TargetedContrastiveLoss,)
@@ -41,11 +38,9 @@ class TSCModule(TwoStageModule, QueueModule):
         *args,
         assignment_interval: Annotated[int, ">= 1"] = 1,
         centre_momentum: Annotated[float, ">= 0", "< 1"] = 0.9,
-        momentum: Annotated[float, ">= 0", "< 1"] = 0.999,
-        num_views: Literal[2] = 2,
         **kwargs,
     ) -> None:
-        super().__init__(*args, momentum=momentum, num_views=num_views, **kwargs)
+        super().__init__(*args, **kwargs)
         self.assignment_interval, self.centre_momentum = assignment_interval, centre_momentum
         size = self.queue.shape[1]
         generator = torch.Generator().manual_seed(derived_seed(self.seed, "targets"))
@@ -53,8 +48,6 @@ class TSCModule(TwoStageModule, QueueModule):
         self.register_buffer("assignment", torch.arange(self.num_classes))
         self.register_buffer("centres", torch.zeros(self.num_classes, size))
         self.register_buffer("is_seen", torch.zeros(self.num_classes, dtype=torch.bool))
-        for parameter in self.classifier.parameters():
-            nn.init.zeros_(parameter)
 
     def assign(self, queries: Tensor, labels: Tensor) -> None:
         """Move the centres by the queries (B, D) of the global batch; at each interval give classes their targets."""
@@ -64,12 +57,7 @@ class TSCModule(TwoStageModule, QueueModule):
             _, columns = linear_sum_assignment(cosines.double().cpu().numpy(), maximize=True)
             self.assignment = torch.as_tensor(columns, device=self.assignment.device)
 
-    def representation_losses(self, batch: Batch) -> dict[str, Tensor]:
-        self.move_key_modules()
-        queries = self.project(self.embed(view_of(batch, 0)))
-        queries, keys, labels = gathered(queries, self.keys(view_of(batch, 1)), batch["labels"])
+    def contrast(self, queries: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
         self.assign(queries.detach(), labels)
         targets = self.targets[self.assignment]
-        loss = self.loss(queries, labels, keys, *self.queued(), targets, self.step_generator())
-        self.enqueue(keys, labels)
-        return {"loss": loss}
+        return self.loss(queries, labels, keys, *self.queued(), targets, self.step_generator())

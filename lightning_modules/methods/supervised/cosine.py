@@ -1,0 +1,45 @@
+"""What methods with a cosine classifier share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torch import Tensor
+from torch.nn import functional
+
+from lightning_modules.base import ClassifierModule
+
+
+class CosineModule(ClassifierModule):
+    """Logits are a multiple of the cosine of embedding and class weight.
+
+    Args:
+        cosine_scale: the multiple (published by BCL and GML: 30); null: a plain linear classifier.
+        classifier_bias: used by the linear classifier alone.
+
+    The remaining arguments are those of the class that stands beside this one, or of `ClassifierModule`.
+    """
+
+    def __init__(
+        self,
+        *args,
+        cosine_scale: Annotated[float, "> 0"] | None = 30.0,
+        classifier_bias: bool = False,
+        **kwargs,
+    ) -> None:
+        if classifier_bias and cosine_scale is not None:
+            raise ValueError("method.classifier_bias: found true, allowed: false with method.cosine_scale")
+        super().__init__(*args, classifier_bias=classifier_bias, **kwargs)
+        self.cosine_scale = cosine_scale
+        self.unit_norm_embeddings = cosine_scale is not None
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        if self.cosine_scale is None:
+            return super().logits(embeddings)
+        features = functional.normalize(self.dropout(embeddings).float(), dim=1)
+        return self.cosine_scale * features @ functional.normalize(self.classifier.weight.float(), dim=1).T
+
+    def prediction_head(self) -> dict[str, Tensor]:
+        if self.cosine_scale is None:
+            return super().prediction_head()
+        return {"weight": self.cosine_scale * functional.normalize(self.classifier.weight.detach(), dim=1)}

@@ -29,7 +29,7 @@ class CosineModule(ClassifierModule):
     ) -> None:
         if classifier_bias and cosine_scale is not None:
             raise ValueError("method.classifier_bias: found true, allowed: false with method.cosine_scale")
-        super().__init__(*args, classifier_bias=classifier_bias, **kwargs)
+        super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
         self.cosine_scale = cosine_scale
         self.unit_norm_embeddings = cosine_scale is not None
 

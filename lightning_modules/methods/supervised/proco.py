@@ -41,7 +41,7 @@ class ProCoModule(ClassifierModule):
         num_views: Literal[2] = 2,
         **kwargs,
     ) -> None:
-        super().__init__(*args, num_views=num_views, **kwargs)
+        super().__init__(*args, **kwargs | {"num_views": num_views})
         self.project = ProjectionHead(self.encoder.hidden_size, projection_size)
         self.classification_loss = LogitCompensatedCrossEntropy(adjustment_strength)
         self.mu = mu

@@ -49,7 +49,7 @@ class TDEModule(ClassifierModule):
         classifier_bias: Literal[False] = False,
         **kwargs,
     ) -> None:
-        super().__init__(*args, classifier_bias=classifier_bias, **kwargs)
+        super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
         size = self.encoder.hidden_size
         if size % num_heads:
             raise ValueError(f"method.num_heads: found {num_heads}, allowed: a divisor of {size}")

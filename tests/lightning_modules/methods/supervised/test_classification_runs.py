@@ -30,7 +30,12 @@ def test_the_loss_falls(fit, method, options):
 
 @pytest.mark.parametrize(
     "options",
-    [["method=post_hoc_logit_adjustment", "method.adjustment_strength=4"], ["method=ldam_drw"]],
+    [
+        ["method=post_hoc_logit_adjustment", "method.adjustment_strength=4"],
+        ["method=ldam_drw"],
+        ["method=lade", "method.target_prior=train"],
+        ["method=tde"],
+    ],
     ids=lambda options: options[0],
 )
 def test_predict_and_export_predict_as_evaluation_did(fit, use, toy_csv, tmp_path, options):
@@ -45,12 +50,16 @@ def test_predict_and_export_predict_as_evaluation_did(fit, use, toy_csv, tmp_pat
     folder = tmp_path / "exported"
     assert use("export", result, f"output={folder}").code == 0
     about = json.loads((folder / "kontrast.json").read_text())
-    assert about["unit_norm_embeddings"] == ("ldam_drw" in options[0])
+    assert about["unit_norm_embeddings"] == (options[0] in ("method=ldam_drw", "method=tde"))
     classify = pipeline("text-classification", str(folder), trust_remote_code=True)
     answers = classify([row["text"] for row in predicted], truncation=True)
     assert [answer["label"] for answer in answers] == [row["prediction"] for row in recorded]
     expected = pytest.approx([float(row["probability"]) for row in recorded], abs=1e-4)
     assert [answer["score"] for answer in answers] == expected
+    assert use("export", result, f"output={tmp_path / 'onnx'}", "format=onnx").code == 0
+    embeddings = use("export", result, f"output={tmp_path / 'embeddings'}", "format=sentence_transformers")
+    refused = embeddings.error if embeddings.code else ""
+    assert ("method.num_heads=1" in refused) == (options[0] == "method=tde")
 
 
 def test_post_hoc_differs_from_cross_entropy_in_prediction_alone(fit):

@@ -17,7 +17,7 @@ class DecoupledContrastiveLoss(nn.Module):
 
     L_i = -( log q_i,key + b / |P_i| sum_{p in P_i} log q_ip ) / (1 + b), q the softmax of z.z/tau over the own key and
     the queue, P_i the rows of i's class in the queue. Without any the term of the own key stands alone, with the same
-    share. Source: Xuan and Zhang (AAAI 2024), eq. 6, whose alpha is 1 / (1 + b); b as in its published code.
+    share. Source: Xuan and Zhang (AAAI 2024); b as in its published code.
 
     Args:
         tau: temperature, > 0.

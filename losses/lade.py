@@ -24,7 +24,7 @@ def lade_regulariser(
 
     a_c is the mean of f_c over the rows of class c, 0 for a class that the batch lacks; b_c = log( 1/N sum_i
     p_u(y_i) / P_{y_i} e^{f_c(x_i)} ), p_u(y) = 1/C.
-    Source: Hong et al. (CVPR 2021), eqs. 8 to 10.
+    Source: Hong et al. (CVPR 2021), the regulariser of LADE.
 
     Args:
         logits: (N, C), without the prior.
@@ -60,7 +60,7 @@ def lade_regulariser(
 class LADELoss(ClassificationLoss):
     """Cross-entropy of logits + log prior, plus `regulariser_weight` times :func:`lade_regulariser`.
 
-    Over the global batch of all processes. Source: Hong et al. (CVPR 2021), eq. 11. Shapes: see `forward`.
+    Over the global batch of all processes. Source: Hong et al. (CVPR 2021), the whole loss. Shapes: see `forward`.
 
     Args:
         regulariser_weight: alpha of the paper, >= 0.

@@ -72,7 +72,7 @@ def expected_logits(embeddings: Tensor, means: Tensor, tau: float) -> Tensor:
     """log E e^{z.v / tau} over v of each class's von Mises-Fisher distribution, (B, D) and (C, D) -> (B, C), float64.
 
     log( C_D(k_c) / C_D(|k_c m_c + z / tau|) ), m_c the direction and k_c = D R / (1 - R^2) the concentration of a class
-    whose mean has the length R. Source: Du et al. (TPAMI 2024), eqs. 10 and 18.
+    whose mean has the length R. Source: Du et al. (TPAMI 2024).
 
     Args:
         embeddings: (B, D) L2-normalised, D >= 2.
@@ -97,7 +97,7 @@ def expected_logits(embeddings: Tensor, means: Tensor, tau: float) -> Tensor:
 class ProCoLoss(nn.Module):
     """Cross-entropy of :func:`expected_logits` + log prior.
 
-    Source: Du et al. (TPAMI 2024), eq. 19. Shapes: see `forward`.
+    Source: Du et al. (TPAMI 2024). Shapes: see `forward`.
 
     Args:
         tau: temperature, > 0.

@@ -16,8 +16,9 @@ def causal_norm_weight(
 ) -> Tensor:
     """W (C, D) such that the logits are W times the embedding x with its parts x^k at unit length.
 
-    f = scale/K sum_k w^k / (|w^k| + offset) . (x^k/|x^k| - strength cos(x^k, d^k) d^k/|d^k|), eqs. 8 and 10 of the
-    paper. The part in parentheses is a projection of x^k/|x^k|, which is moved to the other side of the product.
+    f = scale/K sum_k w^k / (|w^k| + offset) . (x^k/|x^k| - strength cos(x^k, d^k) d^k/|d^k|), of
+    Tang et al. (NeurIPS 2020). The part in parentheses is a projection of x^k/|x^k|, moved to the other side of the
+    product.
 
     Args:
         weight: (C, D).

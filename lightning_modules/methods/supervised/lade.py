@@ -16,7 +16,7 @@ class LADEModule(ClassifierModule):
 
     Args:
         target_prior: the class distribution of the texts to come: `uniform` predicts the arg max of the logits, `train`
-            that of the logits + log prior of training (PC softmax and eq. 4 of the paper).
+            that of the logits + log prior of training (the PC softmax of the paper).
 
     The remaining arguments are those of `ClassifierModule`. All views enter the loss. Logits of an evaluation step are
     those of prediction. Over a frozen encoder it is trained by steps: the regulariser is not convex.

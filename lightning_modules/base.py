@@ -53,6 +53,8 @@ class TextModule(pl.LightningModule):
     unused_groups: ClassVar[tuple[str, ...]] = ()
     reads_unlabelled: ClassVar[bool] = False  # whether the split "unlabelled" is of use to it
     trains_unlabelled: ClassVar[bool] = False  # whether its train batches hold those rows too, behind the train rows
+    rows_beside: str | None = None  # "reversed": each train batch holds as many rows again, drawn so, behind its own
+    rows_afterwards: str | None = None  # "class_balanced": so are the train batches from `batches_before` of the run on
     loss: Any  # one of `losses`: what it is called with is between the two
     pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 
@@ -258,6 +260,7 @@ class ClassifierModule(TextModule):
     classifier: Any  # linear, or the head that generates
     linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
     solved_from: ClassVar[str] = "features"  # or "tokens": what `solve` takes of a row
+    selected_by_epoch: ClassVar[bool] = True  # whether an epoch is chosen by its figures; otherwise the last one is
     solved_after_training = False  # whether `solve` is called with the embeddings of the trained encoder too
 
     def __init__(

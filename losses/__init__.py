@@ -5,6 +5,7 @@ from losses.aecl import AECLLoss
 from losses.arguments import ClassificationLoss
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.bcl import BalancedContrastiveLoss
+from losses.bilateral import BilateralLoss
 from losses.binary_cross_entropy import BinaryCrossEntropy
 from losses.class_aware import ClassAwareClusteringLoss, ClassAwareContrastiveLoss
 from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
@@ -25,10 +26,12 @@ from losses.clusters import (
 )
 from losses.cosine_pairs import CosinePairLoss, cosine_pairs
 from losses.dice import DiceLoss, dice
+from losses.disalign import GeneralisedReweightingLoss, adaptive_calibration, generalised_weights
 from losses.distributed import gather
 from losses.dualcl import DualContrastiveLoss
 from losses.focal import FocalLoss, focal_per_sample
 from losses.info_nce import InfoNCELoss, info_nce
+from losses.label_aware_smoothing import LabelAwareSmoothingLoss, class_smoothing, label_aware_smoothing
 from losses.ldam import LDAMLoss, class_margins, ldam
 from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy, logit_compensated_cross_entropy
 from losses.multilabel_contrastive import MultiLabelContrastiveLoss
@@ -57,6 +60,7 @@ __all__ = [
     "AECLLoss",
     "BalancedContrastiveLoss",
     "BalancedSoftmaxLoss",
+    "BilateralLoss",
     "BinaryCrossEntropy",
     "ClassAwareClusteringLoss",
     "ClassAwareContrastiveLoss",
@@ -68,9 +72,11 @@ __all__ = [
     "DiceLoss",
     "DualContrastiveLoss",
     "FocalLoss",
+    "GeneralisedReweightingLoss",
     "HardNegativeContrastiveLoss",
     "InfoNCELoss",
     "LDAMLoss",
+    "LabelAwareSmoothingLoss",
     "LogitCompensatedCrossEntropy",
     "MultiLabelContrastiveLoss",
     "ParametricContrastiveLoss",
@@ -86,12 +92,14 @@ __all__ = [
     "SupervisedContrastiveLoss",
     "SupervisedPrototypicalContrastiveLoss",
     "TargetedContrastiveLoss",
+    "adaptive_calibration",
     "assignment_entropy",
     "balance_entropy",
     "balanced_softmax",
     "class_balanced",
     "class_balanced_weights",
     "class_margins",
+    "class_smoothing",
     "class_weights",
     "confident_clusters",
     "cosine_pairs",
@@ -101,9 +109,11 @@ __all__ = [
     "effective_number_weights",
     "focal_per_sample",
     "gather",
+    "generalised_weights",
     "hard_ratio_schedule",
     "info_nce",
     "inverse_frequency_weights",
+    "label_aware_smoothing",
     "ldam",
     "log_prior",
     "logit_compensated_cross_entropy",

@@ -14,6 +14,7 @@ from losses import (
     AECLLoss,
     BalancedContrastiveLoss,
     BalancedSoftmaxLoss,
+    BilateralLoss,
     BinaryCrossEntropy,
     ClassAwareClusteringLoss,
     ClassAwareContrastiveLoss,
@@ -24,8 +25,10 @@ from losses import (
     DiceLoss,
     DualContrastiveLoss,
     FocalLoss,
+    GeneralisedReweightingLoss,
     HardNegativeContrastiveLoss,
     InfoNCELoss,
+    LabelAwareSmoothingLoss,
     LDAMLoss,
     LogitCompensatedCrossEntropy,
     MultiLabelContrastiveLoss,
@@ -146,6 +149,9 @@ CLASSIFICATION = {
     "cross_entropy": CrossEntropy(),
     "focal": FocalLoss(),
     "focal, root": FocalLoss(0.5),
+    "generalised_reweighting": GeneralisedReweightingLoss(),
+    "generalised_reweighting by rows": GeneralisedReweightingLoss(average="rows"),
+    "label_aware_smoothing": LabelAwareSmoothingLoss(),
     "ldam": LDAMLoss(scale=4.0),
     "logit_compensated": LogitCompensatedCrossEntropy(),
     "logit_compensated, unit norm": LogitCompensatedCrossEntropy(unit_norm_logits=True),
@@ -213,6 +219,7 @@ def staged(stage):
 
 CASES = {
     **{name: Case(loss, lambda b: (b.logits, b.labels, b.counts)) for name, loss in CLASSIFICATION.items()},
+    "bilateral": Case(BilateralLoss(), lambda b: (b.logits, b.labels, b.more_logits, b.labels.flip(0), 0.3)),
     "bce": Case(BinaryCrossEntropy(), lambda b: (b.logits, b.label_sets.to(b.logits))),
     "pseudo_labels": Case(PseudoLabelLoss(), lambda b: (b.logits, b.labels, b.labels % 2 == 0)),
     # contrast within a batch

@@ -75,6 +75,7 @@ class TextModule(pl.LightningModule):
         self.loss = loss
         self.optimizer, self.scheduler = optimizer, scheduler
         self.seed, self.num_views, self.head_lr = seed, num_views, head_lr
+        self.rates: dict[str, float] = {}  # of parameters by name, where not `head_lr`
         self.micro_batch, self.accumulation_weight = 0, 1.0  # number and weight of a batch within its optimizer step
         self.gradient_cache_chunk: int | None = None
         self.run_id: str | None = None
@@ -188,16 +189,16 @@ class TextModule(pl.LightningModule):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Encoder and heads, each with and without weight decay (none on biases and norms)."""
-        groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+        groups: dict[tuple[float | None, bool], list[nn.Parameter]] = {}
         for name, parameter in self.named_parameters():
             if parameter.requires_grad:
-                key = (name.startswith(self.pretrained), parameter.ndim > 1)
-                groups.setdefault(key, []).append(parameter)
+                rate = None if name.startswith(self.pretrained) else self.rates.get(name, self.head_lr)
+                groups.setdefault((rate, parameter.ndim > 1), []).append(parameter)
         return [
             {"params": parameters}
-            | ({} if in_encoder else {"lr": self.head_lr})
+            | ({} if rate is None else {"lr": rate})
             | ({} if decays else {"weight_decay": 0.0})
-            for (in_encoder, decays), parameters in groups.items()
+            for (rate, decays), parameters in groups.items()
         ]
 
     def configure_optimizers(self) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ class DisAlignModule(TwoStageModule):
     how far a row takes part in them, by its embedding. Published: 90 and 10 epochs.
 
     Args:
+        class_lr: learning rate of magnitudes and margins, which have a way of order 1 to go (published: 0.1).
         classifier_weighting: none, for the loss weighs the rows of the second stage.
 
     The remaining arguments are those of `TwoStageModule`.
@@ -26,11 +27,18 @@ class DisAlignModule(TwoStageModule):
 
     losses = (GeneralisedReweightingLoss,)
 
-    def __init__(self, *args, classifier_weighting: Literal["none"] = "none", **kwargs) -> None:
+    def __init__(
+        self,
+        *args,
+        class_lr: Annotated[float, "> 0"] = 0.1,
+        classifier_weighting: Literal["none"] = "none",
+        **kwargs,
+    ) -> None:
         super().__init__(*args, classifier_weighting=classifier_weighting, **kwargs)
         self.confidence = nn.Linear(self.encoder.hidden_size, 1)
         self.magnitude = nn.Parameter(torch.ones(self.num_classes))
         self.margin = nn.Parameter(torch.zeros(self.num_classes))
+        self.rates = {"magnitude": class_lr, "margin": class_lr}
         self.first_loss = CrossEntropy()
 
     def logits(self, embeddings: Tensor) -> Tensor:

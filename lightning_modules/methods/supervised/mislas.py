@@ -26,6 +26,7 @@ class MiSLASModule(TwoStageModule):
     Args:
         mixup_alpha: of Beta(alpha, alpha), from which the share of the other row is drawn at each step (published: 1 on
             CIFAR, 0.2 on larger sets); 0 mixes nothing.
+        class_lr: learning rate of the class scales, which have a way of order 1 to go.
         classifier_weighting: see `TwoStageModule` (published: `class_balanced`).
         num_views: 1.
 
@@ -38,6 +39,7 @@ class MiSLASModule(TwoStageModule):
         self,
         *args,
         mixup_alpha: Annotated[float, ">= 0"] = 1.0,
+        class_lr: Annotated[float, "> 0"] = 1e-2,
         classifier_weighting: Weighting = "class_balanced",
         num_views: Literal[1] = 1,
         **kwargs,
@@ -45,6 +47,7 @@ class MiSLASModule(TwoStageModule):
         super().__init__(*args, classifier_weighting=classifier_weighting, num_views=num_views, **kwargs)
         self.mixup_alpha = mixup_alpha
         self.scale = nn.Parameter(torch.ones(self.num_classes))
+        self.rates = {"scale": class_lr}
         self.first_loss = CrossEntropy()
 
     def logits(self, embeddings: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
@@ -17,7 +16,6 @@ from lightning_modules.methods.supervised.mislas import MiSLASModule
 from lightning_modules.schedules import constant
 from losses import CrossEntropy, GeneralisedReweightingLoss, LabelAwareSmoothingLoss
 from tests.lightning_modules.methods.supervised.test_queue import COUNTS, Encoder, at_step, state, step
-from tests.losses.two_processes import in_two_processes
 
 KINDS = {
     "crt": (CRTModule, CrossEntropy),
@@ -180,44 +178,3 @@ def test_features_take_the_place_of_tokens_in_both_stages(method):
         other = at_step(build(method), number)
         expected, actual = module.training_losses(batch), other.training_losses(with_features(other, batch))
         torch.testing.assert_close(actual["loss"], expected["loss"])
-
-
-def share_of(batch, rows):
-    return {key: value[rows] if isinstance(value, torch.Tensor) else value for key, value in batch.items()}
-
-
-def results(method, rank=None):
-    """Losses and weights of four steps over both stages, gradients averaged over the processes."""
-    module, losses = build(method, representation_share=0.2), []
-    for number in range(4):
-        batch = make_batch(6 * number)
-        if rank is not None:
-            batch = share_of(batch, slice(0, 2) if rank == 0 else slice(2, 6))
-        module.zero_grad()
-        loss = at_step(module, number).training_losses(batch)["loss"]
-        loss.backward()
-        with torch.no_grad():
-            for parameter in module.parameters():
-                if parameter.grad is not None:
-                    if rank is not None:
-                        dist.all_reduce(parameter.grad)
-                        parameter.grad /= 2
-                    parameter -= 0.1 * parameter.grad
-        losses.append(loss.item())
-    return losses, state(module)
-
-
-def worker(rank, folder):
-    torch.save({method: results(method, rank) for method in KINDS}, f"{folder}/{rank}.pt")
-
-
-@pytest.mark.slow
-def test_two_processes_equal_one(tmp_path):
-    in_two_processes(worker, tmp_path, str(tmp_path))
-    for method in KINDS:
-        losses, weights = results(method)
-        for rank in range(2):
-            actual_losses, actual = torch.load(tmp_path / f"{rank}.pt")[method]
-            assert actual_losses == pytest.approx(losses, rel=1e-5), method
-            for name, tensor in weights.items():
-                torch.testing.assert_close(actual[name], tensor, atol=1e-5, rtol=1e-4)

@@ -21,9 +21,10 @@ from benchmarks._measure import ROOT, spread
 from engine.choices import choices
 from engine.plan import Plan, instantiate_partial
 from lightning_modules.base import ClassifierModule
+from lightning_modules.methods.supervised.two_stages import TwoStageModule
 
 WARM_UP = 2
-OF_STAGE_ONE = {"tsc": ["method.representation_share=1"]}  # so few steps would soon be in the second one
+OF_STAGE_ONE = ["method.representation_share=1"]  # so few steps would soon be in the second one
 
 
 class StepTimes(Callback):
@@ -49,7 +50,7 @@ def methods() -> list[str]:
 def turn(method: str, steps: int, folder: Path) -> tuple[list[float], int]:
     """Step times of a fresh module, and the views of its batches."""
     overrides = [f"method={method}", "dataset=ohsumed", f"trainer.max_steps={WARM_UP + steps}"]
-    overrides += OF_STAGE_ONE.get(method, [])
+    overrides += OF_STAGE_ONE if issubclass(get_object(choices("method")[method]), TwoStageModule) else []
     overrides += [f"paths.{name}={folder / name}" for name in ("runs", "data", "cache")]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         plan = Plan.make(compose("config", overrides=overrides))

@@ -18,7 +18,7 @@ from datamodules.collation import Batch, FeatureBatches, TokenBatches
 from datamodules.imbalance import Listed
 from datamodules.label_budget import LabelBudget
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
-from datamodules.samplers import Batches, OrderedBatches
+from datamodules.samplers import Batches, OrderedBatches, PairedBatches, StagedBatches
 from datamodules.splits import Protocol, fold_numbers, random_split, stratified_split
 from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
 from storage.errors import InputError
@@ -352,8 +352,18 @@ class TextDataModule(LightningDataModule):
         if self.trains_unlabelled and "unlabelled" in self.indices:
             data = self._joined_tokens("train", "unlabelled")
         lengths = data.text_lengths if self.sampler.length_of == "text" else data.lengths
-        order = self.sampler.train(lengths, data.labels, self.seed, *self._place())
-        return self._loader("train", data, order)
+        return self._loader("train", data, self._train_order(lengths, data.labels))
+
+    def _train_order(self, lengths: np.ndarray, labels: np.ndarray) -> Batches:
+        """The order of `sampler`, and what the method draws by class beside it or after its first stage."""
+        arguments = (lengths, labels, self.seed, *self._place())
+        order = self.sampler.train(*arguments)
+        module: Any = self.trainer.lightning_module if self.trainer else None
+        if kind := getattr(module, "rows_beside", None):
+            return PairedBatches(order, self.sampler.second(kind, *arguments))
+        if kind := getattr(module, "rows_afterwards", None):
+            return StagedBatches(order, self.sampler.second(kind, *arguments), lambda: module.batches_before)
+        return order
 
     def val_dataloader(self) -> DataLoader | list:
         """Of the rows that choose the epoch; no loader where nothing chooses."""

@@ -1,12 +1,14 @@
 """The order of rows in batches: a pure function of (seed, epoch, rank), so that a resumed run sees the same batches."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Literal
 
 import numpy as np
 from torch.utils.data import Sampler
 
 from storage.errors import InputError
+
+SECOND_STREAM = 7  # the data module has 2 to 6
 
 
 class Batches(Sampler[np.ndarray]):
@@ -15,6 +17,8 @@ class Batches(Sampler[np.ndarray]):
     Give it to a DataLoader as ``sampler`` together with ``batch_size=None``: the data set is then asked for whole
     batches, and Lightning finds ``set_epoch``.
     """
+
+    stream = 1  # of the random numbers of a seed; two orders of one run take different ones
 
     def __init__(self, num_batches: int, rank: int, world_size: int) -> None:
         self.num_batches, self.rank, self.world_size, self.epoch = num_batches, rank, world_size, 0
@@ -67,7 +71,7 @@ class ShuffledBatches(Batches):
         self.lengths, self.batch_size, self.seed, self.chunk_batches = lengths, batch_size, seed, chunk_batches
 
     def global_batches(self) -> list[np.ndarray]:
-        rng = np.random.default_rng([self.seed, self.epoch, 1])
+        rng = np.random.default_rng([self.seed, self.epoch, self.stream])
         order = rng.permutation(len(self.lengths))
         if self.chunk_batches is None:
             return np.split(order, self.bounds)
@@ -101,7 +105,7 @@ class ClassBatches(ShuffledBatches):
         raise NotImplementedError
 
     def global_batches(self) -> list[np.ndarray]:
-        rng = np.random.default_rng([self.seed, self.epoch, 1])
+        rng = np.random.default_rng([self.seed, self.epoch, self.stream])
         classes = self.classes(rng)
         order = np.empty(len(classes), dtype=np.int64)
         per_class = np.cumsum(np.bincount(classes, minlength=len(self.rows)))[:-1]
@@ -155,6 +159,48 @@ class PerClassBatches(ClassBatches):
         return order[:, : self.classes_per_batch].repeat(self.together, axis=1).ravel()
 
 
+class TwoOrders(Batches):
+    """Batches made of two orders of the same rows; as many a process and an epoch as the first has."""
+
+    def __init__(self, first: Batches, second: Batches) -> None:
+        super().__init__(first.num_batches, first.rank, first.world_size)
+        self.first, self.second = first, second
+
+    def set_epoch(self, epoch: int) -> None:
+        for order in (self, self.first, self.second):
+            order.epoch = epoch
+
+
+class PairedBatches(TwoOrders):
+    """A batch of the first order, and behind it as many rows of the second.
+
+    The batch of each process too falls into two halves of one size.
+    """
+
+    def global_batches(self) -> list[np.ndarray]:
+        """Halves and rows, (2, B) each."""
+        batches, others = self.first.global_batches(), np.concatenate(self.second.global_batches())
+        ends = np.cumsum([len(batch) for batch in batches])
+        return [np.stack([batch, others[end - len(batch) : end]]) for batch, end in zip(batches, ends, strict=True)]
+
+    def part(self, batch: np.ndarray) -> np.ndarray:
+        return np.array_split(batch, self.world_size, axis=1)[self.rank].ravel()
+
+
+class StagedBatches(TwoOrders):
+    """Batches of the first order until ``switch()`` of them are through, over all epochs; then of the second."""
+
+    def __init__(self, first: Batches, second: Batches, switch: Callable[[], int]) -> None:
+        super().__init__(first, second)
+        self.switch = switch
+
+    def global_batches(self) -> list[np.ndarray]:
+        remaining = max(0, self.switch() - self.epoch * self.num_batches)  # of the first order, in this epoch
+        if remaining >= self.num_batches:
+            return self.first.global_batches()
+        return self.first.global_batches()[:remaining] + self.second.global_batches()[remaining : self.num_batches]
+
+
 class SortedBatches(Batches):
     """Every row once, longest first, for evaluation: no shuffling, no duplicates to even out the processes."""
 
@@ -205,6 +251,16 @@ class Shuffle:
     def train(self, lengths: np.ndarray, labels: np.ndarray, seed: int, rank: int = 0, world_size: int = 1) -> Batches:
         """Batches of the train split: ``lengths`` and ``labels`` are ``(N,)``."""
         return ShuffledBatches(lengths, self.batch_size, seed, rank, world_size, self.chunk_batches)
+
+    def second(self, kind: str, lengths: np.ndarray, labels: np.ndarray, *place: int) -> Batches:
+        """A further order of the same rows, by class: ``kind`` is `class_balanced` or `reversed`, the rest as `train`.
+
+        Batches are as large as those of this sampler, and sorted by length as they are.
+        """
+        sampler = {"class_balanced": ClassBalanced, "reversed": Reversed}[kind]
+        order = sampler(self.batch_size, self.eval_batch_size, self.chunk_batches).train(lengths, labels, *place)
+        order.stream = SECOND_STREAM
+        return order
 
     def eval(self, lengths: np.ndarray, rank: int = 0, world_size: int = 1) -> Batches:
         """Batches of an evaluation split: every row once."""

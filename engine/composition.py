@@ -132,7 +132,7 @@ def _protocol_findings(plain: Plain) -> Iterator[str]:
     protocol, method = plain["protocol"], plain["method"]
     if protocol["name"] in ("fixed", "transductive"):  # nothing is monitored
         return
-    if getattr(target_class(method), "solved_after_training", False):
+    if not getattr(target_class(method), "selected_by_epoch", True):
         if protocol["monitor"] is not None and protocol["name"] in target_class(method).protocols:
             yield (
                 f"protocol.monitor: found {protocol['monitor']!r}; allowed with method={method['name']}, whose "

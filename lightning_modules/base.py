@@ -53,6 +53,8 @@ class TextModule(pl.LightningModule):
     unused_groups: ClassVar[tuple[str, ...]] = ()
     reads_unlabelled: ClassVar[bool] = False  # whether the split "unlabelled" is of use to it
     trains_unlabelled: ClassVar[bool] = False  # whether its train batches hold those rows too, behind the train rows
+    rows_beside: str | None = None  # "reversed": each train batch holds as many rows again, drawn so, behind its own
+    rows_afterwards: str | None = None  # "class_balanced": so are the train batches from `batches_before` of the run on
     loss: Any  # one of `losses`: what it is called with is between the two
     pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 
@@ -73,6 +75,7 @@ class TextModule(pl.LightningModule):
         self.loss = loss
         self.optimizer, self.scheduler = optimizer, scheduler
         self.seed, self.num_views, self.head_lr = seed, num_views, head_lr
+        self.rates: dict[str, float] = {}  # of parameters by name, where not `head_lr`
         self.micro_batch, self.accumulation_weight = 0, 1.0  # number and weight of a batch within its optimizer step
         self.gradient_cache_chunk: int | None = None
         self.run_id: str | None = None
@@ -186,16 +189,16 @@ class TextModule(pl.LightningModule):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Encoder and heads, each with and without weight decay (none on biases and norms)."""
-        groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+        groups: dict[tuple[float | None, bool], list[nn.Parameter]] = {}
         for name, parameter in self.named_parameters():
             if parameter.requires_grad:
-                key = (name.startswith(self.pretrained), parameter.ndim > 1)
-                groups.setdefault(key, []).append(parameter)
+                rate = None if name.startswith(self.pretrained) else self.rates.get(name, self.head_lr)
+                groups.setdefault((rate, parameter.ndim > 1), []).append(parameter)
         return [
             {"params": parameters}
-            | ({} if in_encoder else {"lr": self.head_lr})
+            | ({} if rate is None else {"lr": rate})
             | ({} if decays else {"weight_decay": 0.0})
-            for (in_encoder, decays), parameters in groups.items()
+            for (rate, decays), parameters in groups.items()
         ]
 
     def configure_optimizers(self) -> Any:
@@ -259,6 +262,7 @@ class ClassifierModule(TextModule):
     classifier: Any  # linear, or the head that generates
     linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
     solved_from: ClassVar[str] = "features"  # or "tokens": what `solve` takes of a row
+    selected_by_epoch: ClassVar[bool] = True  # whether an epoch is chosen by its figures; otherwise the last one is
     solved_after_training = False  # whether `solve` is called with the embeddings of the trained encoder too
 
     def __init__(

@@ -5,6 +5,7 @@ from losses.aecl import AECLLoss
 from losses.arguments import ClassificationLoss
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.bcl import BalancedContrastiveLoss
+from losses.bilateral import BilateralLoss
 from losses.binary_cross_entropy import BinaryCrossEntropy
 from losses.class_aware import ClassAwareClusteringLoss, ClassAwareContrastiveLoss
 from losses.class_balanced import ClassBalancedLoss, class_balanced, class_balanced_weights
@@ -25,6 +26,7 @@ from losses.clusters import (
 )
 from losses.cosine_pairs import CosinePairLoss, cosine_pairs
 from losses.dice import DiceLoss, dice
+from losses.disalign import GeneralisedReweightingLoss, adaptive_calibration, generalised_weights
 from losses.distributed import gather
 from losses.dscl import DecoupledContrastiveLoss
 from losses.dualcl import DualContrastiveLoss
@@ -32,6 +34,7 @@ from losses.focal import FocalLoss, focal_per_sample
 from losses.gml import GaussianMixtureLoss, class_log_mean_exp
 from losses.info_nce import InfoNCELoss, info_nce
 from losses.kcl import KPositiveContrastiveLoss
+from losses.label_aware_smoothing import LabelAwareSmoothingLoss, class_smoothing, label_aware_smoothing
 from losses.lade import LADELoss, lade_regulariser
 from losses.ldam import LDAMLoss, class_margins, ldam
 from losses.logit_compensated import CrossEntropy, LogitCompensatedCrossEntropy, logit_compensated_cross_entropy
@@ -62,6 +65,7 @@ __all__ = [
     "AECLLoss",
     "BalancedContrastiveLoss",
     "BalancedSoftmaxLoss",
+    "BilateralLoss",
     "BinaryCrossEntropy",
     "ClassAwareClusteringLoss",
     "ClassAwareContrastiveLoss",
@@ -75,11 +79,13 @@ __all__ = [
     "DualContrastiveLoss",
     "FocalLoss",
     "GaussianMixtureLoss",
+    "GeneralisedReweightingLoss",
     "HardNegativeContrastiveLoss",
     "InfoNCELoss",
     "KPositiveContrastiveLoss",
     "LADELoss",
     "LDAMLoss",
+    "LabelAwareSmoothingLoss",
     "LogitCompensatedCrossEntropy",
     "MultiLabelContrastiveLoss",
     "ParametricContrastiveLoss",
@@ -96,6 +102,7 @@ __all__ = [
     "SupervisedContrastiveLoss",
     "SupervisedPrototypicalContrastiveLoss",
     "TargetedContrastiveLoss",
+    "adaptive_calibration",
     "assignment_entropy",
     "balance_entropy",
     "balanced_softmax",
@@ -103,6 +110,7 @@ __all__ = [
     "class_balanced_weights",
     "class_log_mean_exp",
     "class_margins",
+    "class_smoothing",
     "class_weights",
     "confident_clusters",
     "cosine_pairs",
@@ -113,9 +121,11 @@ __all__ = [
     "expected_logits",
     "focal_per_sample",
     "gather",
+    "generalised_weights",
     "hard_ratio_schedule",
     "info_nce",
     "inverse_frequency_weights",
+    "label_aware_smoothing",
     "lade_regulariser",
     "ldam",
     "log_prior",

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from datamodules.samplers import ClassBalanced, MPerClass, Reversed, Shuffle, SquareRoot
+from datamodules.samplers import (
+    ClassBalanced,
+    LengthGrouped,
+    MPerClass,
+    PairedBatches,
+    Reversed,
+    Shuffle,
+    SquareRoot,
+    StagedBatches,
+)
 from storage.errors import InputError
 
 SIZES = np.array([1200, 500, 200, 80, 17, 3])
@@ -136,6 +145,62 @@ def test_square_root_lies_between_the_data_and_the_balanced():
     kinds = (Shuffle, SquareRoot, ClassBalanced, Reversed)
     largest = [np.mean(LABELS[np.concatenate(batches(kind(16)))] == 0) for kind in kinds]
     assert np.all(np.diff(largest) < -0.05)
+
+
+def paired(sampler, rank=0, world_size=1):
+    place = (LENGTHS, LABELS, 0, rank, world_size)
+    return PairedBatches(sampler.train(*place), sampler.second("reversed", *place))
+
+
+def staged(sampler, switch, rank=0, world_size=1):
+    place = (LENGTHS, LABELS, 0, rank, world_size)
+    return StagedBatches(sampler.train(*place), sampler.second("class_balanced", *place), lambda: switch)
+
+
+def epoch_of(order, epoch):
+    order.set_epoch(epoch)
+    actual = list(order)
+    assert len(order) == len(actual)
+    return actual
+
+
+@pytest.mark.parametrize("sampler", [Shuffle(16), LengthGrouped(16), Reversed(16), MPerClass(32, rows_per_class=8)])
+def test_pairs_are_batches_of_the_sampler_and_as_many_reversed_rows(sampler):
+    pairs, alone = epoch_of(paired(sampler), 2), batches(sampler, epoch=2)
+    halves = [np.split(pair, 2) for pair in pairs]
+    assert all(np.array_equal(first, batch) for (first, _), batch in zip(halves, alone, strict=True))
+    others = np.concatenate([second for _, second in halves])
+    share = (1 / SIZES) / (1 / SIZES).sum()
+    assert np.all(np.abs(np.bincount(LABELS[others]) - len(others) * share) < 5 * np.sqrt(len(others) * share))
+    assert not np.array_equal(others, np.concatenate(alone))  # reversed beside reversed is another draw
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_processes_share_pairs_half_by_half(world_size):
+    shares = [epoch_of(paired(LengthGrouped(16), rank, world_size), 1) for rank in range(world_size)]
+    for parts, whole in zip(zip(*shares, strict=True), epoch_of(paired(LengthGrouped(16)), 1), strict=True):
+        halves = zip(*(np.split(part, 2) for part in parts), strict=True)
+        assert np.array_equal(np.concatenate([np.concatenate(half) for half in halves]), whole)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_stages_change_at_a_batch_of_the_run(world_size):
+    sampler = Shuffle(16)
+    number = len(batches(sampler))
+    order = staged(sampler, number + 40, world_size - 1, world_size)
+    epochs = [epoch_of(order, epoch) for epoch in (0, 1, 2)]
+    drawn = [batches(sampler, epoch, rank=world_size - 1, world_size=world_size) for epoch in (0, 1)]
+    assert all(map(np.array_equal, epochs[0] + epochs[1][:40], drawn[0] + drawn[1][:40]))
+    balanced = LABELS[np.concatenate(epochs[1][40:] + epochs[2])]
+    assert np.allclose(np.bincount(balanced) / len(balanced), 1 / 6, atol=0.04)
+    # a run that goes on from an epoch sees the same batches
+    assert all(map(np.array_equal, epoch_of(staged(sampler, number + 40, world_size - 1, world_size), 1), epochs[1]))
+
+
+def test_stages_of_one_kind():
+    sampler = LengthGrouped(16)
+    assert all(map(np.array_equal, epoch_of(staged(sampler, 10**6), 1), batches(sampler, 1)))
+    assert len(set(np.concatenate(epoch_of(staged(sampler, 0), 0)))) < len(LABELS)
 
 
 @pytest.mark.parametrize(

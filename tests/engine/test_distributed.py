@@ -19,7 +19,7 @@ TWO = World(nodes=1, devices=2)
 EQUAL = ["method.dropout=0", "sampler.batch_size=16", "sampler=shuffle", "trainer.max_epochs=5", "optimizer.lr=1e-3"]
 QUEUE = ["method.queue_size=40", "method.momentum=0.9"]
 ALIKE = "ce focal dice class_balanced logit_adjusted ldam_drw simcse scl_ce spcl dualcl hybrid_sc scl_hnm acl bcl"
-ALIKE += " lade proco tde"
+ALIKE += " lade proco tde bbn mislas disalign crt tau_norm"
 CURVES = {method: [f"method={method}"] for method in ALIKE.split()} | {
     "sharprecl": ["method=sharprecl"],
     "tsc": ["method=tsc", "loss.num_positives=3", *QUEUE],
@@ -41,7 +41,9 @@ class Losses(Callback):
         self.values, self.weights, self.seeds = [], [], []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        assert (trainer.world_size, len(batch["labels"])) in [(1, 32), (1, 16), (1, 13), (2, 8), (2, 7), (2, 6)]
+        halves = 2 if pl_module.rows_beside else 1
+        size = len(batch["labels"]) // halves
+        assert (trainer.world_size, size) in [(1, 32), (1, 16), (1, 13), (2, 8), (2, 7), (2, 6)]
         self.values.append(outputs["loss"].item() / pl_module.accumulation_weight)
         self.weights.append(pl_module.accumulation_weight)
         self.seeds.append(torch.initial_seed())

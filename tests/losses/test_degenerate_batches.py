@@ -14,6 +14,7 @@ from losses import (
     AECLLoss,
     BalancedContrastiveLoss,
     BalancedSoftmaxLoss,
+    BilateralLoss,
     BinaryCrossEntropy,
     ClassAwareClusteringLoss,
     ClassAwareContrastiveLoss,
@@ -26,9 +27,11 @@ from losses import (
     DualContrastiveLoss,
     FocalLoss,
     GaussianMixtureLoss,
+    GeneralisedReweightingLoss,
     HardNegativeContrastiveLoss,
     InfoNCELoss,
     KPositiveContrastiveLoss,
+    LabelAwareSmoothingLoss,
     LADELoss,
     LDAMLoss,
     LogitCompensatedCrossEntropy,
@@ -153,6 +156,9 @@ CLASSIFICATION = {
     "focal, root": FocalLoss(0.5),
     "lade": LADELoss(),
     "lade, of columns": LADELoss(importance="of_columns"),
+    "generalised_reweighting": GeneralisedReweightingLoss(),
+    "generalised_reweighting by rows": GeneralisedReweightingLoss(average="rows"),
+    "label_aware_smoothing": LabelAwareSmoothingLoss(),
     "ldam": LDAMLoss(scale=4.0),
     "logit_compensated": LogitCompensatedCrossEntropy(),
     "logit_compensated, unit norm": LogitCompensatedCrossEntropy(unit_norm_logits=True),
@@ -226,6 +232,7 @@ def staged(stage):
 
 CASES = {
     **{name: Case(loss, lambda b: (b.logits, b.labels, b.counts)) for name, loss in CLASSIFICATION.items()},
+    "bilateral": Case(BilateralLoss(), lambda b: (b.logits, b.labels, b.more_logits, b.labels.flip(0), 0.3)),
     "bce": Case(BinaryCrossEntropy(), lambda b: (b.logits, b.label_sets.to(b.logits))),
     "pseudo_labels": Case(PseudoLabelLoss(), lambda b: (b.logits, b.labels, b.labels % 2 == 0)),
     # contrast within a batch

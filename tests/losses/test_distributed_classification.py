@@ -6,11 +6,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from losses import (
     BalancedSoftmaxLoss,
+    BilateralLoss,
     BinaryCrossEntropy,
     ClassBalancedLoss,
     CrossEntropy,
     DiceLoss,
     FocalLoss,
+    GeneralisedReweightingLoss,
+    LabelAwareSmoothingLoss,
     LADELoss,
     LDAMLoss,
     LogitCompensatedCrossEntropy,
@@ -30,6 +33,9 @@ LOSSES = {
     "dice": DiceLoss(0.3, reading="batch"),
     "class_balanced": ClassBalancedLoss(0.9, average="weights"),
     "ldam": LDAMLoss(scale=3.0, effective_number_beta=0.9),
+    "generalised_reweighting": GeneralisedReweightingLoss(),
+    "label_aware_smoothing": LabelAwareSmoothingLoss(),
+    "bilateral": lambda logits, labels, _: BilateralLoss()(logits, labels, logits.flip(1), (labels + 1) % 3, 0.3),
     "binary": lambda logits, labels, _: BinaryCrossEntropy()(logits, labels[:, None] >= torch.arange(3)),
 }
 

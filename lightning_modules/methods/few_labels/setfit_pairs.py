@@ -30,6 +30,7 @@ class SetFitPairsModule(ClassifierModule):
     protocols: ClassVar[tuple[str, ...]] = ("fixed", "kfold")
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers")
     unused_groups: ClassVar[tuple[str, ...]] = ("augment", "head")
+    selected_by_epoch = False
     solved_after_training = True
 
     def __init__(self, *args: Any, inverse_penalty: Annotated[float, "> 0"] = 1.0, **kwargs: Any) -> None:

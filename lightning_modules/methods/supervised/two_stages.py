@@ -14,6 +14,8 @@ from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.methods.supervised.momentum import view_of
 from losses import gather, inverse_frequency_weights
 
+Weighting = Literal["inverse_frequency", "class_balanced", "none"]
+
 
 class TwoStageModule(ClassifierModule):
     """Decoupled training (Kang et al., ICLR 2020): a method says `representation_losses`, and what else differs.
@@ -24,8 +26,8 @@ class TwoStageModule(ClassifierModule):
 
     Args:
         representation_share: share of the steps that the first stage takes, in [0, 1].
-        classifier_weighting: `inverse_frequency` weighs rows as sampling all classes alike would do in expectation,
-            `none` all the same.
+        classifier_weighting: of the second stage: `inverse_frequency` weighs rows as sampling all classes alike would
+            do in expectation, `class_balanced` samples them so, `none` takes rows as they come.
 
     The remaining arguments are those of the class that stands beside this one, or of `ClassifierModule`.
     """
@@ -34,16 +36,24 @@ class TwoStageModule(ClassifierModule):
         self,
         *args,
         representation_share: Annotated[float, ">= 0", "<= 1"] = 0.7,
-        classifier_weighting: Literal["inverse_frequency", "none"] = "inverse_frequency",
+        classifier_weighting: Weighting = "inverse_frequency",
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.representation_share, self.classifier_weighting = representation_share, classifier_weighting
+        self.rows_afterwards = "class_balanced" if classifier_weighting == "class_balanced" else None
 
     @property
     def representation_steps(self) -> int:
         """Steps of the first stage."""
         return int(self.representation_share * self.total_steps)
+
+    @property
+    def batches_before(self) -> int:
+        """Batches of the first stage, over all epochs."""
+        batches, of_step = int(self.trainer.num_training_batches), self.trainer.accumulate_grad_batches
+        epochs, steps = divmod(self.representation_steps, -(-batches // of_step))
+        return epochs * batches + steps * of_step
 
     @property
     def is_selectable(self) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clustering.agreement import Grouping, grouped, most_agreed
 from clustering.kmeans import KMeans, Vectors, kmeans, unit_rows
 
 NumClusters = Annotated[int, ">= 2"] | Literal["auto"] | None
@@ -64,3 +66,44 @@ class KMeansClustering:
     def __call__(self, vectors: Vectors, num_clusters: int, rng: np.random.Generator) -> KMeans:
         """Clusters of scaled vectors (N, D). Raises ValueError as `kmeans` does."""
         return kmeans(vectors, num_clusters, rng, self.num_starts, self.max_iter, self.sample_rows)
+
+
+class AgreementClustering:
+    """The grouping of the encoder's embeddings that two halves of the texts agree on most: `method=sbert_agreement`.
+
+    Args:
+        name: of the method.
+        num_clusters: K; null takes the number of labels of the data set, auto estimates it.
+        by: `agreement` between halves of the texts chooses; or `kmeans`, `ward`, `average`. See `clustering.agreement`.
+        num_views: 1, for nothing is augmented.
+    """
+
+    serves = "clustering"
+    multilabel = False
+    losses = ()
+    protocols = ("transductive",)
+    encoder_training = ("frozen",)
+    vectors: Literal["encoder"] = "encoder"
+    unused_groups = (
+        *("imbalance", "active", "retrieval", "head", "start_from"),
+        *("loss", "augment", "optimizer", "scheduler", "callbacks"),
+    )
+
+    def __init__(
+        self,
+        name: str,
+        num_clusters: NumClusters = None,
+        by: Grouping | Literal["agreement"] = "agreement",
+        num_views: Literal[1] = 1,
+    ) -> None:
+        self.name, self.num_clusters, self.by, self.num_views = name, num_clusters, by, num_views
+
+    def scaled(self, vectors: Vectors) -> Vectors:
+        """The vectors that are clustered."""
+        return unit_rows(vectors)
+
+    def __call__(self, vectors: NDArray[np.float32], num_clusters: int, rng: np.random.Generator) -> KMeans:
+        """Clusters of vectors (N, D) of unit length."""
+        if self.by == "agreement":
+            return most_agreed(vectors, num_clusters, rng)
+        return grouped(vectors, num_clusters, rng, self.by)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 
 from clustering.kmeans import Vectors, distances_to_own, means, unit_rows, without_direction
-from clustering.methods import KMeansClustering
+from clustering.methods import AgreementClustering, KMeansClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores, negative_similarity
 from clustering.topics import Topic, topics
@@ -80,7 +80,7 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     labels = table["label"].to_numpy() if corpus.label_names else None
     if labels is None:
         print("the data set has no labels: the report is without scores", file=sys.stderr)
-    cluster_texts = _learn_clusters if plan.trains else _kmeans
+    cluster_texts = _learn_clusters if plan.trains else _group
     result = cluster_texts(plan, run, corpus, texts)
     names = corpus.label_names
     _write(run, texts, [] if labels is None else [names[label] for label in labels], result)
@@ -115,8 +115,8 @@ def _num_clusters(plan: Plan, num_labels: int, num_texts: int, vectors: Any) -> 
     return num_clusters or num_labels
 
 
-def _kmeans(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:
-    method: KMeansClustering = instantiate_partial(plan.config.method)()
+def _group(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:
+    method: KMeansClustering | AgreementClustering = instantiate_partial(plan.config.method)()
     if plan.config.get("logger"):
         instantiate_partial(plan.config.logger)(run=run, config=plan.plain)  # it gets the outcome
     arrays: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def _kmeans(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Cluste
     distances = distances_to_own(vectors, result.centres, result.assignments)
     distances[without_direction(vectors)] = np.inf
     run.write_json("environment.json", environment(plan, corpus))
-    figures = {"cluster/inertia": result.inertia, "seconds/fit": seconds}
+    figures = {"cluster/inertia": result.inertia, "seconds/fit": seconds, **result.figures}
     return Clustering(result.assignments, distances, ("distance", np.sqrt(distances)), number, figures)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ class ClusteringModule(TextModule):
 
     serves = "clustering"
     protocols = ("transductive",)
-    unused_groups: ClassVar[tuple[str, ...]] = ("imbalance", "active", "retrieval", "head", "start_from")
+    unused_groups = ("imbalance", "active", "retrieval", "head", "start_from")
     multilabel = False
     depends_on_companions = False  # whether the outputs of a text depend on the other texts of its batch
 

@@ -1,7 +1,6 @@
 """Methods that learn clusters, on vectors in groups: stages, pseudo-labels, attention, what a checkpoint keeps."""
 
 import json
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from torch import nn
 
 from clustering.scores import clustering_scores
 from lightning_modules.methods.clustering.aecl import AECLModule
-from lightning_modules.methods.clustering.kontrast_clusters import KontrastClustersModule
 from lightning_modules.methods.clustering.rstc import RSTCModule
 from lightning_modules.methods.clustering.sample_attention import BareAttention, EncoderLayerAttention
 from lightning_modules.methods.clustering.sccl import SCCLModule
@@ -23,7 +21,6 @@ from lightning_modules.schedules import constant
 from losses import (
     AECLLoss,
     ClassAwareClusteringLoss,
-    PseudoLabelLoss,
     RSTCLoss,
     SCCLLoss,
     StudentTClusteringLoss,
@@ -101,10 +98,9 @@ class Stages(pl.Callback):
 
 def fit(module, epochs, data=None, **options):
     seen = Stages()
-    callbacks = [seen, *options.pop("callbacks", [])]
     trainer = pl.Trainer(
         max_epochs=epochs, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-        limit_val_batches=0, callbacks=callbacks, **{"enable_checkpointing": False} | options,
+        limit_val_batches=0, callbacks=[seen], **{"enable_checkpointing": False} | options,
     )  # fmt: skip
     data = data or Texts(module.num_views)
     trainer.fit(module, data, **({"ckpt_path": module.resumes_at} if hasattr(module, "resumes_at") else {}))
@@ -354,25 +350,3 @@ def test_same_seed_same_bits():
         fit(module, 3)
     assert all(torch.equal(value, second.state_dict()[name]) for name, value in first.state_dict().items())
     assert F.cosine_similarity(first.encoder.words, Bag().words).min() < 1
-
-
-# clusters that halves agree on, then learned
-
-
-class HeadOfEachEpoch(pl.Callback):
-    """What was trained, before the method adds to it: hooks of callbacks come first."""
-
-    def on_train_epoch_end(self, trainer, module):
-        self.head = deepcopy(module._head())
-
-
-def test_kontrast_clusters_learns_its_groups_and_ends_with_one_linear_layer():
-    module = build(KontrastClustersModule, PseudoLabelLoss(), head_lr=3e-2)
-    watch = HeadOfEachEpoch()
-    _, data = fit(module, 20, callbacks=[watch])
-    assert accuracy(module, data) == 1
-    embeddings = module.all_outputs()
-    expected = watch.head.scores(embeddings) + module._refitted(embeddings, watch.head).scores(embeddings)
-    actual = module.all_outputs(lambda batch: module(batch)["logits"])
-    torch.testing.assert_close(actual, expected)
-    assert not torch.allclose(actual, watch.head.scores(embeddings), atol=0.1)

@@ -46,7 +46,6 @@ def test_aecl_from_stages_to_new_texts(learn, use, toy_csv, tmp_path):
     [
         ["method=ccssl", "augment=dropout", "method.stage1_epochs=1", "method.stage2_epochs=1", "trainer.max_epochs=3"],
         ["method=sccl", "augment=dropout", "trainer.max_epochs=2"],
-        ["method=kontrast_clusters", "sampler.chunk_batches=2", "trainer.max_epochs=2", "trainer.least_steps=0"],
         ["method=rstc", "augment=dropout", "method.kmeans_epochs=1", "trainer.max_epochs=2"],
         ["method=self_train", "method.pretrain_epochs=1", "trainer.max_epochs=2", "method.layer_sizes=[32,4]"],
     ],

@@ -29,6 +29,7 @@ class KMeansClustering:
     """
 
     serves = "clustering"
+    kinds = ("text",)
     multilabel = False
     losses = ()
     protocols = ("transductive",)

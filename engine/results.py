@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from callbacks.predictions import MultiLabelPredictions, Predictions, json_list, labels_above
-from datamodules.datamodule import TextDataModule
+from datamodules.datamodule import DataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.methods.multilabel.base import MultiLabelModule
 from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_metrics
@@ -33,7 +33,7 @@ class SingleLabelResults:
         collector: the callback that sees the outputs.
     """
 
-    def __init__(self, run: RunFolder, datamodule: TextDataModule, generates: bool = False) -> None:
+    def __init__(self, run: RunFolder, datamodule: DataModule, generates: bool = False) -> None:
         self.run, self.names, self.generates = run, datamodule.label_names, generates
         self.class_counts = datamodule.class_counts.tolist()
         self.collector = Predictions(run, label_names=self.names)
@@ -75,7 +75,7 @@ class SingleLabelResults:
 class MultiLabelResults:
     """Results on texts with any number of labels. The split that is measured first chooses the threshold."""
 
-    def __init__(self, run: RunFolder, datamodule: TextDataModule, module: MultiLabelModule) -> None:
+    def __init__(self, run: RunFolder, datamodule: DataModule, module: MultiLabelModule) -> None:
         self.run, self.names, self.rule = run, datamodule.label_names, module.threshold
         self.class_counts = datamodule.class_counts.tolist()
         self.collector = MultiLabelPredictions(run, label_names=self.names)
@@ -120,7 +120,7 @@ class MultiLabelResults:
 Results = SingleLabelResults | MultiLabelResults
 
 
-def results_for(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> Results:
+def results_for(run: RunFolder, module: ClassifierModule, datamodule: DataModule) -> Results:
     """For the kind of labels of a data set; `module` takes them, as `engine.label_kind` has checked."""
     if isinstance(module, MultiLabelModule):
         return MultiLabelResults(run, datamodule, module)
@@ -146,6 +146,8 @@ def warn_below_rivals(metrics: Mapping[str, Any], split: str) -> None:
     for name in INTERVAL_METRICS:
         for key, title in RIVALS.items():
             rival = metrics.get(f"{split}/{key}_{name}")
+            if key == "logistic" and "rival_reads" in metrics:
+                title = f"logistic regression over {metrics['rival_reads']}"
             if rival is not None and metrics[f"{split}/{name}"] < rival:
                 shown = f"{100 * metrics[f'{split}/{name}']:.2f} % is below {100 * rival:.2f} %"
                 print(f"warning: {name} of {shown}, which {title} reaches", file=sys.stderr)

@@ -57,6 +57,7 @@ class DataModule(LightningDataModule):
         num_workers: loader processes.
         budget: how many train rows keep their label, before anything else is drawn.
         takes_unlabelled: train rows without a label are set aside as rows without one, and not refused.
+        shot_bounds: train rows above which a class has many, and below which it has few; for figures alone.
         trains_unlabelled: train batches hold the rows of "unlabelled" too, with label -1, at the positions behind those
             of "train"; they have one view.
 
@@ -90,6 +91,7 @@ class DataModule(LightningDataModule):
         budget: LabelBudget | None = None,
         takes_unlabelled: bool = False,
         trains_unlabelled: bool = False,
+        shot_bounds: tuple[int, int] = (100, 20),
     ) -> None:
         super().__init__()
         if num_views < 1:
@@ -99,7 +101,7 @@ class DataModule(LightningDataModule):
         self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
         self.num_views, self.seed, self.num_workers = num_views, seed, num_workers
         self.budget, self.takes_unlabelled = budget or LabelBudget(), takes_unlabelled
-        self.trains_unlabelled = trains_unlabelled
+        self.trains_unlabelled, self.shot_bounds = trains_unlabelled, shot_bounds
         self.singleton_classes = singleton_classes
         self.label_names = tuple(corpus.label_names)
         self.num_classes = len(self.label_names)

@@ -189,6 +189,11 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     encoder = plain.get("encoder")
     if not encoder:
         return
+    if encoder["train"] == "frozen" and encoder.get("path", "") is None:
+        if not getattr(target_class(encoder), "has_weights", True):
+            name, free = f"encoder={encoder['name']}", _without_weights()
+            yield f"encoder.train: found frozen, and {name} has no weights; allowed: full, encoder.path=FILE, or {free}"
+            return
     augment = None
     if plain["method"].get("num_views", 1) > 1:
         augment = choice_name("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
@@ -214,6 +219,12 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     for key in ("active", "start_from"):
         if plain.get(key):
             yield f"{key}: {name} has a vocabulary of its own in every run; allowed: null, or a pretrained encoder"
+
+
+def _without_weights() -> str:
+    """Encoders that need none."""
+    names = [name for name, target in choices("encoder").items() if getattr(get_object(target), "needs_none", False)]
+    return ", ".join(f"encoder={name}" for name in names)
 
 
 def _head_findings(plain: Plain) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 @torch.inference_mode()
 def _encode(encoder: Any, datamodule: DataModule, store: Any, shape: tuple[int, int]) -> np.ndarray:
     features = np.empty(shape, dtype=np.float32)
-    device = next(encoder.parameters()).device
+    device = next(itertools.chain(encoder.parameters(), encoder.buffers())).device
     for batch in datamodule.table_loader(store):
         inputs = (rows.to(device) for rows in inputs_of(batch).values())
         features[batch["indices"].numpy()] = encoder(*inputs).cpu().numpy()

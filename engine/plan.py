@@ -122,6 +122,7 @@ class Plan:
             singleton_classes=self.dataset.singleton_classes,
             budget=self.dataset.budget,
             takes_unlabelled=self.dataset.takes_unlabelled,
+            shot_bounds=self.dataset.shot_bounds,
             trains_unlabelled=getattr(target_class(config.method), "trains_unlabelled", False),
         )
         datamodule.prepare_data()

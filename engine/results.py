@@ -35,13 +35,13 @@ class SingleLabelResults:
 
     def __init__(self, run: RunFolder, datamodule: DataModule, generates: bool = False) -> None:
         self.run, self.names, self.generates = run, datamodule.label_names, generates
-        self.class_counts = datamodule.class_counts.tolist()
+        self.class_counts, self.bounds = datamodule.class_counts.tolist(), datamodule.shot_bounds
         self.collector = Predictions(run, label_names=self.names)
 
     def figures(self, split: str) -> dict[str, Any]:
         """Metrics of a split that was evaluated."""
         self.last = self.collector.labels_and_predictions(split)
-        figures = classification_metrics(*self.last, len(self.names), self.class_counts)
+        figures = classification_metrics(*self.last, len(self.names), self.class_counts, self.bounds)
         figures |= bootstrap_intervals(*self.last, len(self.names), np.random.default_rng(0))
         figures |= majority_metrics(self.last[0], self.class_counts)
         if not self.generates:
@@ -56,7 +56,7 @@ class SingleLabelResults:
 
     def metrics(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> dict[str, float]:
         """Metrics of scores (N, C) from elsewhere than the model alone."""
-        return classification_metrics(labels, scores.argmax(axis=1), len(self.names), self.class_counts)
+        return classification_metrics(labels, scores.argmax(axis=1), len(self.names), self.class_counts, self.bounds)
 
     def lines(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> Iterator[tuple]:
         """Label, prediction and probability of each row, as `predictions.csv` has them."""

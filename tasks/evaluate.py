@@ -61,7 +61,9 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:
     labels, scores, unknown = _scored_rows(config, plan, predictor)
     if predictor.threshold is None:
         true, best = labels.argmax(axis=1), scores.argmax(axis=1)
-        figures: dict[str, Any] = classification_metrics(true, best, len(names), class_counts)
+        figures: dict[str, Any] = classification_metrics(
+            true, best, len(names), class_counts, plan.dataset.shot_bounds
+        )
         figures |= bootstrap_intervals(true, best, len(names), np.random.default_rng(0))
         figures |= majority_metrics(true, class_counts)
         per_class = class_scores(true, best, len(names))

@@ -31,22 +31,23 @@ class ImageAugmentation:
       hue 10 %), one of five grey (Chen et al., ICML 2020), as PaCo's and ACL's further views.
 
     Args:
+        name: in a run's record.
         first: of the first view.
         others: of further views; null: as the first.
         padding: black border of a crop, as a share of the side; larger images are cropped without one.
     """
 
-    name: ClassVar[str] = "images"
     kinds: ClassVar[tuple[str, ...]] = ("image",)
     draws_first: ClassVar[bool] = True  # the first view is not the row itself
 
     def __init__(
         self,
+        name: str,
         first: Policy,
         others: Annotated[Policy | None, "with method.num_views>1"] = None,
         padding: Annotated[float, ">= 0", "< 1"] = 0.125,
     ) -> None:
-        self.first, self.others, self.padding = first, others or first, padding
+        self.name, self.first, self.others, self.padding = name, first, others or first, padding
 
     def view(self, pixels: Tensor, number: int, size: int, seed: int) -> Tensor:
         """One view of each image.

@@ -40,6 +40,11 @@ class Dataset:
         class_descriptions: YAML, JSON or CSV file with a description of each label, in place of what the data set
             knows of its classes.
         unlabelled: file with inputs without labels, which come after the train rows.
+        many_above: classes of more train rows than this have many; accuracy is also given for these.
+        few_below: classes of fewer have few; those between have a medium number.
+
+    Raises:
+        InputError: a class would have many and few.
     """
 
     kind: ClassVar[str]  # of data, as `kinds` of encoders, methods and others name it
@@ -68,7 +73,12 @@ class Dataset:
         labels_per_class: Annotated[int, ">= 1"] | None = None,
         class_descriptions: str | None = None,
         unlabelled: str | None = None,
+        many_above: Annotated[int, ">= 0"] = 100,
+        few_below: Annotated[int, ">= 0"] = 20,
     ) -> None:
+        if few_below > many_above + 1:
+            raise InputError(f"dataset.few_below: found {few_below}, allowed: <= {many_above + 1}, see many_above")
+        self.shot_bounds = many_above, few_below
         self.budget = LabelBudget(labels, labels_per_class)
         self.class_descriptions = class_descriptions
         self.unlabelled = None if unlabelled is None else Path(unlabelled).expanduser()

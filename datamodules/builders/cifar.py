@@ -19,6 +19,7 @@ from datamodules.builders.images import ImageDataset
 from storage.errors import InputError
 from storage.run_store import first_line
 
+DAMAGED = LookupError, TypeError, ValueError, EOFError, OSError, tarfile.TarError, pickle.PickleError
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
 class Cifar(ImageDataset):
@@ -76,7 +77,7 @@ class Cifar(ImageDataset):
             file = tar.extractfile(path)
             assert file is not None
             content = _ArraysOnly(io.BytesIO(file.read()), encoding="bytes").load()
-        except (KeyError, AssertionError, tarfile.TarError, EOFError, OSError, pickle.UnpicklingError) as error:
+        except (*DAMAGED, AssertionError) as error:
             raise InputError(f"dataset.archive={self.archive}: {path}: cannot be read ({first_line(error)})") from error
         return content
 

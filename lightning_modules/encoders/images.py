@@ -56,15 +56,13 @@ class ImageEncoderSource:
     Args:
         name: in tables.
         path: checkpoint in PyTorch's or safetensors' format, with the names of torchvision; null draws the weights.
-        train: `full`, or `frozen` with a checkpoint.
+        train: `full`, or `frozen` with a checkpoint (`engine.composition` sees to it).
         mean: of R, G and B in [0, 1], that pixels are normalised by.
         std: likewise.
-
-    Raises:
-        ValueError: a frozen encoder without a checkpoint.
     """
 
     kinds = ("image",)
+    has_weights = False  # without `path`
     pooling = "mean"
     hidden_size: int
 
@@ -76,8 +74,6 @@ class ImageEncoderSource:
         mean: tuple[float, float, float],
         std: tuple[float, float, float],
     ) -> None:
-        if train == "frozen" and path is None:
-            raise ValueError(f"encoder.train: found frozen, allowed with encoder={name} and no encoder.path: full")
         self.name, self.path, self.training, self.mean, self.std = name, path, train, mean, std
 
     def simplest(self, dataset: Any) -> PixelEncoder:
@@ -135,6 +131,7 @@ class PixelEncoder:
     """
 
     kinds = ("image",)
+    needs_none = True  # of weights
     pooling = "none"
 
     def __init__(

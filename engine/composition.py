@@ -199,8 +199,8 @@ def _view_findings(plain: Plain) -> Iterator[str]:
         augment = choice_name("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
     if augment is not None and not plain.get("augment"):
         yield f"augment: found null; allowed with method.num_views > 1: {', '.join(choices('augment'))}"
-    elif augment is not None and target_class(encoder).kinds == ("image",) and encoder["train"] == "frozen":
-        yield "encoder.train: found frozen, whose features are those of the images alone; allowed with views: full"
+    elif augment is not None and target_class(plain["augment"]).draws_first and encoder["train"] == "frozen":
+        yield "encoder.train: found frozen, whose features are those of the rows alone; allowed with views: full"
     elif encoder["train"] == "frozen" and augment in ("dropout", "none"):
         yield (
             f"augment={augment}: the views of a frozen encoder would be identical; "

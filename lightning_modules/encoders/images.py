@@ -145,7 +145,18 @@ class PixelEncoder:
 
     def load(self, seed: int = 0) -> ImageEncoder:
         """The encoder; `seed` decides nothing."""
-        return ImageEncoder(nn.Flatten(), 3 * self.size**2, (0.0,) * 3, (1.0,) * 3, frozen=True).eval()
+        return ImageEncoder(_Flat(self.size), 3 * self.size**2, (0.0,) * 3, (1.0,) * 3, frozen=True).eval()
+
+
+class _Flat(nn.Flatten):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.shape[-1] != self.size:
+            raise ValueError(f"encoder.size: found {self.size}, allowed with these images: {input.shape[-1]}")
+        return super().forward(input)
 
 
 def _state(file: Path) -> Mapping[str, Tensor]:

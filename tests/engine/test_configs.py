@@ -27,6 +27,7 @@ REQUIRED = {
     "dataset/mpqa_intensity": ["dataset.train=mpqa_intensity_train.csv"],
     "dataset/amazon_reviews": ["dataset.train=train.csv"],
     "dataset/hub": ["dataset.path=some/name"],
+    "dataset/image_folder": ["dataset.root=images"],
     "imbalance/counts": ["imbalance.counts=[5,3]"],
     "imbalance/listed": ["imbalance.rows=[0,1,2]"],
 }

@@ -1,6 +1,8 @@
 """Images from the command line: a run, its rival, its resumption, evaluation and prediction; what is refused."""
 
 import json
+import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from engine.choices import choices
 from tests.command_lines import Result, command, rows
 from tests.conftest import ROOT
 from tests.engine.test_kinds import refusal
-from tests.own_process import assert_equal, context, run_alone, status, the_run, wait_for
+from tests.own_process import assert_equal, context, die_at_write, run_alone, the_run
 
 DIGITS = ["dataset=digits", "imbalance.ir=50", "logger=none", "callbacks.progress=null"]
 DIGITS_NODE = {"_target_": choices("dataset")["digits"], "name": "digits"}
@@ -21,7 +23,7 @@ APART = {"logistic", "llm_lora"}  # have an encoder of their own
 @pytest.fixture
 def train(store: list[str]):
     def call(*arguments: str) -> Result:
-        return command([*DIGITS, *store, "trainer.max_epochs=2", *arguments])
+        return command([*DIGITS, *store, "trainer.max_epochs=2", "trainer.least_steps=0", *arguments])
 
     return call
 
@@ -64,19 +66,14 @@ def test_a_run_has_its_rivals_and_is_evaluated_and_predicts(train, store, tmp_pa
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bits(train, store, tmp_path, monkeypatch):
     """Views of each step, and the running means of batch norm."""
-    line = ["method=scl_ce", "augment=autoaugment_simaugment", "trainer.max_epochs=4"]
-    whole = train(*line, f"paths.runs={tmp_path / 'whole'}").folder
     monkeypatch.chdir(ROOT)
-    process, again = (
-        context.Process(target=run_alone, args=([*DIGITS, *store, *line], tmp_path / "output", None)) for _ in range(2)
-    )
-    process.start()
-    wait_for(lambda: len(list(tmp_path.glob("runs/*/history.csv"))) == 1, process)
-    process.kill()
-    process.join()
-    assert status(the_run(tmp_path)) == "running"
-    again.start()
-    again.join()
+    line = ["method=scl_ce", "augment=autoaugment_simaugment", "method.num_views=2", "trainer.max_epochs=4"]
+    whole = train(*line, f"paths.runs={tmp_path / 'whole'}").folder
+    for dies in (partial(die_at_write, 12, "after"), partial(die_at_write, 9, "before"), None):
+        process = context.Process(target=run_alone, args=([*DIGITS, *store, *line], tmp_path / "output", dies))
+        process.start()
+        process.join()
+        assert process.exitcode == (0 if dies is None else -signal.SIGKILL), (tmp_path / "output.err").read_text()
     assert_equal(the_run(tmp_path), whole)
 
 

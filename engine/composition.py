@@ -58,9 +58,13 @@ def _kind_findings(plain: Plain, dataset: Any) -> Iterator[str]:
         yield f"task: found {plain['task']}; allowed with {held}: {', '.join(dataset.tasks)}"
     for group, node in sorted(plain.items(), key=lambda item: item[0] != "method"):
         if is_node(node) and not _takes(target_class(node), dataset.kind):
-            fits = [name for name, target in choices(group).items() if _takes(get_object(target), dataset.kind)]
+            fits = _choices_for(group, dataset.kind)
             name = node.get("name") or choice_name(group, node["_target_"])
-            yield f"{group}: found {name}; allowed with {held}: {', '.join(fits) or 'null'}"
+            yield f"{group}: found {name}; allowed with {held}: {fits or 'null'}"
+
+
+def _choices_for(group: str, kind: str) -> str:
+    return ", ".join(name for name, target in choices(group).items() if _takes(get_object(target), kind))
 
 
 def _takes(part: Any, kind: str) -> bool:
@@ -198,7 +202,8 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     if plain["method"].get("num_views", 1) > 1:
         augment = choice_name("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
     if augment is not None and not plain.get("augment"):
-        yield f"augment: found null; allowed with method.num_views > 1: {', '.join(choices('augment'))}"
+        augments = _choices_for("augment", target_class(plain["dataset"]).kind)
+        yield f"augment: found null; allowed with method.num_views > 1: {augments}"
     elif augment is not None and target_class(plain["augment"]).draws_first and encoder["train"] == "frozen":
         yield "encoder.train: found frozen, whose features are those of the rows alone; allowed with views: full"
     elif encoder["train"] == "frozen" and augment in ("dropout", "none"):

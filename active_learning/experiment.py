@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from active_learning.selection import Strategy
 
@@ -31,6 +31,8 @@ class ActiveLearning:
         answers_from: file of labels to begin with, see `labelling.formats`.
         host, port: where the page listens; port 0: a free one.
     """
+
+    kinds: ClassVar[tuple[str, ...]] = ("text",)  # of data: people are asked
 
     name: str
     strategy: Strategy

@@ -28,7 +28,7 @@ from sklearn.metrics import f1_score
 from tabulate import tabulate
 
 from benchmarks._measure import ROOT
-from datamodules.datamodule import TextDataModule
+from datamodules.texts.datamodule import TextDataModule
 from engine.plan import Plan
 from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
 from tasks.fit import trained_run

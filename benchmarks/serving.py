@@ -184,9 +184,9 @@ def race_of_formats(folder: Path, store: list[str], encoded: Encoded, texts: lis
     sorted_texts = [texts[place] for place in order]
     batches = []
     for start in range(0, len(sorted_texts), 32):
-        tokens = encoded.tokenizer(
-            sorted_texts[start : start + 32], padding=True, truncation=True, max_length=encoded.max_length,
-            return_tensors="pt",
+        tokens = encoded.plan.encoder.tokenizer()(
+            sorted_texts[start : start + 32], padding=True, truncation=True,
+            max_length=encoded.plan.dataset.max_length, return_tensors="pt",
         )  # fmt: skip
         batches.append({name: tokens[name] for name in INPUTS})
 

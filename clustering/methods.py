@@ -31,6 +31,7 @@ class KMeansClustering:
     """
 
     serves = "clustering"
+    kinds = ("text",)
     multilabel = False
     losses = ()
     protocols = ("transductive",)

@@ -28,12 +28,14 @@ def card(corpus: "Corpus") -> dict[str, Any]:
         aside); where texts are augmented ``augmented`` (rows) and ``augmented_changed`` (share of those that differ);
         where texts have several labels ``cardinality`` (labels a row), ``density`` (the same as a share of all
         labels), ``label_sets`` (different ones) and ``without_label`` (rows). A conflict is then of label sets.
+        Of other data than texts there are no ``words`` and no ``leaks_folded``; where files are named, duplicates and
+        leaks are of their names.
     """
     splits: dict[str, dict[str, Any]] = {}
     train: tuple[np.ndarray, np.ndarray] | None = None
     for split in corpus.splits:
         table = corpus.table(split)
-        exact, folded, words = text_digests(table)
+        exact, folded, words = digests(table)
         labels = label_array(table, len(corpus.label_names))
         counts = class_counts(labels, len(corpus.label_names))
         several = {}
@@ -49,7 +51,7 @@ def card(corpus: "Corpus") -> dict[str, Any]:
             "smallest": int(present.min()),
             "ir": round(float(present.max() / max(present.min(), 1)), 2),
             **several,
-            "words": _lengths(words),
+            **({} if words is None else {"words": _lengths(words)}),
             "duplicates": len(exact) - len(np.unique(exact)),
             "conflicting_texts": _conflicts(exact[labelled], labels[labelled]),
         }
@@ -59,7 +61,8 @@ def card(corpus: "Corpus") -> dict[str, Any]:
             train = exact, folded
         else:
             facts["leaks_exact"] = int(np.isin(exact, train[0]).sum())
-            facts["leaks_folded"] = int(np.isin(folded, train[1]).sum())
+            if words is not None:
+                facts["leaks_folded"] = int(np.isin(folded, train[1]).sum())
         if "aug" in table.column_names:
             facts |= _augmentation(table)
         facts["class_counts"] = dict(zip(corpus.label_names, counts.tolist(), strict=True))
@@ -83,11 +86,24 @@ def _label_sets(labels: np.ndarray) -> dict[str, Any]:
     }
 
 
-def text_digests(table: "pa.Table") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """64-bit digests of the texts, of the texts in lower case with single spaces, and lengths in words: (N,) each.
+def contents(table: "pa.Table") -> "pa.ChunkedArray":
+    """The inputs of a table, its first column: texts, or what another kind of data has in their place."""
+    return table.column(0)
 
-    Two of a million different texts share a digest with probability 3e-8.
+
+def digests(table: "pa.Table") -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """64-bit digests of the inputs, of texts in lower case with single spaces, and their lengths in words: (N,) each.
+
+    Of what is no text the second is the first, and there are no lengths. Two of a million different inputs share a
+    digest with probability 3e-8.
     """
+    if "text" not in table.column_names:
+        values = (value for chunk in contents(table).chunks for value in chunk.to_pylist())
+        data = b"".join(
+            hashlib.blake2b(value if isinstance(value, bytes) else value.encode(), digest_size=8).digest()
+            for value in values
+        )
+        return np.frombuffer(data, np.uint64), np.frombuffer(data, np.uint64), None
     exact, folded, words = bytearray(), bytearray(), array("I")
     for batch in table["text"].chunks:
         for text in batch.to_pylist():

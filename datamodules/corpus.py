@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from datamodules.builders.base import Dataset, Row, checked_file
-from datamodules.cards import card, text_digests
+from datamodules.cards import card, digests
 from datamodules.labels import class_counts, has_several_labels, label_array, label_name, without_label
 from datamodules.sources import HOST, HashMemory, fetch, file_sha256
 from datamodules.splits import stratified_split
 from storage.errors import InputError, short
 from storage.files import replacing_folder
-from storage.tables import checked_text
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
@@ -77,7 +76,8 @@ class Corpus:
         return has_several_labels(self.table("train"))
 
     def table(self, split: str) -> pa.Table:
-        """Rows of a split, memory-mapped: ``text`` string, ``label`` int32 (index into ``label_names``; -1: none) or,
+        """Rows of a split, memory-mapped: ``text`` string (or what another kind of data has: the first column, see
+        `datamodules.cards.contents`), ``label`` int32 (index into ``label_names``; -1: none) or,
         where texts have several, an ascending list of int32 (null where they are not known), and ``aug`` string
         (nullable) where the source ships augmented texts.
 
@@ -162,10 +162,9 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
             rows = itertools.chain(rows, dataset.unlabelled_rows())
         checks = {
             "labels_optional": all_rows or (split == "train" and labels_optional),
-            "empty_texts": dataset.empty_texts,
             "several_labels": dataset.several_labels,
         }
-        first[split] = _stage(f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
+        first[split] = _stage(dataset, f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
         parts[split] = table, np.ones(len(table), bool)
     if all_rows and has_several_labels(parts["train"][0]):
@@ -202,14 +201,16 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
     (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], **checks: Any) -> dict[str, str]:
+def _stage(
+    dataset: Dataset, source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], **checks: Any
+) -> dict[str, str]:
     """Check the rows and write them with the numbers of ``codes``, -1 for none.
 
     Returns where each label came first, and under ``UNLABELLED`` where a row came first that has none.
     """
     first: dict[str, str] = {}
     writer, has_aug = None, False
-    for chunk in _chunks(source, rows, **checks):
+    for chunk in _chunks(dataset, source, rows, **checks):
         for row in chunk:
             if not row["label"]:
                 first.setdefault(UNLABELLED, row["where"])
@@ -218,7 +219,7 @@ def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], 
                 first.setdefault(name, row["where"])
         numbers = [None if row["label"] is None else [codes[name] for name in row["label"]] for row in chunk]
         columns = {
-            "text": _strings(chunk, "text"),
+            dataset.column: _inputs(chunk, dataset.column),
             "label": pa.array(numbers, pa.list_(pa.int32()))
             if chunk[-1]["multilabel"]
             else pa.array([number[0] if number else NO_LABEL for number in numbers], pa.int32()),
@@ -235,16 +236,15 @@ def _stage(source: str, rows: Iterable[Row], path: Path, codes: dict[str, int], 
 
 
 def _chunks(
-    source: str, rows: Iterable[Row], labels_optional: bool, empty_texts: bool, several_labels: bool | None
+    dataset: Dataset, source: str, rows: Iterable[Row], labels_optional: bool, several_labels: bool | None
 ) -> Iterator[list[Row]]:
-    """Checked rows in lists that are bounded in rows and characters; ``label`` becomes a tuple of names."""
+    """Checked rows in lists that are bounded in rows and in characters or bytes; ``label`` becomes a tuple of names."""
     chunk: list[Row] = []
     characters = 0
     multilabel = several_labels
     for number, row in enumerate(rows, 1):
         where = row.setdefault("where", f"{source} row {number}")
-        if not (empty_texts and isinstance(row["text"], str)):
-            checked_text(row["text"], where)
+        dataset.check_input(row[dataset.column], where)
         if not isinstance(row.get("aug"), str | None):
             raise InputError(f"{where}: found augmented text {short(row['aug'])}, allowed: a string or nothing")
         optional = labels_optional or row.get("unlabelled", False)
@@ -258,7 +258,7 @@ def _chunks(
         row["multilabel"] = bool(multilabel)
         row["label"] = _names(row["label"], where, optional)
         chunk.append(row)
-        characters += len(row["text"])
+        characters += len(row[dataset.column])
         if len(chunk) == CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
             multilabel = row["multilabel"]  # rows without a label are of the kind that is written with them
             yield chunk
@@ -279,10 +279,17 @@ def _names(label: Any, where: str, optional: bool) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(label_name(name, where) for name in labels))
 
 
+def _inputs(chunk: list[Row], column: str) -> pa.Array:
+    """Texts and paths as strings; what is bytes, all of one length, as it is."""
+    if isinstance(first := chunk[0][column], bytes):
+        return pa.array([row[column] for row in chunk], pa.binary(len(first)))
+    return _strings(chunk, column)
+
+
 def _strings(chunk: list[Row], column: str) -> pa.Array:
     try:
-        if column == "text":
-            return pa.array([row["text"] for row in chunk], pa.string())
+        if column != "aug":
+            return pa.array([row[column] for row in chunk], pa.string())
         return pa.array([aug if (aug := row.get("aug")) and not aug.isspace() else None for row in chunk], pa.string())
     except UnicodeEncodeError:
         for row in chunk:
@@ -329,17 +336,17 @@ def _deduplicate(dataset: Dataset, parts: Parts) -> dict[str, int]:
     removed = {"duplicates": 0, "leaks": 0}
     if mode == "none":
         return removed
-    digests = {split: text_digests(table)[0] for split, (table, _) in parts.items()}
+    digests_of = {split: digests(table)[0] for split, (table, _) in parts.items()}
     train, unlabelled = parts["train"][1], without_label(parts["train"][0])
     if mode in ("train", "all"):
         rows = np.flatnonzero(train)
         rows = rows[np.argsort(unlabelled[rows], kind="stable")]
-        _, firsts = np.unique(digests["train"][rows], return_index=True)
+        _, firsts = np.unique(digests_of["train"][rows], return_index=True)
         train[np.delete(rows, firsts)] = False
         removed["duplicates"] = len(rows) - len(firsts)
     if mode in ("leaks", "all") and len(parts) > 1:
-        held_out = np.concatenate([digests[split][parts[split][1]] for split in parts if split != "train"])
-        leaks = train & np.isin(digests["train"], held_out)
+        held_out = np.concatenate([digests_of[split][parts[split][1]] for split in parts if split != "train"])
+        leaks = train & np.isin(digests_of["train"], held_out)
         train[leaks] = False
         removed["leaks"] = int(leaks.sum())
         if number := int((leaks & unlabelled).sum()):
@@ -416,8 +423,13 @@ def _write(
             selected = selected.set_column(1, "label", pa.array(labels, selected["label"].type))
             writer.write_batch(selected)
             augmented = selected["aug"].to_pylist() if "aug" in selected.schema.names else [None] * len(selected)
-            rows = zip(selected["text"].to_pylist(), label_column, augmented, strict=True)
+            rows = zip(_as_json(selected.column(0)), label_column, augmented, strict=True)
             fingerprint.update("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+
+
+def _as_json(inputs: pa.Array) -> list[Any]:
+    values = inputs.to_pylist()
+    return [hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value for value in values]
 
 
 def _read(path: Path) -> pa.Table:

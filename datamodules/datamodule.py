@@ -2,9 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,13 +12,13 @@ import torch
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.collation import Batch, FeatureBatches, TokenBatches
+from datamodules.cards import contents
+from datamodules.collation import FeatureBatches
 from datamodules.imbalance import Listed
 from datamodules.label_budget import LabelBudget
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
 from datamodules.samplers import Batches, OrderedBatches, PairedBatches, StagedBatches
 from datamodules.splits import Protocol, fold_numbers, random_split, stratified_split
-from datamodules.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
 from storage.errors import InputError
 
 # Batches are cut from memory-mapped arrays; worker processes would only cost here.
@@ -28,62 +26,51 @@ warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 log = logging.getLogger(__name__)
 
-SAME_TEXT = ("none", "dropout")  # augmentations whose views are the text itself
-_SPLIT, _THIN, _VIEW, _ORDER, _LABELS = 2, 3, 4, 5, 6  # streams of random numbers of one seed; the sampler has stream 1
+# streams of random numbers of one seed; the sampler has stream 1
+SPLIT_STREAM, THIN_STREAM, VIEW_STREAM, ORDER_STREAM, LABEL_STREAM = 2, 3, 4, 5, 6
 
 
-@dataclass(frozen=True)
-class LearnedTokenizer:
-    """A tokenizer that is made from the train rows of a run, after split and thinning.
+class DataModule(LightningDataModule):
+    """Splits and thins a corpus, and batches it: what data of every kind share.
 
-    Attributes:
-        make: called with the texts in pieces, the labels, ``(N,)`` or ``(N, C)``, and C; gives the tokenizer.
-    """
+    A kind of data says in a subclass what its rows are in memory: one store a table of the corpus (`_open`), whose rows
+    become a batch (`_batches`). A store has a length and a ``digest`` of its content.
 
-    make: Callable[[Iterator[list[str]], np.ndarray, int], Any]
-
-
-class TextDataModule(LightningDataModule):
-    """Splits, thins, augments and tokenises a corpus, and batches it.
-
-    Train batches hold ``input_ids`` and ``attention_mask`` ``(V * B, L)`` int64, view-major (rows ``[0:B]`` the text
-    itself, ``[B:2B]`` its first augmentation), ``labels`` ``(B,)`` int64, or ``(B, C)`` float32 of 0 and 1 where texts
-    have several, ``indices`` ``(B,)`` (positions in the split) and ``num_views``. Evaluation batches have one view.
-    After `use_features`, ``features`` ``(V * B, D)`` stand in place of the tokens. Batches are a pure function of
-    (seed, epoch, rank).
+    Batches hold the inputs of V views of B rows, ``(V * B, ...)``, view-major, under names that the encoder of the kind
+    takes; ``labels`` ``(B,)`` int64, or ``(B, C)`` float32 of 0 and 1 where a row has several; ``indices`` ``(B,)``
+    (positions in the split) and ``num_views``. Evaluation batches have one view. After `use_features`, ``features``
+    ``(V * B, D)`` stand in place of the inputs. Batches are a pure function of (seed, epoch, rank).
 
     Under ``protocol=transductive`` "train" and "val" are both the whole corpus, no batch carries a label (they are -1),
-    ``class_counts`` is empty, and evaluation batches come in a seeded order, for some methods judge a text by its
+    ``class_counts`` is empty, and evaluation batches come in a seeded order, for some methods judge a row by its
     companions.
 
     Args:
         corpus: a prepared ``datamodules.corpus.Corpus``.
-        tokenizer: the encoder's fast tokenizer, or `LearnedTokenizer` for one that the train rows decide.
-        augment: makes views 1, 2, … of the train texts, already prepared; None gives copies of the text.
+        augment: makes the views of the train rows; None gives the rows themselves.
         imbalance: thins the train split; None keeps it whole.
         sampler: makes the batch order.
         protocol: a ``Protocol``, or its fields as a mapping.
-        num_views: views of a train text, the text itself included.
-        max_length: tokens per text, special tokens included.
+        num_views: views of a train row, the first included.
         seed: of the split, the thinning, the augmentation and the batch order.
-        cache_dir: where token caches lie.
         singleton_classes: classes of one train row under a stratified split: refuse, or leave them in train.
         num_workers: loader processes.
         budget: how many train rows keep their label, before anything else is drawn.
-        takes_unlabelled: train rows without a label are set aside as texts without one, and not refused.
+        takes_unlabelled: train rows without a label are set aside as rows without one, and not refused.
+        shot_bounds: train rows above which a class has many, and below which it has few; for figures alone.
         trains_unlabelled: train batches hold the rows of "unlabelled" too, with label -1, at the positions behind those
             of "train"; they have one view.
 
     Attributes:
         num_classes, label_names: classes, in the order of their indices.
-        multilabel: whether a text has any number of labels, none included, in place of one.
+        multilabel: whether a row has any number of labels, none included, in place of one.
         class_counts: ``(C,)`` int64, rows per class in the thinned train split (after ``setup``).
         indices: split -> sorted row numbers ``(N,)`` (after ``setup``). "train" and a "val" split from it point into
             the corpus table "train", a shipped "val" into the table "val", and so does "test" under ``protocol=kfold``.
             Under ``protocol=published`` "val" equals "test". With a label budget, with ``takes_unlabelled`` or under
             ``protocol=fixed``, "unlabelled" holds the train rows without a label.
         labels: split -> class indices ``(N,)`` int64, or ``(N, C)`` uint8 of 0 and 1 (after ``setup``).
-        augment_report: name, share of texts changed over all augmented views, and number of views (after ``setup``).
+        augment_report: name, share of rows changed over all augmented views, and number of views (after ``setup``).
 
     Raises:
         InputError: an option out of range; one class only; a class of one row under a stratified split; an imbalance
@@ -93,55 +80,62 @@ class TextDataModule(LightningDataModule):
     def __init__(
         self,
         corpus,
-        tokenizer,
         augment,
         imbalance,
         sampler,
         protocol: Protocol | Mapping,
         num_views: Annotated[int, ">= 1"],
-        max_length: Annotated[int, ">= 3"],
         seed: Annotated[int, ">= 0"],
-        cache_dir: str | Path,
         singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
         num_workers: Annotated[int, ">= 0"] = 0,
         budget: LabelBudget | None = None,
         takes_unlabelled: bool = False,
         trains_unlabelled: bool = False,
+        shot_bounds: tuple[int, int] = (100, 20),
     ) -> None:
         super().__init__()
         if num_views < 1:
             raise InputError(f"num_views: found {num_views}, allowed: >= 1")
-        self._learned = tokenizer if isinstance(tokenizer, LearnedTokenizer) else None
-        if self._learned is None:
-            check_tokenizer(tokenizer, max_length)
-        self.corpus, self.tokenizer, self.max_length = corpus, tokenizer, max_length
+        self.corpus = corpus
         self.augment, self.imbalance, self.sampler = augment, imbalance, sampler
         self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
         self.num_views, self.seed, self.num_workers = num_views, seed, num_workers
         self.budget, self.takes_unlabelled = budget or LabelBudget(), takes_unlabelled
-        self.trains_unlabelled = trains_unlabelled
-        self.singleton_classes, self.cache = singleton_classes, Path(cache_dir) / "tokens"
+        self.trains_unlabelled, self.shot_bounds = trains_unlabelled, shot_bounds
+        self.singleton_classes = singleton_classes
         self.label_names = tuple(corpus.label_names)
         self.num_classes = len(self.label_names)
         self.multilabel = has_several_labels(corpus.table("train"))
+        self._views: dict[str, list[Any]] = {}  # split -> a store for each view
+        self._rows: dict[str, list[np.ndarray]] = {}  # split -> for each view the rows of its store
         self._features: dict[str, np.ndarray] | None = None
         self._ready = False
 
+    def _open(self) -> None:
+        """Fill `_views`, `_rows` and `augment_report` for the chosen rows."""
+        raise NotImplementedError
+
+    def _batches(self, stores: Sequence[Any], rows: Sequence[np.ndarray], labels: np.ndarray) -> Any:
+        """A data set that gives a batch for an array of positions.
+
+        Its `lengths` ``(N,)`` are those of the longest view of each position, `first_lengths` those of the first.
+        """
+        raise NotImplementedError
+
+    def _training(self, data: Any, order: Batches) -> tuple[Dataset, Batches]:
+        """Data and order of the train loader, where training sees its rows in another way than evaluation does."""
+        return data, order
+
     def prepare_data(self) -> None:
-        """Fill the token cache; the other processes then only map it."""
+        """Fill the caches; the other processes then only map them."""
         self.setup()
 
     def setup(self, stage: str | None = None) -> None:
-        """Choose the rows of each split and open their tokens; all splits at once, whatever the stage."""
+        """Choose the rows of each split and open their stores; all splits at once, whatever the stage."""
         if self._ready:
             return
         self._choose_rows()
-        if self._learned is not None:
-            table, rows = self.corpus.table(self._table_of["train"]), self.indices["train"]
-            texts = (part.column("text").to_pylist() for part in _parts(table, rows))
-            self.tokenizer = self._learned.make(texts, self.labels["train"], self.num_classes)
-            check_tokenizer(self.tokenizer, self.max_length)
-        self._open_tokens()
+        self._open()
         self._ready = True
 
     def _choose_rows(self) -> None:
@@ -163,12 +157,12 @@ class TextDataModule(LightningDataModule):
         elif self.protocol.name == "fixed":
             rows.pop("val", None)  # its labels count too, and nothing asks for them
         elif self.protocol.name == "kfold" and self.protocol.fold is not None:
-            self._hold_out_fold(rows, labels["train"], tables["train"]["text"].to_pylist())
+            self._hold_out_fold(rows, labels["train"], contents(tables["train"]).to_pylist())
         splits = "val" not in rows and self.protocol.name in ("clean", "kfold")
         if splits and self.protocol.val_from == "unthinned":
             self._split(rows, labels["train"])
         if self.imbalance is not None:
-            rng = np.random.default_rng([self.seed, 0, _THIN])
+            rng = np.random.default_rng([self.seed, 0, THIN_STREAM])
             selected = self.imbalance.select(labels["train"][rows["train"]], rng, self.label_names)
             if (
                 isinstance(self.imbalance, Listed)
@@ -182,7 +176,7 @@ class TextDataModule(LightningDataModule):
         if splits and self.protocol.val_from == "thinned":
             self._split(rows, labels["train"])
         if self.protocol.name == "few_shot":
-            rng = np.random.default_rng([self.seed, 0, _SPLIT])
+            rng = np.random.default_rng([self.seed, 0, SPLIT_STREAM])
             train, val = random_split(len(rows["train"]), self.protocol.val_fraction, rng)
             rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
             self._table_of["val"] = "train"
@@ -195,12 +189,12 @@ class TextDataModule(LightningDataModule):
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
 
-    def _hold_out_fold(self, rows: dict[str, np.ndarray], labels: np.ndarray, texts: list[str]) -> None:
+    def _hold_out_fold(self, rows: dict[str, np.ndarray], labels: np.ndarray, inputs: list) -> None:
         """Make the fold that the protocol names the test split."""
         is_labelled = np.zeros(len(labels), bool)
         is_labelled[rows["train"]] = True
         numbers = np.full(len(labels), -1)
-        chosen = [text for text, counts in zip(texts, is_labelled, strict=True) if counts]
+        chosen = [row for row, counts in zip(inputs, is_labelled, strict=True) if counts]
         numbers[is_labelled] = fold_numbers(labels[is_labelled], chosen, self.protocol.folds, self.protocol.repeat)
         rows["test"] = np.flatnonzero(numbers == self.protocol.fold)
         rows["train"] = np.setdiff1d(rows["train"], rows["test"])
@@ -211,7 +205,7 @@ class TextDataModule(LightningDataModule):
         train, val = stratified_split(
             labels[rows["train"]],
             self.protocol.val_fraction,
-            np.random.default_rng([self.seed, 0, _SPLIT]),
+            np.random.default_rng([self.seed, 0, SPLIT_STREAM]),
             self.singleton_classes,
             self.label_names,
         )
@@ -227,7 +221,7 @@ class TextDataModule(LightningDataModule):
         if keeps_all and self.protocol.name != "fixed" and not sets_aside:
             self._refuse_unlabelled(labels, answers)
             return {}
-        rng = np.random.default_rng([self.seed, 0, _LABELS])
+        rng = np.random.default_rng([self.seed, 0, LABEL_STREAM])
         labelled = np.flatnonzero(~unlabelled) if keeps_all else self.budget.select(labels, rng, self.label_names)
         if not len(labelled) and self.protocol.name != "fixed":
             raise InputError(f"protocol: found {self.protocol.name} without a labelled row, allowed: fixed")
@@ -237,10 +231,12 @@ class TextDataModule(LightningDataModule):
         return {"train": labelled} | ({"unlabelled": rest} if len(rest) else {})
 
     def _warn_of_leaks(self, tables: dict[str, pa.Table]) -> None:
-        """Say how many texts without a label are also held out: no held-out row should be learned from."""
-        texts = {split: tables[self._table_of[split]]["text"].take(rows) for split, rows in self.indices.items()}
-        held_out = [chunk for split in ("val", "test") if split in texts for chunk in texts[split].chunks]
-        is_leak = pc.is_in(texts["unlabelled"], value_set=pa.concat_arrays(held_out)) if held_out else pa.array([False])
+        """Say how many rows without a label are also held out: no held-out row should be learned from."""
+        inputs = {split: contents(tables[self._table_of[split]]).take(rows) for split, rows in self.indices.items()}
+        held_out = [chunk for split in ("val", "test") if split in inputs for chunk in inputs[split].chunks]
+        if not held_out:
+            return
+        is_leak = pc.is_in(inputs["unlabelled"], value_set=pa.concat_arrays(held_out))
         if number := pc.sum(is_leak).as_py():
             what = "texts without a label are also in test or validation"
             log.warning("dataset: %d %s; dataset.deduplicate=all leaves them out", number, what)
@@ -259,54 +255,8 @@ class TextDataModule(LightningDataModule):
                 "or a person who is asked for some (active=NAME active.oracle=prompt or file)"
             )
 
-    def _open_tokens(self) -> None:
-        common = {
-            "corpus": self.corpus.fingerprint,
-            "tokenizer": tokenizer_fingerprint(self.tokenizer),
-            "max_length": self.max_length,
-        }
-        # Whole tables, so that every seed and every imbalance shares one cache.
-        tokens_of = {table: self._table_tokens(table, common) for table in sorted(set(self._table_of.values()))}
-        self._views = {split: [tokens_of[table]] for split, table in self._table_of.items()}
-        self._rows = {split: [rows] for split, rows in self.indices.items()}
-        name = self.augment.name if self.augment is not None and self.num_views > 1 else "none"
-        changed = 0
-        for view in range(1, self.num_views):
-            if name in SAME_TEXT:
-                tokens, rows = tokens_of["train"], self.indices["train"]
-            else:
-                tokens = self._augmented(view, common)
-                rows = np.arange(len(tokens))
-                changed += tokens.notes["changed"]
-            self._views["train"].append(tokens)
-            self._rows["train"].append(rows)
-        share = changed / max(len(self.indices["train"]) * (self.num_views - 1), 1)
-        self.augment_report = {"name": name, "share_changed": share, "views": self.num_views}
-
-    def _table_tokens(self, table: str, common: dict) -> Tokens:
-        return self._cached(lambda _: _texts(self.corpus.table(table)), table=table, **common)
-
-    def _augmented(self, view: int, common: dict) -> Tokens:
-        """Tokens of one augmented view of the thinned train rows."""
-        seed = int(np.random.SeedSequence([self.seed, view, _VIEW]).generate_state(1)[0])
-        table, rows = self.corpus.table("train"), self.indices["train"]
-
-        def chunks(notes: dict) -> Iterator[list[str]]:
-            notes["changed"] = 0
-            for part in _parts(table, rows):
-                texts = part.column("text").to_pylist()
-                shipped = part.column("aug").to_pylist() if "aug" in part.column_names else None
-                augmented = self.augment.augment(texts, seed, shipped)
-                notes["changed"] += sum(new != old for new, old in zip(augmented, texts, strict=True))
-                yield augmented
-
-        return self._cached(chunks, table="train", rows=rows, augment=self.augment.fingerprint(), seed=seed, **common)
-
-    def _cached(self, chunks, **key) -> Tokens:
-        return cached_tokens(self.cache, key_of(**key), chunks, self.tokenizer, self.max_length)
-
     def use_features(self, features: dict[str, np.ndarray]) -> None:
-        """Batch these features in place of tokens, for an encoder that does not train.
+        """Batch these features in place of the inputs, for an encoder that does not train.
 
         Args:
             features: split -> ``(V, N, D)``, or ``(1, N, D)`` where all views share them; row i belongs to position i
@@ -328,18 +278,8 @@ class TextDataModule(LightningDataModule):
         tile = (len(views), 1) if self.multilabel else (len(views),)
         return torch.from_numpy(views.reshape(-1, views.shape[-1]).copy()), labels.tile(tile)
 
-    def token_rows(self, split: str) -> tuple[list[np.ndarray], torch.Tensor]:
-        """Token ids of each text of a split, and labels ``(N,)`` or ``(N, C)``."""
-        tokens, rows = self.views(split)[0]
-        ids = [tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]] for row in rows]
-        return ids, torch.from_numpy(self.labels[split])
-
-    def texts(self, split: str) -> list[str]:
-        """Texts of a split, in the order of its positions."""
-        return self.corpus.table(self._table_of[split]).column("text").take(self.indices[split]).to_pylist()
-
-    def views(self, split: str) -> list[tuple[Tokens, np.ndarray]]:
-        """For each view of a split the tokens of a whole table, and the rows ``(N,)`` of it that are the split's."""
+    def views(self, split: str) -> list[tuple[Any, np.ndarray]]:
+        """For each view of a split the store of a whole table, and the rows ``(N,)`` of it that are the split's."""
         return list(zip(self._views[split], self._rows[split], strict=True))
 
     @property
@@ -348,11 +288,14 @@ class TextDataModule(LightningDataModule):
         return [split for split in ("train", "val", "unlabelled") if split in self.indices]
 
     def train_dataloader(self) -> DataLoader:
-        data = self._tokens("train")
+        data = self._data("train")
         if self.trains_unlabelled and "unlabelled" in self.indices:
-            data = self._joined_tokens("train", "unlabelled")
-        lengths = data.text_lengths if self.sampler.length_of == "text" else data.lengths
-        return self._loader("train", data, self._train_order(lengths, data.labels))
+            data = self._joined("train", "unlabelled")
+        lengths = data.first_lengths if self.sampler.length_of == "text" else data.lengths
+        order = self._train_order(lengths, data.labels)
+        if self._features is None:
+            data, order = self._training(data, order)
+        return self._loader("train", data, order)
 
     def _train_order(self, lengths: np.ndarray, labels: np.ndarray) -> Batches:
         """The order of `sampler`, and what the method draws by class beside it or after its first stage."""
@@ -372,82 +315,61 @@ class TextDataModule(LightningDataModule):
     def test_dataloader(self) -> DataLoader:
         return self._eval_loader("test")
 
-    def table_loader(self, tokens: Tokens) -> DataLoader:
-        """Every text of a table once, longest first, without labels; the same on every process."""
-        return _table_loader(tokens, self.tokenizer, self.sampler, self.num_workers)
+    def table_loader(self, store: Any) -> DataLoader:
+        """Every row of a table once, longest first, without labels; the same on every process."""
+        data = self._batches([store], [np.arange(len(store))], np.full(len(store), -1))
+        return loader(data, self.sampler.eval(data.lengths), self.num_workers)
 
     def feature_loader(self, split: str) -> DataLoader:
-        """Every row of a split once, with all its views, longest first, as tokens; the same on every process."""
-        data = self._tokens(split)
-        return _loader(data, self.sampler.eval(data.lengths), self.num_workers)
+        """Every row of a split once, with all its views, longest first, as inputs; the same on every process."""
+        data = self._data(split)
+        return loader(data, self.sampler.eval(data.lengths), self.num_workers)
 
     def ordered_loader(self, number: int = 0) -> DataLoader:
-        """Every validation text once, in an order drawn from (seed, ``number``)."""
-        order = np.random.default_rng([self.seed, number, _ORDER]).permutation(len(self.labels["val"]))
-        return self._loader("val", self._tokens("val"), OrderedBatches(order, self.sampler.eval_batch_size))
+        """Every validation row once, in an order drawn from (seed, ``number``)."""
+        order = np.random.default_rng([self.seed, number, ORDER_STREAM]).permutation(len(self.labels["val"]))
+        return self._loader("val", self._data("val"), OrderedBatches(order, self.sampler.eval_batch_size))
 
-    def text_loader(self, split: str, every_row: bool = False) -> DataLoader:
-        """Every row of a split once, the text itself alone, longest first; each process has its share, or all rows."""
-        tokens = self._texts_alone(split)
-        order = self.sampler.eval(tokens.lengths, *(() if every_row else self._place()))
+    def row_loader(self, split: str, every_row: bool = False) -> DataLoader:
+        """Every row of a split once, itself alone, longest first; each process has its share, or all rows."""
+        data = self._alone(split)
+        order = self.sampler.eval(data.lengths, *(() if every_row else self._place()))
         if self._features is None:
-            return _loader(tokens, order, self.num_workers)
-        return _loader(FeatureBatches(self._features[split], self.labels[split], 1), order, self.num_workers)
-
-    def text_batch(self, split: str, positions: np.ndarray) -> Batch:
-        """These rows of a split as one batch, the text itself alone, as tokens."""
-        return self._texts_alone(split)[positions]
-
-    def predict_loader(self, texts: list[str]) -> DataLoader:
-        """Batches of new texts, see `predict_loader`."""
-        return predict_loader(texts, self.tokenizer, self.max_length, self.sampler)
+            return loader(data, order, self.num_workers)
+        return loader(FeatureBatches(self._features[split], self.labels[split], 1), order, self.num_workers)
 
     def _eval_loader(self, split: str) -> DataLoader:
         if split not in self.indices:
             raise InputError(f"dataset: found no {split} split, allowed: {', '.join(self.indices)}")
         if self.protocol.name == "transductive":
             return self.ordered_loader()
-        data = self._tokens(split)
+        data = self._data(split)
         return self._loader(split, data, self.sampler.eval(data.lengths, *self._place()))
 
-    def _loader(self, split: str, data: TokenBatches, order: Batches) -> DataLoader:
+    def _loader(self, split: str, data: Dataset, order: Batches) -> DataLoader:
         if self._features is None:
-            return _loader(data, order, self.num_workers)
+            return loader(data, order, self.num_workers)
         views = self.num_views if split == "train" else 1
-        return _loader(FeatureBatches(self._features[split], self.labels[split], views), order, self.num_workers)
+        return loader(FeatureBatches(self._features[split], self.labels[split], views), order, self.num_workers)
 
-    def _tokens(self, split: str) -> TokenBatches:
-        return TokenBatches(self._views[split], self._rows[split], self.labels[split], self.tokenizer.pad_token_id)
+    def _data(self, split: str) -> Any:
+        return self._batches(self._views[split], self._rows[split], self.labels[split])
 
-    def _texts_alone(self, split: str) -> TokenBatches:
-        views, rows = self._views[split][:1], self._rows[split][:1]
-        return TokenBatches(views, rows, self.labels[split], self.tokenizer.pad_token_id)
+    def _alone(self, split: str) -> Any:
+        return self._batches(self._views[split][:1], self._rows[split][:1], self.labels[split])
 
-    def _joined_tokens(self, *splits: str) -> TokenBatches:
+    def _joined(self, *splits: str) -> Any:
         """Rows of one table as one split, in the order of `splits`."""
         rows = np.concatenate([self._rows[split][0] for split in splits])
         labels = np.concatenate([self.labels[split] for split in splits])
-        return TokenBatches(self._views["train"][:1], [rows], labels, self.tokenizer.pad_token_id)
+        return self._batches(self._views["train"][:1], [rows], labels)
 
     def _place(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def predict_loader(texts: list[str], tokenizer, max_length: int, sampler) -> DataLoader:
-    """Batches of new texts, longest first; ``indices`` gives each row's place in ``texts``, ``labels`` are -1.
-
-    Texts are tokenised in memory; give a long stream in pieces.
-    """
-    check_tokenizer(tokenizer, max_length)
-    return _table_loader(tokenize(texts, tokenizer, max_length), tokenizer, sampler)
-
-
-def _table_loader(tokens: Tokens, tokenizer, sampler, num_workers: int = 0) -> DataLoader:
-    data = TokenBatches([tokens], [np.arange(len(tokens))], np.full(len(tokens), -1), tokenizer.pad_token_id)
-    return _loader(data, sampler.eval(tokens.lengths), num_workers)
-
-
-def _loader(data: Dataset, order: Batches, num_workers: int = 0) -> DataLoader:
+def loader(data: Dataset, order: Batches, num_workers: int = 0) -> DataLoader:
+    """Batches of `data` in this order."""
     # batch_size=None: the sampler gives whole batches, and Lightning finds its set_epoch.
     return DataLoader(
         data,
@@ -457,25 +379,3 @@ def _loader(data: Dataset, order: Batches, num_workers: int = 0) -> DataLoader:
         persistent_workers=num_workers > 0,
         pin_memory=torch.cuda.is_available(),
     )
-
-
-def check_tokenizer(tokenizer, max_length: int) -> None:
-    """Raises InputError: no room for a token in `max_length`, or no padding token."""
-    least = tokenizer.num_special_tokens_to_add() + 1
-    if max_length < least:
-        raise InputError(f"dataset.max_length: found {max_length}, allowed: >= {least}")
-    if tokenizer.pad_token_id is None:
-        raise InputError("encoder tokenizer: found no padding token, allowed: a tokenizer that has one")
-
-
-def _texts(table: pa.Table) -> Iterator[list[str]]:
-    for part in _parts(table, np.arange(len(table))):
-        yield part.column("text").to_pylist()
-
-
-def _parts(table: pa.Table, rows: np.ndarray) -> Iterable[pa.Table]:
-    """The chosen rows (sorted) in bounded pieces, so that a large table is never in memory as a whole."""
-    for start in range(0, len(table), CHUNK):
-        first, last = np.searchsorted(rows, [start, start + CHUNK])
-        if first < last:
-            yield table.slice(start, CHUNK).take(pa.array(rows[first:last] - start))

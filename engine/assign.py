@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from clustering.kmeans import Vectors, nearest, without_direction
 from clustering.vectors import WordVectors
-from datamodules.datamodule import predict_loader
 from datamodules.samplers import Batches, OrderedBatches
+from datamodules.texts.datamodule import predict_loader
 from engine.finished import load_weights
 from engine.plan import Plan, instantiate_partial
 from engine.trainer import resolve_precision

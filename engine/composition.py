@@ -1,6 +1,6 @@
 """What the parts of a config must agree on, checked before anything is built.
 
-A method says by class attributes what it takes of the other groups (`lightning_modules.base.TextModule`), a callback
+A method says by class attributes what it takes of the other groups (`lightning_modules.base.EncoderModule`), a callback
 and a sampler what they serve. Nothing here names a method.
 """
 
@@ -16,7 +16,7 @@ from datamodules.samplers import ByClass
 from engine.choices import choice_name, choices, choices_of_classes
 from engine.trainer import trainer_findings
 from engine.validation import ConfigError
-from lightning_modules.base import MONITORED, TextModule
+from lightning_modules.base import MONITORED, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import first_line
 
@@ -38,6 +38,45 @@ def check_composition(plain: Plain) -> None:
             raise ConfigError("\n".join(lines))
 
 
+def check_kinds(plain: Plain) -> None:
+    """Refuse what does not take the kind of data that the data set holds: texts, images, or another.
+
+    What a node names says by a class attribute `kinds` what it takes, a data set by `tasks` which tasks take it; that
+    comes before all else, for the options of what does not fit are nobody's concern.
+
+    Raises:
+        ConfigError: the first that does not fit.
+    """
+    dataset: Any = plain.get("dataset")
+    if is_node(dataset) and (finding := next(_kind_findings(plain, target_class(dataset)), None)):
+        raise ConfigError(finding)
+
+
+def _kind_findings(plain: Plain, dataset: Any) -> Iterator[str]:
+    held = f"dataset={plain['dataset'].get('name')}, which holds {dataset.kind}s"
+    if dataset.tasks is not None and plain["task"] not in dataset.tasks:
+        yield f"task: found {plain['task']}; allowed with {held}: {', '.join(dataset.tasks)}"
+    for group, node in sorted(plain.items(), key=lambda item: item[0] != "method"):
+        if is_node(node) and not _takes(target_class(node), dataset.kind):
+            fits = _choices_for(group, dataset.kind)
+            name = node.get("name") or choice_name(group, node["_target_"])
+            yield f"{group}: found {name}; allowed with {held}: {fits or 'null'}"
+
+
+def _choices_for(group: str, kind: str) -> str:
+    return ", ".join(name for name, target in choices(group).items() if _takes(get_object(target), kind))
+
+
+def _takes(part: Any, kind: str) -> bool:
+    kinds = getattr(part, "kinds", None)
+    return kinds is None or kind in kinds
+
+
+def is_node(value: Any) -> bool:
+    """Whether a value of a config names something to call."""
+    return isinstance(value, Mapping) and "_target_" in value
+
+
 def target_class(node: Plain) -> Any:
     """What a node names."""
     return get_object(node["_target_"])
@@ -50,7 +89,7 @@ def serves(node: Plain) -> str:
 
 def is_module(method: Plain) -> bool:
     """Whether a method is a module that is trained."""
-    return issubclass(target_class(method), TextModule)
+    return issubclass(target_class(method), EncoderModule)
 
 
 def unused_groups(method: Plain) -> tuple[str, ...]:
@@ -154,11 +193,19 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     encoder = plain.get("encoder")
     if not encoder:
         return
+    if encoder["train"] == "frozen" and encoder.get("path", "") is None:
+        if not getattr(target_class(encoder), "has_weights", True):
+            name, free = f"encoder={encoder['name']}", _without_weights()
+            yield f"encoder.train: found frozen, and {name} has no weights; allowed: full, encoder.path=FILE, or {free}"
+            return
     augment = None
     if plain["method"].get("num_views", 1) > 1:
         augment = choice_name("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
     if augment is not None and not plain.get("augment"):
-        yield f"augment: found null; allowed with method.num_views > 1: {', '.join(choices('augment'))}"
+        augments = _choices_for("augment", target_class(plain["dataset"]).kind)
+        yield f"augment: found null; allowed with method.num_views > 1: {augments}"
+    elif augment is not None and target_class(plain["augment"]).draws_first and encoder["train"] == "frozen":
+        yield "encoder.train: found frozen, whose features are those of the rows alone; allowed with views: full"
     elif encoder["train"] == "frozen" and augment in ("dropout", "none"):
         yield (
             f"augment={augment}: the views of a frozen encoder would be identical; "
@@ -177,6 +224,12 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     for key in ("active", "start_from"):
         if plain.get(key):
             yield f"{key}: {name} has a vocabulary of its own in every run; allowed: null, or a pretrained encoder"
+
+
+def _without_weights() -> str:
+    """Encoders that need none."""
+    names = [name for name, target in choices("encoder").items() if getattr(get_object(target), "needs_none", False)]
+    return ", ".join(f"encoder={name}" for name in names)
 
 
 def _head_findings(plain: Plain) -> Iterator[str]:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from engine.identity import completed, formerly, relocated
 from engine.plan import Plan
 from engine.validation import check_targets
-from lightning_modules.base import ClassifierModule, TextModule
+from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import REPEAT, RunFolder, find_run, first_line
 
@@ -49,6 +49,9 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         if own.trainer.accelerator == "gpu":
             own.trainer.accelerator = "auto"
     plan = Plan.make(own)
+    if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:
+        held = f"dataset={plan.dataset.name}, which holds {plan.dataset.kind}s"
+        raise ValueError(f"run={run.id}: found {held}; task={config.task} takes others; allowed: {', '.join(tasks)}")
     if plan.serves == "clustering" and not clusters_too:
         raise ValueError(f"run={run.id}: a clustering; allowed with task={config.task}: a run of a classifier")
     if isinstance(plan.encoder, WordEncoder):
@@ -68,7 +71,7 @@ def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str
     return module.eval(), label_names
 
 
-def load_weights(module: TextModule, run: RunFolder, name: str = BEST, more_allowed: bool = False) -> None:
+def load_weights(module: EncoderModule, run: RunFolder, name: str = BEST, more_allowed: bool = False) -> None:
     """Weights of a run's checkpoint into the module; it may hold more than these only where that is allowed.
 
     Raises:

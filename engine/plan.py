@@ -16,19 +16,16 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from datamodules.builders.base import Dataset
 from datamodules.corpus import Corpus, prepare
-from datamodules.datamodule import LearnedTokenizer, TextDataModule
+from datamodules.datamodule import DataModule
 from datamodules.sources import SourceFile, fetch
-from engine.composition import check_composition, is_module, serves, target_class
+from engine.composition import check_composition, check_kinds, is_module, serves, target_class
 from engine.features import cached_features, texts_to_encode
 from engine.label_kind import check_label_kind
 from engine.trainer import on_processor
 from engine.unread import refuse_unread
-from engine.validation import signature, validate
-from lightning_modules.base import ClassifierModule, TextModule
-from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
-from lightning_modules.encoders.words import WordEncoder
+from engine.validation import check_targets, signature, validate
+from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.methods.clustering.base import ClusteringModule
 from lightning_modules.methods.few_labels.class_names import ClassNames
 
@@ -39,8 +36,8 @@ class Plan:
 
     config: DictConfig
     plain: Mapping[str, Any]
-    dataset: Dataset
-    encoder: PretrainedEncoder | WordEncoder  # None for a method that needs none
+    dataset: Any  # of `datamodules.builders`, of any kind of data
+    encoder: Any  # what it is made from; None for a method that needs none
     words: tuple[str, ...] = ()  # what was typed, where that is known
 
     @classmethod
@@ -51,6 +48,8 @@ class Plan:
             ConfigError: all findings at once.
         """
         plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        check_targets(plain)
+        check_kinds(plain)
         validate(plain)
         check_composition(plain)
         refuse_unread(plain, overrides)
@@ -68,6 +67,7 @@ class Plan:
 
         digests = {str(path): file_sha256(Path(path)) for path in self.dataset.own_files()}
         digests |= {str(path): file_sha256(path) for path in self.dataset.option_files()}
+        digests |= self.dataset.folder_digests()
         if path := (self.plain.get("encoder") or {}).get("path"):
             digests[path] = self.encoder.weights_hash()
         return digests
@@ -98,47 +98,31 @@ class Plan:
         """Source files of a lexicon, as those of a data set."""
         return fetch(files, self._mirror(), self._path("data") / "sources")
 
-    def datamodule(self, corpus: Corpus, num_views: int | None = None) -> TextDataModule:
-        """Data module, set up: split, thinned, augmented, tokenised; with as many views as the method wants.
+    def datamodule(self, corpus: Corpus, num_views: int | None = None) -> Any:
+        """The data module, set up: split, thinned, its inputs ready, with as many views as the method wants.
 
         Raises:
             ConfigError: a method, sampler or callback for the other kind of labels.
         """
         check_label_kind(self.plain, corpus.multilabel)
-        config = self.config
-        num_views = num_views or config.method.num_views
-        imbalance = instantiate(config.imbalance) if config.get("imbalance") else None
-        if self.dataset.max_length > (limit := self.encoder.max_length()):
-            raise ValueError(
-                f"dataset.max_length: found {self.dataset.max_length}, allowed: <= {limit}, "
-                f"the positions of encoder={self.encoder.name}"
-            )
-        augment = instantiate(config.get("augment")) if num_views > 1 else None
-
-        def ready(tokenizer: Any) -> Any:
-            if augment is not None:
-                augment.prepare(tokenizer, self._token_embeddings, self.fetch, self._path("cache"))
-            return tokenizer
-
-        tokenizer: Any
-        if isinstance(encoder := self.encoder, WordEncoder):
-            tokenizer = LearnedTokenizer(lambda *train: ready(encoder.learn(*train)))
-        else:
-            tokenizer = ready(encoder.tokenizer())
-        datamodule = TextDataModule(
+        config, augment = self.config, instantiate(self.config.get("augment"))
+        datamodule = self.dataset.datamodule(
             corpus,
-            tokenizer,
-            augment=augment,
-            imbalance=imbalance,
+            self.encoder,
+            augment,
+            prepare=lambda tokenizer: augment.prepare(
+                tokenizer, self._token_embeddings, self.fetch, self._path("cache")
+            ),
+            cache_dir=self._path("cache"),
+            imbalance=instantiate(config.imbalance) if config.get("imbalance") else None,
             sampler=self.sampler(),
             protocol=instantiate(config.protocol),
-            num_views=num_views,
-            max_length=self.dataset.max_length,
+            num_views=num_views or config.method.num_views,
             seed=config.seed,
-            cache_dir=self._path("cache"),
             singleton_classes=self.dataset.singleton_classes,
             budget=self.dataset.budget,
             takes_unlabelled=self.dataset.takes_unlabelled,
+            shot_bounds=self.dataset.shot_bounds,
             trains_unlabelled=getattr(target_class(config.method), "trains_unlabelled", False),
         )
         datamodule.prepare_data()
@@ -152,13 +136,13 @@ class Plan:
     def sampler(self) -> Any:
         return instantiate(self.config.sampler)
 
-    def module(self, datamodule: TextDataModule) -> ClassifierModule:
-        """The method over the encoder; what the encoder's frozen part makes of the texts is computed once."""
+    def module(self, datamodule: DataModule) -> ClassifierModule:
+        """The method over the encoder; what the encoder's frozen part makes of the inputs is computed once."""
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
         self.encode_once(module.encoder, datamodule)
         return module
 
-    def encode_once(self, encoder: TextEncoder, datamodule: TextDataModule) -> None:
+    def encode_once(self, encoder: Any, datamodule: DataModule) -> None:
         """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train."""
         if encoder.frozen:
             datamodule.use_features(self.features(datamodule, encoder))
@@ -170,14 +154,23 @@ class Plan:
 
     def features(
         self,
-        datamodule: TextDataModule,
-        encoder: TextEncoder | None = None,
+        datamodule: DataModule,
+        encoder: Any = None,
         splits: Sequence[str] | None = None,
+        source: Any = None,
     ) -> dict[str, np.ndarray]:
-        """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there."""
-        loaded: Any = encoder or self.encoder.load(self.config.seed).eval()
+        """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there.
+
+        Args:
+            datamodule: the run's.
+            encoder: the encoder itself, where it is loaded already.
+            splits: these alone.
+            source: what another encoder than the run's is made from.
+        """
+        loaded: Any = encoder or (source or self.encoder).load(self.config.seed).eval()
         loaded.to(self.device)
-        features = cached_features(loaded, datamodule, self._features_key(), self._path("cache"), splits)
+        key = self._features_key(source or self.encoder)
+        features = cached_features(loaded, datamodule, key, self._path("cache"), splits)
         loaded.cpu()
         return features
 
@@ -186,13 +179,13 @@ class Plan:
         """Where the encoder works outside the trainer: what the trainer has too."""
         return torch.device("cpu" if on_processor(self.config.trainer.accelerator) else "cuda")
 
-    def texts_to_encode(self, datamodule: TextDataModule, splits: Sequence[str]) -> int:
+    def texts_to_encode(self, datamodule: DataModule, splits: Sequence[str]) -> int:
         """How many texts of these splits have no features in the cache yet."""
-        return texts_to_encode(datamodule, self._features_key(), self._path("cache"), splits)
+        return texts_to_encode(datamodule, self._features_key(self.encoder), self._path("cache"), splits)
 
-    def _features_key(self) -> str:
+    def _features_key(self, source: Any) -> str:
         kind = "" if self.device.type == "cpu" else f"-{self.device.type}"  # last digits differ between devices
-        return f"{self.encoder.weights_hash()[:20]}-{self.encoder.pooling}{kind}"
+        return f"{source.weights_hash()[:20]}-{source.pooling}{kind}"
 
     def clustering_module(self, num_clusters: int) -> ClusteringModule:
         """The method that learns so many clusters over the encoder, without data."""
@@ -213,7 +206,7 @@ class Plan:
         module.use_head(head)
         return module
 
-    def _configured(self, method: Callable[..., TextModule], encoder: TextEncoder | None = None, **more: Any) -> Any:
+    def _configured(self, method: Callable[..., EncoderModule], encoder: Any = None, **more: Any) -> Any:
         module = method(
             encoder=self.encoder.load(self.config.seed) if encoder is None else encoder,
             loss=instantiate(self.config.get("loss")),

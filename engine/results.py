@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from callbacks.predictions import MultiLabelPredictions, Predictions, json_list, labels_above
-from datamodules.datamodule import TextDataModule
+from datamodules.datamodule import DataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.methods.multilabel.base import MultiLabelModule
 from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_metrics
@@ -33,15 +33,15 @@ class SingleLabelResults:
         collector: the callback that sees the outputs.
     """
 
-    def __init__(self, run: RunFolder, datamodule: TextDataModule, generates: bool = False) -> None:
+    def __init__(self, run: RunFolder, datamodule: DataModule, generates: bool = False) -> None:
         self.run, self.names, self.generates = run, datamodule.label_names, generates
-        self.class_counts = datamodule.class_counts.tolist()
+        self.class_counts, self.bounds = datamodule.class_counts.tolist(), datamodule.shot_bounds
         self.collector = Predictions(run, label_names=self.names)
 
     def figures(self, split: str) -> dict[str, Any]:
         """Metrics of a split that was evaluated."""
         self.last = self.collector.labels_and_predictions(split)
-        figures = classification_metrics(*self.last, len(self.names), self.class_counts)
+        figures = classification_metrics(*self.last, len(self.names), self.class_counts, self.bounds)
         figures |= bootstrap_intervals(*self.last, len(self.names), np.random.default_rng(0))
         figures |= majority_metrics(self.last[0], self.class_counts)
         if not self.generates:
@@ -56,7 +56,7 @@ class SingleLabelResults:
 
     def metrics(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> dict[str, float]:
         """Metrics of scores (N, C) from elsewhere than the model alone."""
-        return classification_metrics(labels, scores.argmax(axis=1), len(self.names), self.class_counts)
+        return classification_metrics(labels, scores.argmax(axis=1), len(self.names), self.class_counts, self.bounds)
 
     def lines(self, labels: NDArray[np.integer], scores: Scores, threshold: ArrayLike | None) -> Iterator[tuple]:
         """Label, prediction and probability of each row, as `predictions.csv` has them."""
@@ -75,7 +75,7 @@ class SingleLabelResults:
 class MultiLabelResults:
     """Results on texts with any number of labels. The split that is measured first chooses the threshold."""
 
-    def __init__(self, run: RunFolder, datamodule: TextDataModule, module: MultiLabelModule) -> None:
+    def __init__(self, run: RunFolder, datamodule: DataModule, module: MultiLabelModule) -> None:
         self.run, self.names, self.rule = run, datamodule.label_names, module.threshold
         self.class_counts = datamodule.class_counts.tolist()
         self.collector = MultiLabelPredictions(run, label_names=self.names)
@@ -120,7 +120,7 @@ class MultiLabelResults:
 Results = SingleLabelResults | MultiLabelResults
 
 
-def results_for(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> Results:
+def results_for(run: RunFolder, module: ClassifierModule, datamodule: DataModule) -> Results:
     """For the kind of labels of a data set; `module` takes them, as `engine.label_kind` has checked."""
     if isinstance(module, MultiLabelModule):
         return MultiLabelResults(run, datamodule, module)
@@ -146,6 +146,8 @@ def warn_below_rivals(metrics: Mapping[str, Any], split: str) -> None:
     for name in INTERVAL_METRICS:
         for key, title in RIVALS.items():
             rival = metrics.get(f"{split}/{key}_{name}")
+            if key == "logistic" and "rival_reads" in metrics:
+                title = f"logistic regression over {metrics['rival_reads']}"
             if rival is not None and metrics[f"{split}/{name}"] < rival:
                 shown = f"{100 * metrics[f'{split}/{name}']:.2f} % is below {100 * rival:.2f} %"
                 print(f"warning: {name} of {shown}, which {title} reaches", file=sys.stderr)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from callbacks.evaluation_rows import ModelOutputs
 from callbacks.predictions import HEADER
-from datamodules.datamodule import TextDataModule
 from datamodules.sources import file_sha256
-from datamodules.tokens import tokenizer_fingerprint
+from datamodules.texts.datamodule import TextDataModule
+from datamodules.texts.tokens import tokenizer_fingerprint
 from engine.plan import Plan
 from engine.results import Results
 from lightning_modules.base import ClassifierModule
@@ -63,7 +63,7 @@ def retrieval_figures(
     plan: Plan,
     run: RunFolder,
     module: ClassifierModule,
-    datamodule: TextDataModule,
+    datamodule: Any,
     results: Results,
     outputs: ModelOutputs,
     keep_store: bool,

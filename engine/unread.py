@@ -73,7 +73,10 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         idle["protocol.val_from"] = "nothing is thinned; allowed with imbalance.ir=NUMBER or another imbalance"
     if "class_names" not in signature(target_class(method))[0]:
         idle["dataset.class_descriptions"] = f"method={method['name']} does not read the names of the classes"
-    for key, condition in [*CONDITIONS.items(), *_declared("", plain, Top), *_unread_by_nodes(plain)]:
+    conditions = dict(CONDITIONS)
+    if plain.get("augment") and target_class(plain["augment"]).draws_first:
+        conditions["augment"] = "encoder.train=full|top_layers"  # a frozen encoder sees every row once, as it is
+    for key, condition in [*conditions.items(), *_declared("", plain, Top), *_unread_by_nodes(plain)]:
         if not _holds(plain, condition):
             idle.setdefault(key, f"allowed with {condition}")
     return idle

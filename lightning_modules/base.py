@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
-from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.gradient_cache import embed_in_chunks
 from lightning_modules.heads.linear_solver import solve_and_choose
 from lightning_modules.heads.text_to_text import TextToTextHead
 from losses import pair_gradients
 
 Batch = dict[str, Any]
+NOT_INPUTS = ("labels", "indices", "num_views")  # what a batch holds besides that which the encoder reads
 MONITORED = ("loss", "accuracy", "macro_f1", "micro_f1")  # what an evaluation logs, as SPLIT/NAME
 
 
@@ -28,17 +28,23 @@ def derived_seed(*parts: int | str) -> int:
     return zlib.crc32("/".join(map(str, parts)).encode())
 
 
-class TextModule(pl.LightningModule):
+def inputs_of(batch: Batch) -> dict[str, Tensor]:
+    """What the encoder reads of a batch, (V*B, ...), in the order in which it takes them; or `features` instead."""
+    return {key: value for key, value in batch.items() if key not in NOT_INPUTS}
+
+
+class EncoderModule(pl.LightningModule):
     """An encoder under a loss: seeds, accumulation, optimizer groups and checkpoints that every method shares.
 
     Args:
-        encoder: the shared encoder.
+        encoder: the shared encoder, inputs (B, ...) -> embeddings (B, `hidden_size`): of texts, images or whatever the
+            data set holds.
         loss: the method's loss (`loss=` in the config).
         optimizer: partial, called with the parameter groups.
         scheduler: partial, called with the optimizer and the number of steps.
         name: of the method, as in the config.
         seed: of the run; everything random in a step derives from it, the epoch and the step.
-        num_views: how many views of a text a training batch carries (1: the text alone).
+        num_views: how many views of a row a training batch carries.
         head_lr: learning rate of everything that is not the encoder.
 
     `training_step` returns a dict: the "loss" and its parts, and where the method contrasts the rows of a batch with
@@ -55,12 +61,13 @@ class TextModule(pl.LightningModule):
     trains_unlabelled: ClassVar[bool] = False  # whether its train batches hold those rows too, behind the train rows
     rows_beside: str | None = None  # "reversed": each train batch holds as many rows again, drawn so, behind its own
     rows_afterwards: str | None = None  # "class_balanced": so are the train batches from `batches_before` of the run on
+    kinds: ClassVar[tuple[str, ...] | None] = None  # of data, as `Dataset.kind` names them; None: whatever is encoded
     loss: Any  # one of `losses`: what it is called with is between the two
     pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 
     def __init__(
         self,
-        encoder: TextEncoder,
+        encoder: Any,
         loss: nn.Module,
         optimizer: Callable,
         scheduler: Callable,
@@ -89,17 +96,17 @@ class TextModule(pl.LightningModule):
         """Embeddings of all views in one encoder pass, (V*B, D), view-major; cached features are used as they are."""
         if "features" in batch:
             return batch["features"].float()
-        return self.encode(self.encoder, batch["input_ids"], batch["attention_mask"])
+        return self.encode(self.encoder, *inputs_of(batch).values())
 
-    def encode(self, function: Callable[..., Tensor], *tokens: Tensor) -> Tensor:
-        """`function(*tokens)`, rows in, rows out; in training by chunks where `gradient_cache_chunk` is set.
+    def encode(self, function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+        """`function(*inputs)`, rows in, rows out; in training by chunks where `gradient_cache_chunk` is set.
 
         `function` is an encoder, or a function of this module's parameters.
         """
         if self.gradient_cache_chunk is None or not self.training:
-            return function(*tokens)
+            return function(*inputs)
         owner = function if isinstance(function, nn.Module) else self
-        return embed_in_chunks(function, owner.parameters(), self.gradient_cache_chunk, *tokens)
+        return embed_in_chunks(function, owner.parameters(), self.gradient_cache_chunk, *inputs)
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         """The method's scalar losses; "loss" is what is minimised, the others are logged."""
@@ -138,7 +145,7 @@ class TextModule(pl.LightningModule):
         for split in only or datamodule.learning_splits:
             labels = torch.from_numpy(datamodule.labels[split])
             embeddings = torch.empty(len(labels), self.encoder.hidden_size)
-            for batch in datamodule.text_loader(split, every_row=True):
+            for batch in datamodule.row_loader(split, every_row=True):
                 with self.trainer.precision_plugin.forward_context():
                     encoded = self.embed({key: self._moved(value) for key, value in batch.items()})
                 embeddings[batch["indices"]] = encoded.float().cpu()
@@ -223,6 +230,8 @@ class TextModule(pl.LightningModule):
         """Names the run; what is not trained of the encoder is read from its own files, not from every checkpoint."""
         checkpoint["run_id"] = self.run_id
         trained = {f"encoder.{k}" for k, parameter in self.encoder.named_parameters() if parameter.requires_grad}
+        if trained:  # running means of batch norm change with the parameters
+            trained |= {f"encoder.{k}" for k, _ in self.encoder.named_buffers()}
         state = checkpoint["state_dict"]
         checkpoint["state_dict"] = {k: v for k, v in state.items() if not k.startswith("encoder.") or k in trained}
 
@@ -237,13 +246,13 @@ class TextModule(pl.LightningModule):
         checkpoint["state_dict"] = {**encoder_state, **checkpoint["state_dict"]}
 
 
-class ClassifierModule(TextModule):
+class ClassifierModule(EncoderModule):
     """Base of all methods that classify. A method overrides `training_losses`.
 
-    Texts have one label each; methods for any number of them derive from `lightning_modules.methods.multilabel.base`.
+    Rows have one label each; methods for any number of them derive from `lightning_modules.methods.multilabel.base`.
 
     Args:
-        encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr: see `TextModule`.
+        encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr: see `EncoderModule`.
         class_counts: rows a class in the thinned train split, shape (C,).
         dropout: on the embeddings, before the classifier.
         classifier_bias: whether the linear classifier has a bias.
@@ -267,7 +276,7 @@ class ClassifierModule(TextModule):
 
     def __init__(
         self,
-        encoder: TextEncoder,
+        encoder: Any,
         loss: nn.Module,
         class_counts: Tensor,
         optimizer: Callable,

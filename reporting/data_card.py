@@ -50,6 +50,8 @@ def _rows(card: Mapping[str, Any]) -> list[list[str]]:
     """Statistics as lines of a table: name, then a cell a split."""
     splits = card["splits"].values()
     unlabelled = any("unlabelled" in split for split in splits)
+    is_text = all("words" in split for split in splits)
+    kind = "text" if is_text else "input"
     lines = {
         "rows": [f"{split['rows']:,}" for split in splits],
         "classes that occur": [str(split["classes"]) for split in splits],
@@ -57,13 +59,14 @@ def _rows(card: Mapping[str, Any]) -> list[list[str]]:
         "ir": [f"{split['ir']:g}" for split in splits],
         **({"without a label": [f"{split.get('unlabelled', 0):,}" for split in splits]} if unlabelled else {}),
         **_several_lines(splits),
-        "words: mean / median": [f"{split['words']['mean']:g} / {split['words']['median']:g}" for split in splits],
-        "words: p95 / max": [f"{split['words']['p95']:g} / {split['words']['max']:,}" for split in splits],
+        **(_text_lines(splits) if is_text else {}),
         "duplicate rows": [f"{split['duplicates']:,}" for split in splits],
-        "texts with conflicting labels": [f"{split['conflicting_texts']:,}" for split in splits],
-        "rows whose text is in train": [
+        f"{kind}s with conflicting labels": [f"{split['conflicting_texts']:,}" for split in splits],
+        f"rows whose {kind} is in train": [
             f"{split['leaks_exact']:,}" if "leaks_exact" in split else "" for split in splits
         ],
+    }
+    lines |= {} if not is_text else {
         "… case and spaces aside": [
             f"{split['leaks_folded']:,}" if "leaks_folded" in split else "" for split in splits
         ],
@@ -73,6 +76,13 @@ def _rows(card: Mapping[str, Any]) -> list[list[str]]:
         ],
     }
     return [[name, *cells] for name, cells in lines.items()]
+
+
+def _text_lines(splits: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    return {
+        "words: mean / median": [f"{split['words']['mean']:g} / {split['words']['median']:g}" for split in splits],
+        "words: p95 / max": [f"{split['words']['p95']:g} / {split['words']['max']:,}" for split in splits],
+    }
 
 
 def _several_lines(splits: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 NO_CLASS = -1  # a prediction that is none of the classes, and an error
 THIRDS = ("head", "middle", "tail")
+MANY_ABOVE, FEW_BELOW = 100, 20  # train rows of a class that has many, and of one that has few
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,31 @@ def thirds(class_counts: ArrayLike) -> dict[str, NDArray[np.int64]]:
     return dict(zip(THIRDS, np.array_split(order, 3), strict=True))
 
 
+def shots(class_counts: ArrayLike, many_above: int = MANY_ABOVE, few_below: int = FEW_BELOW) -> dict[str, NDArray]:
+    """Classes ``many``, ``medium`` and ``few``, those that are there: of more than 100, 20 to 100 and fewer train rows.
+
+    Source: Liu et al., Large-Scale Long-Tailed Recognition in an Open World (CVPR 2019), sec. 4.1.
+    """
+    counts = np.asarray(class_counts, dtype=np.int64)
+    is_many, is_few = counts > many_above, counts < few_below
+    groups = {"many": is_many, "medium": ~(is_many | is_few), "few": is_few & ~is_many}
+    return {name: np.flatnonzero(group) for name, group in groups.items() if group.any()}
+
+
 def classification_metrics(
-    labels: ArrayLike, predictions: ArrayLike, num_classes: int, class_counts: ArrayLike | None = None
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    num_classes: int,
+    class_counts: ArrayLike | None = None,
+    shot_bounds: tuple[int, int] = (MANY_ABOVE, FEW_BELOW),
 ) -> dict[str, float]:
-    """``accuracy``, ``macro_f1``, ``micro_f1`` and, with train ``class_counts`` (C,), ``macro_f1_{head,middle,tail}``.
+    """``accuracy``, ``macro_f1``, ``micro_f1`` and, with train ``class_counts`` (C,), ``macro_f1_{head,middle,tail}``;
+    where classes are of more than one of the groups of `shots`, ``accuracy_{many,medium,few}``.
 
     Macro-F1 is the mean over the classes that occur in references or predictions, as scikit-learn's
     ``f1_score(average="macro")``: a class that occurs and is never predicted counts 0. F1 of a third is the mean over
     its classes that occur in the references; a third without any is left out. With one label per row micro-F1 equals
-    accuracy.
+    accuracy. Accuracy of a group is the mean over its classes that occur, as long-tail papers have it.
 
     Raises:
         ValueError: no rows, or as `confusion_matrix`.
@@ -106,4 +123,9 @@ def classification_metrics(
         present = classes[scores.references[classes] > 0]
         if present.size:
             metrics[f"macro_f1_{name}"] = float(scores.f1[present].mean())
+    groups = shots(class_counts, *shot_bounds)
+    for name, classes in groups.items() if len(groups) > 1 else ():
+        present = classes[scores.references[classes] > 0]
+        if present.size:
+            metrics[f"accuracy_{name}"] = float(scores.recall[present].mean())
     return metrics

@@ -127,7 +127,8 @@ def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     if f"{split}/majority_accuracy" in metrics:
         rows.append(("largest class", *_rival(metrics, f"{split}/majority_", columns), ""))
     if f"{split}/logistic_accuracy" in metrics:
-        rows.append(("logistic regression, frozen encoder", *_rival(metrics, f"{split}/logistic_", columns), ""))
+        name = f"logistic regression, {metrics.get('rival_reads', 'frozen encoder')}"
+        rows.append((name, *_rival(metrics, f"{split}/logistic_", columns), ""))
     return Table(title, ("", *columns.values(), "time"), tuple(rows))
 
 

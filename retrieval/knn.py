@@ -37,6 +37,8 @@ class NearestNeighbours:
         ValueError: a list that is empty, or a value out of its range.
     """
 
+    kinds = ("text",)  # of data: voters are shown
+
     def __init__(
         self,
         name: str = "knn",

@@ -21,7 +21,7 @@ from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores, negative_similarity
 from clustering.topics import Topic, topics
 from clustering.vectors import WordVectors
-from datamodules.datamodule import TextDataModule
+from datamodules.texts.datamodule import TextDataModule
 from engine.assign import FINAL
 from engine.environment import environment
 from engine.identity import run_id

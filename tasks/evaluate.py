@@ -22,7 +22,6 @@ from reporting.multilabel_metrics import label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
 from storage.errors import short, short_list
 from storage.run_store import RunFolder
-from storage.tables import text_of
 from tasks.datastore import labels_in, reader_of_labels
 from tasks.fit import measure, run_names
 from tasks.predict import Predictor, classifier_predictor, pieces, read_rows
@@ -62,7 +61,9 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:
     labels, scores, unknown = _scored_rows(config, plan, predictor)
     if predictor.threshold is None:
         true, best = labels.argmax(axis=1), scores.argmax(axis=1)
-        figures: dict[str, Any] = classification_metrics(true, best, len(names), class_counts)
+        figures: dict[str, Any] = classification_metrics(
+            true, best, len(names), class_counts, plan.dataset.shot_bounds
+        )
         figures |= bootstrap_intervals(true, best, len(names), np.random.default_rng(0))
         figures |= majority_metrics(true, class_counts)
         per_class = class_scores(true, best, len(names))
@@ -91,7 +92,7 @@ def _scored_rows(
     unknown: Counter[str] = Counter()
     first, labels, scores = "", [], []
     for piece in pieces(read_rows(config, plan, "input").rows):
-        texts = []
+        inputs = []
         for where, row in piece:
             row_labels = labels_in(where, row, config.label_column, reading)
             if strange := set(row_labels) - set(names):
@@ -99,9 +100,9 @@ def _scored_rows(
                 first = first or where
                 continue
             labels.append(np.isin(names, row_labels))
-            texts.append(text_of(row, config.text_column))
-        if texts:
-            scores.append(predictor.scores(texts)[0])
+            inputs.append(plan.dataset.input_of(row, config.text_column))
+        if inputs:
+            scores.append(predictor.scores(inputs)[0])
     if unknown:
         shown = ", ".join(f"{short(name)} ({number:,} rows)" for name, number in unknown.most_common(10))
         _warn(f"{first}: the run does not know every label; left out of all figures: {shown}")

@@ -18,7 +18,7 @@ from callbacks.checkpoint import AtomicCheckpointIO
 from callbacks.embeddings import EmbeddingMap, EmbeddingPicture
 from callbacks.evaluation_rows import ModelOutputs
 from callbacks.open_logs import close_logs, log_outcome
-from datamodules.datamodule import TextDataModule
+from datamodules.datamodule import DataModule
 from engine.environment import environment
 from engine.finished import WORDS, load_weights
 from engine.identity import completed, run_id
@@ -26,7 +26,7 @@ from engine.plan import Plan, instantiate_partial
 from engine.processes import run_processes
 from engine.results import report, results_for
 from engine.retrieval import retrieval_figures
-from engine.rivals import rival_metrics
+from engine.rivals import reads_other, rival_metrics
 from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
@@ -161,6 +161,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
         metrics
         | training_figures
         | {f"{split}/{name}": value for name, value in rival.items()}
+        | ({"rival_reads": plan.encoder.simplest(plan.dataset).name} if rival and reads_other(plan) else {})
         | {
             "augment": datamodule.augment_report,
             "seconds/prepare": prepared - started,
@@ -171,7 +172,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
 
 
 def _train_by_epochs(
-    plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: TextDataModule, trainer: pl.Trainer
+    plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: DataModule, trainer: pl.Trainer
 ) -> dict[str, Any]:
     """Train epoch by epoch, from the last whole one where there is one; the selected epoch's weights are loaded."""
     last = run.checkpoints / "last.ckpt"
@@ -192,7 +193,7 @@ def _train_by_epochs(
     return figures | {"epochs": trainer.current_epoch}
 
 
-def _solve(run: RunFolder, module: ClassifierModule, datamodule: TextDataModule) -> dict[str, Any]:
+def _solve(run: RunFolder, module: ClassifierModule, datamodule: Any) -> dict[str, Any]:
     """Solve the classifier on the features of a frozen encoder; every process of a run does the same."""
     rows = datamodule.token_rows if module.solved_from == "tokens" else datamodule.feature_rows
     figures = module.solve({split: rows(split) for split in datamodule.learning_splits})
@@ -224,7 +225,7 @@ def _start_from(plan: Plan, module: ClassifierModule) -> None:
 
 
 def measure(
-    plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: TextDataModule, keep_store: bool = False
+    plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: DataModule, keep_store: bool = False
 ) -> dict[str, Any]:
     """Figures of the weights in `module`: validation, then the one reading of test; the predictions are written.
 
@@ -256,7 +257,7 @@ def measure(
         figures |= {f"{split}/{name}": value for name, value in scores.items()}
     if outputs:
         started = time.perf_counter()
-        trainer.predict(module, datamodule.text_loader("train"), return_predictions=False)
+        trainer.predict(module, datamodule.row_loader("train"), return_predictions=False)
         model = (time.perf_counter() - started) / len(datamodule.indices["train"])
         if run.writes:
             figures |= retrieval_figures(plan, run, module, datamodule, results, outputs, keep_store)
@@ -265,13 +266,13 @@ def measure(
     return figures | results.finish()
 
 
-def _callbacks(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> list[Any]:
+def _callbacks(plan: Plan, run: RunFolder, datamodule: DataModule) -> list[Any]:
     """Those with `split_figures` measure a split once the weights are chosen, the others watch training."""
     nodes = [node for node in (plan.config.get("callbacks") or {}).values() if node is not None]
     return [instantiate_partial(node)(run=run, protocol=datamodule.protocol) for node in nodes]
 
 
-def watched_trainer(plan: Plan, run: RunFolder, datamodule: TextDataModule) -> pl.Trainer:
+def watched_trainer(plan: Plan, run: RunFolder, datamodule: DataModule) -> pl.Trainer:
     """The trainer of a run, with its callbacks, its logger and checkpoints that are whole or absent."""
     config = plan.config
     callbacks = [callback for callback in _callbacks(plan, run, datamodule) if not hasattr(callback, "split_figures")]

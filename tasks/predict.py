@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from omegaconf import DictConfig
 from torch.nn import functional
 
 from callbacks.predictions import labels_above
-from datamodules.alone import batches_alone
 from engine.assign import Assigner
 from engine.finished import load_module, open_run
 from engine.plan import Plan
@@ -37,9 +35,6 @@ from storage.tables import (
     Table,
     check_output,
     checked_encoding,
-    checked_text,
-    open_table,
-    text_of,
     write_table,
 )
 from tasks.counting import Tally, counted_rows
@@ -92,7 +87,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
             journal = stack.enter_context(kept_answers(config.output, _question(config, run, plan)))
         count = stack.enter_context(counted_rows(config.input))
         tally = Tally()
-        rows = _answered(table, columns, predictor, config, journal, count, tally)
+        rows = _answered(table, columns, predictor, plan.dataset.input_of, config, journal, count, tally)
         write_table(config.output, rows, table.columns and (*table.columns, *columns))
     print(tally.line(), file=sys.stderr)
     return run.path
@@ -102,6 +97,7 @@ def _answered(
     table: Table,
     columns: Sequence[str],
     predictor: Assigner | Predictor,
+    input_of: Callable[[Row, str], Any],
     config: DictConfig,
     journal: Journal | None,
     count: Callable[[int], None],
@@ -109,8 +105,8 @@ def _answered(
 ) -> Iterator[Row]:
     """The rows of the table with their answers."""
     for piece in pieces(_refuse_columns(columns, table.rows)):
-        texts = [text_of(row, config.text_column) for _, row in piece]
-        answers, kept = _piece_answers(predictor, texts, journal)
+        inputs = [input_of(row, config.text_column) for _, row in piece]
+        answers, kept = _piece_answers(predictor, inputs, journal)
         tally.add(answers, kept)
         count(len(piece))
         for (where, row), answer in zip(piece, answers, strict=True):
@@ -206,7 +202,7 @@ class _Neighbours:
 
 
 class Encoded:
-    """Logits (N, C) and embeddings (N, D) of new texts, by the module of a finished run.
+    """Logits (N, C) and embeddings (N, D) of new inputs, by the module of a finished run.
 
     Args:
         module, plan: of the run.
@@ -217,8 +213,7 @@ class Encoded:
         self.module = module
         self.is_plain = type(module).forward is ClassifierModule.forward and not module.generates
         self.packs = False
-        self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length
-        self.batch_size, self.cleaned = plan.sampler().eval_batch_size, plan.dataset.cleaned
+        self.plan, self.batch_size = plan, plan.sampler().eval_batch_size
         bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
         self.bf16 = bf16 and not as_loaded
         if isinstance(module.encoder, TextEncoder) and self.is_plain and not as_loaded:
@@ -226,10 +221,10 @@ class Encoded:
             self.packs = module.encoder.packed is not None
 
     @torch.inference_mode()
-    def __call__(self, texts: list[str]) -> tuple[Floats, Floats]:
+    def __call__(self, inputs: list[Any]) -> tuple[Floats, Floats]:
         parts: dict[str, list[torch.Tensor]] = {"logits": [], "embeddings": [], "indices": []}
-        texts = [self.cleaned(text) for text in texts]
-        for batch in batches_alone(texts, self.tokenizer, self.max_length, self.batch_size, not self.packs):
+        dataset, encoder = self.plan.dataset, self.plan.encoder
+        for batch in dataset.new_batches(encoder, inputs, self.batch_size, of_one_width=not self.packs):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
                 output = self._output(batch)
             output["indices"] = torch.as_tensor(batch["indices"])
@@ -311,24 +306,13 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
-    """The table that `config[key]` names, opened as training opens its own; every row has a text.
+    """The table that `config[key]` names, opened as training opens its own; every row has an input.
 
     Raises:
         ValueError: as `predict` does.
     """
     name = config[key]
-    if name != STDIN and (not os.path.exists(name) or os.path.isdir(name)):
+    if name != STDIN and (not os.path.exists(name) or (os.path.isdir(name) and not plan.dataset.takes_folders)):
         raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
     encoding = checked_encoding(config.get("encoding"), "encoding")
-    table = open_table(name, None, getattr(plan.dataset, "delimiter", None), config.text_column, encoding)
-    table.need_text(config.text_column, "set text_column=NAME")
-    return replace(table, rows=_with_texts(table, config.text_column))
-
-
-def _with_texts(table: Table, column: str) -> Iterator[tuple[str, Row]]:
-    where = None
-    for where, row in table.rows:
-        checked_text(table.text(where, row, column, "set text_column=NAME"), where)
-        yield where, row
-    if where is None:
-        raise ValueError(f"{table.name}: no rows")
+    return plan.dataset.open_inputs(name, config.text_column, encoding)

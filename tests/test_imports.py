@@ -43,6 +43,7 @@ HEAVY = {
     *("torchmetrics", "scipy", "pyarrow", "tokenizers", "sentence_transformers"),
 }
 DISTRIBUTIONS = {  # import name -> distribution, where they differ
+    "PIL": "pillow",
     "yaml": "pyyaml",
     "sklearn": "scikit-learn",
     "hydra": "hydra-core",

@@ -53,6 +53,8 @@ class Augmentation:
     """
 
     name: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...] | None] = ("text",)  # of data; None: all
+    draws_first: ClassVar[bool] = False  # whether the first view is not the row itself
     version: ClassVar[int] = 1  # raise it when the same options give other texts
     needs_dropout: ClassVar[bool] = False  # whether views differ only by the encoder's dropout
 

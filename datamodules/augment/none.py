@@ -1,4 +1,4 @@
-"""`augment=none`: every view is the text itself."""
+"""`augment=none`: every view is the row itself."""
 
 import random
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ from datamodules.augment.base import Augmentation
 
 @dataclass
 class NoAugmentation(Augmentation):
-    """The text itself."""
+    """The row itself."""
 
     name = "none"
+    kinds = None
 
     def change(self, text: str, rng: random.Random) -> str:
         return text

@@ -4,13 +4,13 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.sources import SourceFile
 
 OFFICIAL = ("mhjabreel", "CharCnn_Keras", "555590db4219b1243abb1918effd6a7425a2d75f")
 
 
-class AGNews(Dataset):
+class AGNews(TextDataset):
     """5,000 rows of the official training split, and all of the official test split."""
 
     sources = (

@@ -4,13 +4,13 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.sources import SourceFile
 
 REPOSITORY = ("YZH0905", "AECL-STC", "45f938637bb974b615fc46949fb26dada094d0ca")
 
 
-class Biomedical(Dataset):
+class Biomedical(TextDataset):
     """Paper titles in 20 balanced classes (numbers, as the source has them); augmented texts for all rows."""
 
     sources = (

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.builders.json_array import json_array_rows
 from datamodules.sources import SourceFile
 
 REPOSITORY = ("hiyouga", "Dual-Contrastive-Learning", "19cb149090f506eff5190bbef126583bad21963b")
 
 
-class Cr(Dataset):
+class Cr(TextDataset):
     """Sentences of product reviews by polarity."""
 
     sources = (

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.sources import SourceFile
 
 REPOSITORY = ("mnqu", "PTE", "7e13ee54a81da64f8bc8e9c0bf36b22910eec363")
 
 
-class Dblp(Dataset):
+class Dblp(TextDataset):
     """Titles by research area; the source numbers the six areas and does not name them."""
 
     sources = (

@@ -28,7 +28,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from storage.errors import InputError
 
 PARTS = {  # library -> its subpackages that are classes
@@ -68,7 +68,7 @@ NOT_PROSE = re.compile(r"[\\`]|://|>>>|::|---|:[a-z]+:|^\W|^[\w.]+\(")  # formul
 log = logging.getLogger(__name__)
 
 
-class Docstrings(Dataset):
+class Docstrings(TextDataset):
     """First sentences of docstrings; 33 classes, long-tailed.
 
     Raises:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.sources import SourceFile
 
 REPOSITORY = ("monologg", "GoEmotions-pytorch", "b75f9d3a8b76bc1060687925b04ca98a1b8ea66b")
@@ -13,7 +13,7 @@ def _file(name: str, size: int, sha256: str) -> SourceFile:
     return SourceFile(*REPOSITORY, f"data/original/{name}", sha256, size)
 
 
-class GoEmotions(Dataset):
+class GoEmotions(TextDataset):
     """The filtered split of the authors: comments on whose labels at least two raters agree."""
 
     sources = (

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, Name, Row
+from datamodules.builders.base import Name, Row, TextDataset
 from storage.errors import InputError
 
 
-class Hub(Dataset):
+class Hub(TextDataset):
     """A data set by name and columns, read with ``datasets.load_dataset``.
 
     Without ``test_split``, a stratified fifth of train becomes test, drawn by ``split_seed``.
@@ -24,7 +24,7 @@ class Hub(Dataset):
         label_column: column of the label: a class index with names, a string or a number; or a list of those, where
             texts have several labels.
         split_seed: seed of the test split where there is no ``test_split``.
-        name, max_length, singleton_classes, deduplicate: see `Dataset`.
+        name, max_length, singleton_classes, deduplicate: see `TextDataset`.
     """
 
     licence = "see its page on the hub"

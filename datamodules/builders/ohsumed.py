@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.builders.json_array import json_array_rows
 from datamodules.sources import SourceFile
 
 REPOSITORY = ("KEAML-JLU", "SharpReCL", "363d557fe7fa3cd9c395dfb995d74a626b26387a")
 
 
-class Ohsumed(Dataset):
+class Ohsumed(TextDataset):
     """Titles of 1991 MEDLINE articles on 23 classes of cardiovascular and other diseases; augmented train texts."""
 
     sources = (

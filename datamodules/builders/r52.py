@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.sources import SourceFile
 
 REUTERS = ("colibri17", "TextCategorization", "b6c2ca3d46a2540843400890792e5165448b4516")
@@ -54,7 +54,7 @@ def _reuters_file(line: str) -> SourceFile:
     return SourceFile(*REUTERS, f"reuters21578/reut2-{number}.sgm", sha256, int(size))
 
 
-class R52(Dataset):
+class R52(TextDataset):
     """Newswire in 52 classes with a long tail (2840 rows to 1).
 
     The rule of the "all-terms" files of R52: stories of the ModApte split (``LEWISSPLIT``, ``TOPICS="YES"``) with

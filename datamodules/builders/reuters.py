@@ -4,13 +4,13 @@ import html
 from collections.abc import Iterator
 from pathlib import Path
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.builders.r52 import CONTROL_CHARACTER, R52, R52_TEST, stories
 
 SPLITS = {"TRAIN": "train", "TEST": "test"}  # LEWISSPLIT -> ours
 
 
-class Reuters21578(Dataset):
+class Reuters21578(TextDataset):
     """Stories of the ModApte split (``LEWISSPLIT``, ``TOPICS="YES"``) with a topic that occurs in train and in test.
 
     A text is title and body, its lines kept, spaces within a line folded.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, Name, Row
+from datamodules.builders.base import Name, Row, TextDataset
 from datamodules.builders.json_array import json_array_rows
 from datamodules.sources import SourceFile
 from storage.errors import InputError
@@ -15,12 +15,12 @@ PAIRS = {"train": ("text_train", "label_train"), "val": ("text_val", "label_val"
 AAPD_FILES = ("blalalt", "bert", "0e10f205565cf61391749d81bfad120e336e1d1a")
 
 
-class ParallelFiles(Dataset):
+class ParallelFiles(TextDataset):
     """Files that the user brings: ``text_SPLIT`` with a text a line, ``label_SPLIT`` with its labels between spaces.
 
     Args:
         folder: where they lie, each plain or packed (``.gz``).
-        name, max_length, singleton_classes, deduplicate: see `Dataset`.
+        name, max_length, singleton_classes, deduplicate: see `TextDataset`.
     """
 
     own_splits: tuple[str, ...] = ("train", "val", "test")

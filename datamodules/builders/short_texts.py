@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from datamodules.builders.base import Dataset, Row
+from datamodules.builders.base import Row, TextDataset
 from datamodules.builders.biomedical import REPOSITORY as AECL
 from datamodules.builders.biomedical import augmented_rows
 from datamodules.sources import SourceFile
@@ -19,7 +19,7 @@ DAMAGE = (
 )
 
 
-class ShortTexts(Dataset):
+class ShortTexts(TextDataset):
     """A set that its papers cluster as a whole; a classifier gets a stratified tenth of it as test.
 
     The labels are numbers, as the source has them.

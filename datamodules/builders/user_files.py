@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Dataset, EmptyLabel, Markup, Name, Row, checked_file
+from datamodules.builders.base import EmptyLabel, Markup, Name, Row, TextDataset, checked_file
 from datamodules.class_descriptions import is_code, spelt_out
 from datamodules.labels import split_labels
 from storage.errors import InputError
 from storage.tables import Table, checked_encoding, format_of, open_table, text_of
 
 
-class UserFiles(Dataset):
+class UserFiles(TextDataset):
     """Files with a text and a label column, plain or gzip (``.gz``).
 
     Without ``test``, a stratified fifth of train becomes test, drawn by ``split_seed``.
@@ -30,7 +30,7 @@ class UserFiles(Dataset):
         empty_label: what a train row with an empty label is: an error, or a text without a label.
         markup: whether tags and entities stay in the texts, or `strip`: they are taken out, of new texts too.
         encoding: of all files; by default what a byte order mark says, else UTF-8, or cp1252 where that does not fit.
-        name, max_length, options: see `Dataset`.
+        name, max_length, options: see `TextDataset`.
     """
 
     licence = "the user's own files"

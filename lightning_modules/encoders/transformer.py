@@ -156,6 +156,8 @@ class PretrainedEncoder:
         ValueError: nothing found (says where to put it), or the weights have another hash.
     """
 
+    kinds = ("text",)
+
     def __init__(
         self,
         name: str,

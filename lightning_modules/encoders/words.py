@@ -33,6 +33,7 @@ class WordEncoder:
         train: all of it.
     """
 
+    kinds = ("text",)
     pooling = "max"
 
     def __init__(

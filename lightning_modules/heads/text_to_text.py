@@ -33,6 +33,8 @@ class TextToText:
         max_new_tokens: longest answer.
     """
 
+    kinds = ("text",)
+
     def __init__(
         self,
         name: str = "text_to_text",

@@ -175,16 +175,20 @@ class _Texts:
             return None
         name = f"texts/{fingerprint}-{table}.js"
         if not (self.folder / name).exists():
-            texts = [text[:LONGEST_TEXT] for text in _column(source)]
+            if (column := _column(source)) is None:
+                return None
+            texts = [text[:LONGEST_TEXT] for text in column]
             write_text(self.folder / name, f"board.addTexts({_in_script(name)}, {_in_script(texts)});\n")
         return name
 
 
-def _column(source: Path) -> list[str]:
+def _column(source: Path) -> list[str] | None:
+    """The texts; None where the rows are no texts."""
     import pyarrow as pa
 
     with pa.memory_map(str(source)) as file:
-        return pa.ipc.open_file(file).read_all().column("text").to_pylist()
+        table = pa.ipc.open_file(file).read_all()
+        return table.column("text").to_pylist() if "text" in table.column_names else None
 
 
 def _in_script(value: Any) -> Markup:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from datamodules.corpus import Corpus
-from datamodules.datamodule import predict_loader
 from datamodules.labels import without_label
+from datamodules.texts.datamodule import predict_loader
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
 from tasks.active.people import SEPARATOR, first_of_equal

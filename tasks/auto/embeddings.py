@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datamodules.datamodule import predict_loader
+from datamodules.texts.datamodule import predict_loader
 from engine.plan import Plan
 
 TIMED = 48  # texts that the speed is told from

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from callbacks.time_limit import OutOfTime
-from datamodules.datamodule import TextDataModule
 from datamodules.splits import rank_in_class
+from datamodules.texts.datamodule import TextDataModule
 from engine.finished import load_module
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule

@@ -12,7 +12,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 from rich.progress import Progress
 
-from datamodules.datamodule import TextDataModule
+from datamodules.texts.datamodule import TextDataModule
 from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
 from engine.plan import Plan

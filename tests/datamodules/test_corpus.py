@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from datamodules import corpus as corpus_module
-from datamodules.builders.base import Dataset
+from datamodules.builders.base import TextDataset
 from datamodules.builders.user_files import Csv
 from datamodules.corpus import Corpus, prepare
 from storage.errors import InputError
@@ -22,7 +22,7 @@ from storage.errors import InputError
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Rows(Dataset):
+class Rows(TextDataset):
     """Rows given by hand; counts how often they are read."""
 
     def __init__(self, train, test=None, val=None, **options) -> None:

@@ -16,10 +16,10 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from datamodules.datamodule import TextDataModule, predict_loader
 from datamodules.imbalance import Exponential
 from datamodules.samplers import LengthGrouped, Shuffle
-from datamodules.tokens import CHUNK
+from datamodules.texts.datamodule import TextDataModule, predict_loader
+from datamodules.texts.tokens import CHUNK
 from storage.errors import InputError
 
 WORDS = [f"w{i}" for i in range(50)]
@@ -255,7 +255,7 @@ import hashlib, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_datamodule import CLEAN, FakeCorpus, Reverse, wordpiece
-from datamodules.datamodule import TextDataModule
+from datamodules.texts.datamodule import TextDataModule
 from datamodules.imbalance import Exponential
 from datamodules.samplers import LengthGrouped
 folder = Path(sys.argv[1])
@@ -469,7 +469,7 @@ def test_lightning_sets_the_epoch_and_keeps_the_order(make):
         enable_model_summary=False,
     )
     trainer.fit(model, datamodule=data)
-    order = data.sampler.train(data._tokens("train").lengths, data.labels["train"], data.seed)
+    order = data.sampler.train(data._data("train").lengths, data.labels["train"], data.seed)
     for epoch in (0, 1):
         order.set_epoch(epoch)
         assert [rows for at, rows in model.seen if at == epoch] == [batch.tolist() for batch in order]

@@ -14,11 +14,11 @@ from datamodules.builders.user_files import Csv, Jsonl
 from datamodules.cards import cooccurrence
 from datamodules.collation import FeatureBatches
 from datamodules.corpus import prepare
-from datamodules.datamodule import TextDataModule
 from datamodules.imbalance import Counts, Exponential, Listed
 from datamodules.labels import class_counts, label_array, label_name
 from datamodules.samplers import ClassBalanced, Shuffle
 from datamodules.splits import multilabel_split, stratified_split
+from datamodules.texts.datamodule import TextDataModule
 from storage.errors import InputError
 from tasks.datastore import _labels, _one_name
 from tasks.describe import write_corpus_card

@@ -27,13 +27,14 @@ REQUIRED = {
     "dataset/mpqa_intensity": ["dataset.train=mpqa_intensity_train.csv"],
     "dataset/amazon_reviews": ["dataset.train=train.csv"],
     "dataset/hub": ["dataset.path=some/name"],
+    "dataset/image_folder": ["dataset.root=images"],
     "imbalance/counts": ["imbalance.counts=[5,3]"],
     "imbalance/listed": ["imbalance.rows=[0,1,2]"],
 }
 ALONE = {"dataset", "loss", "augment", "imbalance", "protocol", "sampler", "retrieval", "active", "chat", "head"}
 PATHS = {"runs": "runs", "data": "data", "cache": "cache", "source_mirror": None}
 # only composed with a method and a data set of their own, or nodes of Hydra's
-NOT_COMPOSED = {"hydra", "method_active", "method_dataset", "method/base"}
+NOT_COMPOSED = {"all_methods", "hydra", "method_active", "method_dataset", "method/base"}
 
 
 RAW = {"dataset", "loss", "augment", "imbalance", "protocol", "sampler", "retrieval"}  # whole without a composition

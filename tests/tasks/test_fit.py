@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, f1_score
 
-from datamodules.datamodule import TextDataModule
+from datamodules.texts.datamodule import TextDataModule
 from lightning_modules.methods.supervised.sharprecl import SharpReCLModule
 from tests.command_lines import best_weights, outcome, rows, same_weights
 

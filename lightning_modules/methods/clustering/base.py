@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.base import Batch, TextModule
+from lightning_modules.base import Batch, EncoderModule
 from lightning_modules.encoders.transformer import TextEncoder
 
 LIKE_LENGTH = 100  # texts encoded at a time, of one length or nearly so
 
 
-class ClusteringModule(TextModule):
+class ClusteringModule(EncoderModule):
     """Base of all methods that learn clusters from unlabelled texts. `task=cluster` trains it by one `fit`.
 
     A method overrides `forward` and `training_losses`, and `start_epoch` where a stage begins with a look at all texts
@@ -23,7 +23,7 @@ class ClusteringModule(TextModule):
 
     Args:
         num_clusters: K; the task has resolved `null` and `auto` to a number.
-        encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr: see `TextModule`.
+        encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr: see `EncoderModule`.
 
     `forward` returns for a batch of one view `logits` (B, K), whose argmax is the cluster, and `embeddings` (B, D);
     a method that learns others from them adds `representations` (B, D2), which figures show; one with an attention
@@ -31,6 +31,7 @@ class ClusteringModule(TextModule):
     """
 
     serves = "clustering"
+    kinds = ("text",)
     protocols = ("transductive",)
     unused_groups = ("imbalance", "active", "retrieval", "head", "start_from")
     multilabel = False
@@ -54,7 +55,7 @@ class ClusteringModule(TextModule):
         self.num_clusters = num_clusters
 
     def embed(self, batch: Batch) -> Tensor:
-        """As in `TextModule`; on the processor, texts of like length are encoded together, so that few pads are.
+        """As in `EncoderModule`; on the processor, texts of like length are encoded together, so that few pads are.
 
         Batches of clustering are drawn without regard to length, for the texts of a batch count for each other.
         """

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lightning_modules.base import TextModule, derived_seed
+from lightning_modules.base import EncoderModule, derived_seed
 from lightning_modules.heads.linear_solver import LinearSolution, solve_linear
 from losses import cosine_pairs
 
@@ -29,7 +29,7 @@ class LabelledPairs:
     """
 
     def __init__(
-        self, module: TextModule, datamodule: Any, labels: Tensor, num_classes: int, on_step: Callable[[], None]
+        self, module: EncoderModule, datamodule: Any, labels: Tensor, num_classes: int, on_step: Callable[[], None]
     ) -> None:
         self.module, self.datamodule, self.labels, self.num_classes = module, datamodule, labels, num_classes
         self.on_step = on_step

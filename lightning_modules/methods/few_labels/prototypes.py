@@ -36,6 +36,7 @@ class PrototypesModule(ClassifierModule):
     The remaining arguments are those of `ClassifierModule`. See `lightning_modules.heads.discriminant` for formulas.
     """
 
+    kinds = ("text",)
     unit_norm_embeddings = True
     encoder_training: ClassVar[tuple[str, ...]] = ("frozen",)
     protocols: ClassVar[tuple[str, ...]] = ("fixed",)

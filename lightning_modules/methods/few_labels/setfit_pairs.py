@@ -26,6 +26,7 @@ class SetFitPairsModule(ClassifierModule):
     The remaining arguments are those of `ClassifierModule`.
     """
 
+    kinds = ("text",)
     losses: ClassVar[tuple] = (CosinePairLoss,)
     protocols: ClassVar[tuple[str, ...]] = ("fixed", "kfold")
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers")

@@ -35,6 +35,7 @@ class TfidfLinearModule(ClassifierModule):
         ValueError: an encoder that does not count words.
     """
 
+    kinds = ("text",)
     losses: ClassVar[tuple] = ()
     unused_groups: ClassVar[tuple[str, ...]] = (
         *("loss", "head", "augment", "optimizer", "scheduler", "callbacks", "active", "start_from", "retrieval"),

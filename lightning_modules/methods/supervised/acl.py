@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.base import Batch, ClassifierModule, inputs_of
 from lightning_modules.heads.projection import ProjectionHead
 from losses import ACLLoss, BalancedSoftmaxLoss, gather, updated_centres, views_of_classes
 
@@ -102,4 +102,4 @@ class ACLModule(ClassifierModule):
 
 def _rows(batch: Batch, keep: Tensor) -> Batch:
     """The batch with the kept rows (V*B,) of all that the encoder reads."""
-    return {key: batch[key][keep] for key in ("input_ids", "attention_mask", "features") if key in batch}
+    return {key: rows[keep] for key, rows in inputs_of(batch).items()}

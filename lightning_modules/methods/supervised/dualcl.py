@@ -39,6 +39,7 @@ class DualCLModule(ClassifierModule):
             that takes no positions with `label_positions: shared`.
     """
 
+    kinds = ("text",)
     losses = (DualContrastiveLoss,)
     pieces: Tensor
     owner: Tensor

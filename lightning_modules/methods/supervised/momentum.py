@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.base import Batch, ClassifierModule, inputs_of
 from lightning_modules.heads.projection import ProjectionHead
 from losses import gather
 
@@ -16,7 +16,7 @@ from losses import gather
 def view_of(batch: Batch, view: int) -> Batch:
     """One view of a view-major batch: its rows of all that the encoder reads."""
     rows = slice(view * len(batch["labels"]), (view + 1) * len(batch["labels"]))
-    return {key: batch[key][rows] for key in ("input_ids", "attention_mask", "features") if key in batch}
+    return {key: inputs[rows] for key, inputs in inputs_of(batch).items()}
 
 
 class QueueModule(ClassifierModule):
@@ -75,7 +75,7 @@ class QueueModule(ClassifierModule):
         if "features" in view:
             embeddings = view["features"].float()
         else:
-            embeddings = self.encode(encoder, view["input_ids"], view["attention_mask"])
+            embeddings = self.encode(encoder, *inputs_of(view).values())
         return self.key_modules["project"](embeddings)
 
     def queued(self) -> tuple[Tensor, Tensor]:

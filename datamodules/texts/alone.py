@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from datamodules.collation import Batch, pad_views
-from datamodules.datamodule import check_tokenizer
-from datamodules.tokens import tokenize
+from datamodules.collation import Batch
+from datamodules.texts.collation import pad_views
+from datamodules.texts.datamodule import check_tokenizer
+from datamodules.texts.tokens import tokenize
 
 WIDTH = 8  # tokens: texts are padded to a multiple of it, and stand with texts of the same
 

@@ -1,0 +1,1 @@
+"""Texts: rows of words, as tokens."""

@@ -1,0 +1,87 @@
+"""Images from the command line: a run, its rival, its resumption, evaluation and prediction; what is refused."""
+
+import json
+import signal
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine.choices import choices
+from tests.command_lines import Result, command, rows
+from tests.conftest import ROOT
+from tests.engine.test_kinds import refusal
+from tests.own_process import assert_equal, context, die_at_write, run_alone, the_run
+
+DIGITS = ["dataset=digits", "imbalance.ir=50", "logger=none", "callbacks.progress=null"]
+DIGITS_NODE = {"_target_": choices("dataset")["digits"], "name": "digits"}
+APART = {"logistic", "llm_lora"}  # have an encoder of their own
+
+
+@pytest.fixture
+def train(store: list[str]):
+    def call(*arguments: str) -> Result:
+        return command([*DIGITS, *store, "trainer.max_epochs=2", "trainer.least_steps=0", *arguments])
+
+    return call
+
+
+def digit_files(folder: Path, number: int) -> Path:
+    from sklearn.datasets import load_digits
+
+    folder.mkdir()
+    for place, image in enumerate(load_digits().images[:number]):
+        Image.fromarray(np.rint(image * 255 / 16).astype(np.uint8)).save(folder / f"{place:02}.png")
+    return folder
+
+
+def test_a_run_has_its_rivals_and_is_evaluated_and_predicts(train, store, tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.rivals.MOST_TEXTS", 3000)
+    run = train("method=ce")
+    metrics = run.metrics
+    assert {"test/accuracy_medium", "test/accuracy_few", "test/majority_accuracy"} <= metrics.keys()
+    assert metrics["rival_reads"] == "pixels" and metrics["test/logistic_accuracy"] > 0.6
+    at_hand = [*store, f"run={run.folder}"]
+    assert command(["task=evaluate", *at_hand]).code == 0
+    assert json.loads((run.folder / "evaluation.json").read_text())["test/accuracy"] == metrics["test/accuracy"]
+
+    folder, output = digit_files(tmp_path / "new", 6), tmp_path / "out.csv"
+    assert command(["task=predict", *at_hand, f"input={folder}", f"output={output}"]).code == 0
+    by_folder = rows(output)
+    (folder / "list.txt").write_text("\n".join(sorted(path.name for path in folder.glob("*.png"))))
+    assert command(["task=predict", *at_hand, f"input={folder / 'list.txt'}", f"output={output}"]).code == 0
+    assert rows(output) == by_folder and len(by_folder) == 6 and by_folder[0]["image"].endswith("00.png")
+    (folder / "table.csv").write_text("image,label\n" + "".join(f"{n:02}.png,{n}\n" for n in range(6)))
+    assert command(["task=evaluate", *at_hand, f"input={folder / 'table.csv'}"]).code == 0
+
+    (folder / "list.txt").write_text("00.png\nnone.png")
+    refused = command(["task=predict", *at_hand, f"input={folder / 'list.txt'}", f"output={tmp_path / 'other.csv'}"])
+    assert refused.error.startswith(f"{folder / 'list.txt'}:2: found 'none.png', no such file below")
+    refused = command(["task=export", *at_hand, f"output={tmp_path / 'export'}"])
+    assert "dataset=digits, which holds images; task=export takes others" in refused.error
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_bits(train, store, tmp_path, monkeypatch):
+    """Views of each step, and the running means of batch norm."""
+    monkeypatch.chdir(ROOT)
+    line = ["method=scl_ce", "augment=autoaugment_simaugment", "method.num_views=2", "trainer.max_epochs=4"]
+    whole = train(*line, f"paths.runs={tmp_path / 'whole'}").folder
+    for dies in (partial(die_at_write, 12, "after"), partial(die_at_write, 9, "before"), None):
+        process = context.Process(target=run_alone, args=([*DIGITS, *store, *line], tmp_path / "output", dies))
+        process.start()
+        process.join()
+        assert process.exitcode == (0 if dies is None else -signal.SIGKILL), (tmp_path / "output.err").read_text()
+    assert_equal(the_run(tmp_path), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [name for name in choices("method") if name not in APART])
+def test_every_method_trains_on_images_or_is_refused_in_one_line(method, train):
+    run = train(f"method={method}", "trainer.max_epochs=1")
+    if refusal(DIGITS_NODE, method=method) or run.code:
+        assert run.error.startswith("method: found ")
+    else:
+        assert run.metrics["status"] == "finished"

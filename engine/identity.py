@@ -29,7 +29,7 @@ SCHEMA = 2  # 1 hashed the whole config, places of code included
 # Left out: where files lie, what is shown, what is asked of the run, and on which device it works.
 UNHASHED_TOP = frozenset(
     {
-        *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search"),
+        *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search", "chat", "cluster"),
         *("text_column", "label_column", "encoding", "explain", "add", "minutes", "methods", "prefer", "precision"),
         *("format", "quantize", "host", "port", "probabilities", "rival", "markup", "unlabelled"),
     }

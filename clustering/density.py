@@ -39,10 +39,11 @@ def density_clusters(
 
 
 def neighbour_eigenmaps(vectors: NDArray[np.float32], num_neighbours: int, num_components: int) -> NDArray[np.float64]:
-    """Laplacian eigenmaps (Belkin and Niyogi, Neural Computation 2003) of the graph of nearest neighbours: (N, C).
+    """Laplacian eigenmaps (Belkin and Niyogi, Neural Computation 2003) of a graph of nearest neighbours: (N, C + 1).
 
     An edge of weight 1 joins two texts of which one is among the nearest of the other. The maps are the eigenvectors of
-    the random walk on the graph with the largest eigenvalues, without the constant one.
+    the random walk on the graph with the largest eigenvalues; the constant one, which parts no texts, is among them, for
+    in a graph of several parts none of those that belong to the eigenvalue 1 need be it.
 
     Args:
         vectors: (N, D).
@@ -61,4 +62,4 @@ def neighbour_eigenmaps(vectors: NDArray[np.float32], num_neighbours: int, num_c
     scale = 1 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel())
     start = np.ones(number)  # the same eigenvectors on every call
     _, maps = eigsh(diags(scale) @ graph @ diags(scale), k=num_components + 1, which="LA", v0=start)
-    return maps[:, -2::-1] * scale[:, None]
+    return maps[:, ::-1] * scale[:, None]

@@ -30,7 +30,8 @@ def map_points(vectors: Vectors, seed: int) -> NDArray[np.float32]:
         return np.zeros((number, 2), np.float32)
     components = min(COMPONENTS, number - 1, width - 1)
     reduce = TruncatedSVD if issparse(vectors) else PCA
-    rows = reduce(components, random_state=seed).fit_transform(vectors)
+    with np.errstate(invalid="ignore"):  # the share of variance of rows that are all the same
+        rows = reduce(components, random_state=seed).fit_transform(vectors)
     if not np.ptp(rows):
         return np.zeros((number, 2), np.float32)
     if rows.shape[1] < 2:

@@ -71,8 +71,8 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
     run = clustered_run(plan)
     with damage_named(run):
         _report(run)
-        with run.lock():
-            page = write_page(plan, run)
+    with run.lock():
+        page = write_page(plan, run)
     print(f"map, words, hierarchy and outliers: {page}")
     return run.path
 
@@ -215,6 +215,9 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
     module = plan.clustering_module(number)
     plan.encode_once(module.encoder, datamodule)
     module.run_id = run.id
+    if (top := module.encoder.top_layers) is not None:
+        left = "the layers below stay as they come; encoder.train=full trains all, as papers do, in more time"
+        print(f"encoder.train=top_layers: {len(top.top)} of the encoder's layers train, {left}", file=sys.stderr)
     trainer = watched_trainer(plan, run, datamodule)
     run.write_json("environment.json", environment(plan, corpus, trainer))
     last = run.checkpoints / "last.ckpt"

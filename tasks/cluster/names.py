@@ -43,13 +43,14 @@ def cluster_names(plan: Plan, run: RunFolder, space: Space, clusters: Sequence[d
 
 
 def _nearest(assigner: Assigner, space: Space, candidates: Sequence[str]) -> list[str]:
-    """The candidate with the largest cosine to each centre, both less the mean of their kind.
+    """The candidate with the largest cosine to each centre, both less the mean of all centres.
 
-    A candidate is a word or two, a centre the mean of sentences: what all of a kind share says nothing of either.
+    What all texts of the set share says nothing of one cluster.
     """
     named = assigner.vectors(candidates)
     vectors = np.asarray(named.todense() if hasattr(named, "todense") else named)
-    centred = [unit_rows(rows - rows.mean(axis=0)) if len(rows) > 1 else rows for rows in (space.centres, vectors)]
+    middle = space.centres.mean(axis=0) if len(space.centres) > 1 else 0
+    centred = [unit_rows(rows - middle) for rows in (space.centres, vectors)]
     return [candidates[best] for best in (centred[0] @ centred[1].T).argmax(axis=1)]
 
 

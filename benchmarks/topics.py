@@ -38,8 +38,10 @@ from clustering.scores import clustering_scores
 from clustering.topics import TOKEN, top_words
 from engine.plan import Plan
 
-SETS = ("tweet", "searchsnippets", "agnews8000", "stackoverflow", "biomedical")
-SETS += ("googlenews_ts", "googlenews_t", "googlenews_s")
+SETS = (
+    *("tweet", "searchsnippets", "agnews8000", "stackoverflow", "biomedical"),
+    *("googlenews_ts", "googlenews_t", "googlenews_s"),
+)
 WORDS = 10
 HEADER = ("data set", "method", "clusters", "outliers, %", "ACC", "NMI", "c_npmi", "diversity", "seconds")
 PEER = """

@@ -42,8 +42,8 @@ def neighbour_eigenmaps(vectors: NDArray[np.float32], num_neighbours: int, num_c
     """Laplacian eigenmaps (Belkin and Niyogi, Neural Computation 2003) of a graph of nearest neighbours: (N, C + 1).
 
     An edge of weight 1 joins two texts of which one is among the nearest of the other. The maps are the eigenvectors of
-    the random walk on the graph with the largest eigenvalues; the constant one, which parts no texts, is among them: in a
-    graph of several parts none of those that belong to the eigenvalue 1 need be it.
+    the random walk on the graph with the largest eigenvalues; the constant one, which parts no texts, is among them: in
+    a graph of several parts none of those that belong to the eigenvalue 1 need be it.
 
     Args:
         vectors: (N, D).

@@ -86,7 +86,7 @@ def test_outliers_are_a_cluster_of_their_own_and_clusters_train_a_classifier(lin
     assert again.code == 0, again.err
     assert {row["cluster"] for row in rows(tmp_path / "out.csv")} <= {row["cluster"] for row in assigned}
 
-    training = [f"dataset.train={result.folder}/predictions.csv", "dataset.label_column=cluster", "imbalance=null"]
+    training = [f"dataset.train={result.folder}/predictions.csv", "dataset.label_column=cluster"]
     data = [word for word in line if not word.startswith(("task", "method", "dataset."))]
     trained = command(["method=tfidf_linear", *data, *training, "dataset.singleton_classes=keep_in_train"])
     assert trained.code == 0, trained.err

@@ -59,7 +59,7 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
         raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({first_line(error)})") from error
     vectorise: Callable[[list[str]], Vectors]
     if method.vectors == "encoder":
-        vectorise = _Embeddings(plan)
+        vectorise = Embeddings(plan)
     else:
         vectorise = WordVectors(method.vectors, model["words"], model["rarity"])
 
@@ -75,7 +75,9 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
     return assign
 
 
-class _Embeddings:
+class Embeddings:
+    """Embeddings (N, D) of texts by the encoder of a plan as it comes."""
+
     def __init__(self, plan: Plan) -> None:
         self.encoder = plan.encoder.load(plan.config.seed).eval()
         self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length

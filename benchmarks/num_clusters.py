@@ -50,7 +50,7 @@ def mixture(num_clusters: int, size: int, apart: float, mass: float, seed: int) 
     clusters = rng.choice(num_clusters, size, p=shares / shares.sum())
     spread = np.exp(rng.normal(0, 0.25, num_clusters))[clusters, None]
     noise = rng.standard_normal((size, DIMENSION)) * scale @ basis.T * spread
-    return unit_rows((centres[clusters] * apart + noise).astype(np.float32))  # type: ignore[return-value]
+    return unit_rows((centres[clusters] * apart + noise).astype(np.float32))
 
 
 def sample_of(name: str) -> tuple[int, NDArray[np.float32]]:
@@ -62,7 +62,7 @@ def sample_of(name: str) -> tuple[int, NDArray[np.float32]]:
     texts = corpus.table("train")["text"].to_pylist()
     rows = np.random.default_rng(0).permutation(len(texts))[:SAMPLE]
     vectors = Embeddings(plan)([plan.dataset.cleaned(texts[row]) for row in rows])
-    return len(corpus.label_names), unit_rows(vectors)  # type: ignore[return-value]
+    return len(corpus.label_names), unit_rows(vectors)
 
 
 def main(arguments: Sequence[str]) -> None:

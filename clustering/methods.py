@@ -9,9 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustering.agreement import Grouping, grouped, most_agreed
+from clustering.density import density_clusters
 from clustering.kmeans import KMeans, Vectors, kmeans, unit_rows
 
 NumClusters = Annotated[int, ">= 2"] | Literal["auto"] | None
+IDLE = (
+    *("imbalance", "active", "retrieval", "head", "start_from"),
+    *("loss", "augment", "optimizer", "scheduler", "callbacks"),
+)
 
 
 class KMeansClustering:
@@ -31,7 +36,6 @@ class KMeansClustering:
     """
 
     serves = "clustering"
-    kinds = ("text",)
     multilabel = False
     losses = ()
     protocols = ("transductive",)
@@ -56,9 +60,7 @@ class KMeansClustering:
     @staticmethod
     def unused_groups(options: Mapping[str, Any]) -> tuple[str, ...]:
         """Groups of a config that the method with these options does not read."""
-        idle: tuple[str, ...] = ("imbalance", "active", "retrieval", "head", "start_from")
-        idle = (*idle, "loss", "augment", "optimizer", "scheduler", "callbacks")
-        return idle if options["vectors"] == "encoder" else (*idle, "encoder", "sampler")
+        return IDLE if options["vectors"] == "encoder" else (*IDLE, "encoder", "sampler")
 
     def scaled(self, vectors: Vectors) -> Vectors:
         """The vectors that are clustered."""
@@ -85,10 +87,7 @@ class AgreementClustering:
     protocols = ("transductive",)
     encoder_training = ("frozen",)
     vectors: Literal["encoder"] = "encoder"
-    unused_groups = (
-        *("imbalance", "active", "retrieval", "head", "start_from"),
-        *("loss", "augment", "optimizer", "scheduler", "callbacks"),
-    )
+    unused_groups = IDLE
 
     def __init__(
         self,
@@ -108,3 +107,51 @@ class AgreementClustering:
         if self.by == "agreement":
             return most_agreed(vectors, num_clusters, rng)
         return grouped(vectors, num_clusters, rng, self.by)
+
+
+class DensityClustering:
+    """HDBSCAN on the graph of nearest neighbours of the encoder's embeddings: `method=hdbscan`.
+
+    Texts that lie in no dense region are outliers, a cluster of their own with the last number. How many clusters there
+    are comes of the density: no number is asked for. Formulas and sources: `clustering.density`.
+
+    Args:
+        name: of the method.
+        vectors: `encoder`: its embeddings as they come, scaled to length 1.
+        num_views: 1, for nothing is augmented.
+        num_neighbours: of each text in the graph.
+        num_components: eigenvectors of the graph, in whose space the density is looked at.
+        min_cluster_size: least texts of a cluster; `by_size`: a four-hundredth of all, 10 at least.
+        min_samples: texts that make a region dense.
+    """
+
+    serves = "clustering"
+    multilabel = False
+    losses = ()
+    protocols = ("transductive",)
+    encoder_training = ("frozen",)
+    unused_groups = IDLE
+
+    def __init__(
+        self,
+        name: str,
+        vectors: Literal["encoder"] = "encoder",
+        num_views: Literal[1] = 1,
+        num_neighbours: Annotated[int, ">= 2"] = 15,
+        num_components: Annotated[int, ">= 1"] = 20,
+        min_cluster_size: Annotated[int, ">= 2"] | Literal["by_size"] = "by_size",
+        min_samples: Annotated[int, ">= 1"] = 5,
+    ) -> None:
+        self.name, self.vectors, self.num_views = name, vectors, num_views
+        self.num_neighbours, self.num_components = num_neighbours, num_components
+        self.min_cluster_size, self.min_samples = min_cluster_size, min_samples
+
+    def scaled(self, vectors: Vectors) -> Vectors:
+        """The vectors that are clustered."""
+        return unit_rows(vectors)
+
+    def __call__(self, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Clusters (N,) of scaled vectors (N, D), the largest first; -1 is an outlier."""
+        size = self.min_cluster_size
+        least = max(10, len(vectors) // 400) if size == "by_size" else int(size)
+        return density_clusters(vectors, least, self.min_samples, self.num_neighbours, self.num_components)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from clustering.kmeans import Vectors, kmeans, nearest, several_nearest
 
-SPLITS, STARTS, MAX_ITER = 2, 4, 20  # a single start of k-means agrees with another by luck
+SPLITS, STARTS, MAX_ITER = 2, 3, 20  # a single start of k-means agrees with another by luck
+NEARLY_BEST = 0.92  # share of the largest merit that is as good as it
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The number that was taken, and what each candidate was worth: (number, separation, agreement)."""
+
+    number: int
+    candidates: list[tuple[int, float, float]]
 
 
 def candidates(number: int) -> list[int]:
@@ -16,14 +27,17 @@ def candidates(number: int) -> list[int]:
     return sorted({int(round(size)) for size in grid})
 
 
-def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_rows: int = 6000) -> int:
-    """The candidate whose clusters are best separated on texts that they were not made from, and best found again.
+def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_rows: int = 6000) -> Estimate:
+    """The largest candidate whose clusters are nearly as well separated, and found again, as those of the best.
 
-    The texts are halved twice, and k-means is done in each half. A candidate's merit is the mean silhouette that
-    the centres of one half have on the other, times the agreement of both halves about all texts (adjusted mutual
-    information): the first alone likes many small clusters, the second alone few large ones. Silhouettes are the
-    simplified ones, so that nothing is N x N. After the stability of Lange et al. (2004) and the prediction strength of
-    Tibshirani and Walther (2005); the product is our own.
+    The texts are halved twice, and k-means is done in each half. A candidate's merit is its separation, the mean
+    silhouette that the centres of one half have on the other, times the agreement of both halves about all texts
+    (adjusted mutual information): the first alone likes many small clusters, the second alone few large ones. Merits
+    are averaged with those of their neighbours (1/4, 1/2, 1/4), for a single one owes much to its halves. Where labels
+    cut finer than the embeddings do, the merit is nearly flat between the coarse groups and the fine ones; the largest
+    number that reaches `NEARLY_BEST` of the best merit is taken, as the prediction strength of Tibshirani and Walther
+    (2005) takes the largest number above its bound. Silhouettes are the simplified ones, so that nothing is N x N.
+    After the stability of Lange et al. (2004); the product is our own.
 
     Args:
         vectors: (N, D).
@@ -40,19 +54,35 @@ def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_row
         vectors = vectors[np.sort(rng.choice(number, sample_rows, replace=False))]
     orders = [rng.permutation(vectors.shape[0]) for _ in range(SPLITS)]
     halves = [np.array_split(order, 2) for order in orders]
-    merits: dict[int, float] = {}
+    curve = []
     for size in candidates(vectors.shape[0]):
-        merits[size] = float(np.mean([_merit(vectors, half, rest, size, rng) for half, rest in halves]))
-    return max(merits, key=lambda size: (merits[size], -size))
+        parts = [_separation_and_agreement(vectors, half, rest, size, rng) for half, rest in halves]
+        separation, agreement = np.mean(parts, axis=0)
+        curve.append((size, float(separation), float(agreement)))
+    return Estimate(largest_nearly_best(curve), curve)
 
 
-def _merit(vectors: Vectors, half: np.ndarray, rest: np.ndarray, num_clusters: int, rng: np.random.Generator) -> float:
+def largest_nearly_best(curve: list[tuple[int, float, float]]) -> int:
+    """The largest number whose smoothed merit is at least `NEARLY_BEST` of the best.
+
+    Args:
+        curve: (number, separation, agreement) of each candidate, ascending.
+    """
+    merits = np.array([separation * agreement for _, separation, agreement in curve])
+    padded = np.pad(merits, 1, mode="edge")
+    smooth = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
+    return curve[int(np.flatnonzero(smooth >= NEARLY_BEST * smooth.max())[-1])][0]
+
+
+def _separation_and_agreement(
+    vectors: Vectors, half: np.ndarray, rest: np.ndarray, num_clusters: int, rng: np.random.Generator
+) -> tuple[float, float]:
     from sklearn.metrics import adjusted_mutual_info_score
 
     centres = [kmeans(vectors[rows], num_clusters, rng, STARTS, MAX_ITER).centres for rows in (half, rest)]
     held_out = [simplified_silhouette(vectors[rows], c) for rows, c in zip((rest, half), centres, strict=True)]
     first, second = (nearest(vectors, c)[0] for c in centres)
-    return float(np.mean(held_out) * adjusted_mutual_info_score(first, second))
+    return float(np.mean(held_out)), float(adjusted_mutual_info_score(first, second))
 
 
 def simplified_silhouette(vectors: Vectors, centres: np.ndarray) -> float:

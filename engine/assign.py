@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import Any
 
@@ -22,6 +22,7 @@ from storage.run_store import RunFolder, first_line
 
 Row = dict[str, Any]
 FINAL = "checkpoints/final.ckpt"  # weights of the last epoch
+TOLERANCE = 1e-4  # in a distance, of the same text encoded among others
 
 
 class Assigner:
@@ -34,16 +35,20 @@ class Assigner:
         self.assign = _module_assigner(run, plan) if plan.trains else _centre_assigner(run, plan)
         self.columns = ("cluster", "probability" if plan.trains else "distance")
 
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """What the centres of the run are means of, for these texts: (N, D)."""
+        return self.assign(list(texts))[2]
+
     def answers(self, texts: list[str]) -> list[Row]:
         """The values of `columns` for each text."""
-        clusters, values = self.assign(texts)
+        clusters, values, _ = self.assign(texts)
         return [
             {"cluster": cluster, self.columns[1]: round(value, 6) if isfinite(value) else None}
             for cluster, value in zip(clusters.tolist(), values.tolist(), strict=True)
         ]
 
 
-Assignments = tuple[NDArray[np.int64], NDArray[np.float32]]
+Assignments = tuple[NDArray[np.int64], NDArray[np.float32], Vectors]  # clusters, how sure, vectors
 
 
 def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assignments]:
@@ -54,7 +59,7 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
         raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({first_line(error)})") from error
     vectorise: Callable[[list[str]], Vectors]
     if method.vectors == "encoder":
-        vectorise = _Embeddings(plan)
+        vectorise = Embeddings(plan)
     else:
         vectorise = WordVectors(method.vectors, model["words"], model["rarity"])
 
@@ -62,12 +67,17 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
         vectors = method.scaled(vectorise(texts))
         clusters, squares = nearest(vectors, model["centres"])
         squares[without_direction(vectors)] = np.inf
-        return clusters, np.sqrt(squares)
+        distances = np.sqrt(squares)
+        if (reach := model.get("reach")) is not None:  # farther than any text of the cluster: an outlier
+            clusters = np.where(distances > reach[clusters] + TOLERANCE, len(reach), clusters)
+        return clusters, distances, vectors
 
     return assign
 
 
-class _Embeddings:
+class Embeddings:
+    """Embeddings (N, D) of texts by the encoder of a plan as it comes."""
+
     def __init__(self, plan: Plan) -> None:
         self.encoder = plan.encoder.load(plan.config.seed).eval()
         self.tokenizer, self.max_length = plan.encoder.tokenizer(), plan.dataset.max_length
@@ -103,13 +113,16 @@ def _module_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
 
     @torch.inference_mode()
     def assign(texts: list[str]) -> Assignments:
-        logits, rows = [], []
+        logits, embeddings, rows = [], [], []
         cleaned = [plan.dataset.cleaned(text) for text in texts]
         for batch in predict_loader(cleaned, tokenizer, max_length, order):
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-                logits.append(module(batch)["logits"].float())
+                output = module(batch)
+            logits.append(output["logits"].float())
+            embeddings.append(output["embeddings"].float())
             rows.append(batch["indices"])
-        values, clusters = torch.cat(logits)[torch.cat(rows).argsort()].softmax(1).max(1)
-        return clusters.numpy(), values.numpy()
+        back = torch.cat(rows).argsort()
+        values, clusters = torch.cat(logits)[back].softmax(1).max(1)
+        return clusters.numpy(), values.numpy(), torch.cat(embeddings)[back].numpy()
 
     return assign

@@ -1,9 +1,10 @@
 """A run's identity: what makes two command lines one run, wherever the code of its parts stands.
 
 The id hashes a schema version, the class or function that each group chose, by its name alone, and those arguments
-that differ from its signature's default. Moving a module, writing a default out, or adding an option with a default
-therefore changes no id; a class that gets another name, or a default that gets another value, does change some, and
-`python -m papers.rename_records` then gives the committed records the ids that the commands ask for.
+that differ from its signature's default and count with the others of the node. Moving a module, writing a default out,
+or adding an option with a default therefore changes no id; a class that gets another name, or a default that gets
+another value, does change some, and `python -m papers.rename_records` then gives the committed records the ids that the
+commands ask for.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from engine.validation import HYDRA_KEYS, SUPPLIED, mismatch, signature
 from storage.errors import ReportError
 
 ROOT = Path(__file__).resolve().parents[1]
+CONDITION = re.compile(r"'with (\w+)=([\w|]+)'")  # in an annotation
 SCHEMA = 2  # 1 hashed the whole config, places of code included
 
 # Left out: where files lie, what is shown, what is asked of the run, and on which device it works.
 UNHASHED_TOP = frozenset(
     {
-        *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search"),
+        *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search", "chat", "cluster"),
         *("text_column", "label_column", "encoding", "explain", "add", "minutes", "methods", "prefer", "precision"),
         *("format", "quantize", "host", "port", "probabilities", "rival", "markup", "unlabelled"),
     }
@@ -165,8 +167,12 @@ def _described(value: Any, digests: Mapping[Path, str]) -> Any:
         if "_target_" not in value:
             return items
         target = place(value["_target_"])
-        defaults = _defaults(target)
-        changed = {key: item for key, item in items.items() if key not in defaults or _text(item) != defaults[key]}
+        defaults, idle = _defaults(target), _idle(target, value)
+        changed = {
+            key: item
+            for key, item in items.items()
+            if key not in idle and (key not in defaults or _text(item) != defaults[key])
+        }
         return {"_is_": _kind(target), **changed}
     if isinstance(value, (list, tuple)):
         return [_described(item, digests) for item in value]
@@ -197,6 +203,18 @@ def _defaults(target: str) -> dict[str, str]:
             except ReportError:
                 continue
     return defaults
+
+
+def _idle(target: str, node: Mapping[str, Any]) -> set[str]:
+    """Arguments of a node that count only with others, `"with train=top_layers"`, which have other values there."""
+    parameters = _parameters(target)[0]
+    values = {name: node.get(name, parameter.default) for name, parameter in parameters.items()}
+    return {
+        name
+        for name, parameter in parameters.items()
+        for key, wanted in CONDITION.findall(str(parameter.annotation))
+        if key in values and str(values[key]) not in wanted.split("|")
+    }
 
 
 @cache

@@ -22,7 +22,8 @@ from lightning_modules.encoders.words import WordEncoder
 # group or key -> when the engine reads it
 CONDITIONS = {
     "augment": "method.num_views>1",
-    "chat": "task=chat|chat_export",
+    "chat": "task=chat|chat_export|cluster",
+    "cluster": "task=cluster",
     "search": "task=fit",
     "optimizer.lr": "encoder.train=full|top_layers",  # heads have method.head_lr
 }

@@ -47,22 +47,22 @@ class Top:
     """The plain values at the top of a config; everything else there is a group."""
 
     task: Literal[
-        "fit", "auto", "describe", "cluster", "evaluate", "predict", "export", "datastore", "chat",
+        "fit", "auto", "describe", "cluster", "drift", "evaluate", "predict", "export", "datastore", "chat",
         "chat_export", "runs", "board", "serve"
     ]
     seed: Annotated[int, ">= 0", "< 4294967296"] = 0
     force: bool = False
     start_from: str | None = None
     run: str | None = None
-    input: Annotated[str | None, "with task=predict|auto|evaluate"] = None
-    output: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|export|chat_export"] = None
+    input: Annotated[str | None, "with task=predict|drift|auto|evaluate"] = None
+    output: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|drift|export|chat_export"] = None
     format: Annotated[Literal["transformers", "onnx", "sentence_transformers"], "with task=export"] = "transformers"
     host: Annotated[str, "with task=serve"] = "127.0.0.1"
     port: Annotated[Annotated[int, ">= 0", "<= 65535"], "with task=serve"] = 8000
     quantize: Annotated[Literal["int8"] | None, "with task=export"] = None
-    text_column: Annotated[str, "with task=predict|evaluate|datastore|auto"] = "text"
+    text_column: Annotated[str, "with task=predict|drift|evaluate|datastore|auto"] = "text"
     label_column: Annotated[str, "with task=evaluate|datastore|auto"] = "label"
-    encoding: Annotated[str | None, "with task=predict|evaluate|datastore|auto"] = None
+    encoding: Annotated[str | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     probabilities: Annotated[bool, "with task=predict"] = False
     explain: Annotated[bool, "with task=predict"] = False
     rival: Annotated[Literal["logistic"] | None, "with task=fit"] = "logistic"
@@ -85,7 +85,16 @@ class Paths:
     source_mirror: str | None
 
 
-WITHOUT_TARGET = {"paths": Paths, "callbacks": None}  # groups that name no callable: what they take, if that is fixed
+@dataclass
+class ClusterPage:
+    """The group `cluster`."""
+
+    names: Annotated[list[str] | None, "with task=cluster"] = None
+    level: Annotated[Annotated[int, ">= 1"] | None, "with task=cluster"] = None
+
+
+# groups that name no callable: what they take, if that is fixed
+WITHOUT_TARGET = {"paths": Paths, "cluster": ClusterPage, "callbacks": None}
 
 
 def validate(config: Mapping[str, Any]) -> None:
@@ -118,6 +127,7 @@ def _check_top(config: Mapping[str, Any]) -> Iterator[str]:
     plain = {key: value for key, value in config.items() if key in signature(Top)[0] or not _may_be_group(key, value)}
     yield from _check_values("", plain, Top, "the config")
     yield from _check_values("paths", config.get("paths") or {}, Paths, "paths")
+    yield from _check_values("cluster", config.get("cluster") or {}, ClusterPage, "cluster")
 
 
 def _may_be_group(key: str, value: Any) -> bool:

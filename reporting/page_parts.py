@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -17,3 +19,11 @@ def style() -> Markup:
 def table_script() -> Markup:
     """Functions for tables."""
     return Markup((FOLDER / "tables.js").read_text(encoding="utf-8"))
+
+
+def in_script(value: Any) -> Markup:
+    """JSON that cannot end the script it stands in, nor break its lines."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)

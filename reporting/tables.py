@@ -163,6 +163,8 @@ CLUSTERING_COLUMNS = {
     "nmi_arithmetic": "NMI (arithmetic)",
     "ari": "ARI",
     "purity": "purity",
+    "acc_assigned": "ACC, outliers assigned",
+    "nmi_assigned": "NMI, outliers assigned",
     "ns": "NS",
     "ps": "PS",
     "self_attention": "to itself",

@@ -18,6 +18,7 @@ from storage.files import is_stdout
 ON_A_RUN = {
     "evaluate": ("run", "input", "text_column", "label_column", "encoding", "trainer.num_threads"),
     "predict": ("run", "input", "output", "text_column", "encoding", "probabilities", "explain", "trainer.num_threads"),
+    "drift": ("run", "input", "output", "text_column", "encoding", "trainer.num_threads"),
     "datastore": ("run", "add", "text_column", "label_column", "encoding", "trainer.num_threads"),
     "serve": ("run", "host", "port", "trainer.num_threads"),
     "export": ("run", "output", "format", "quantize", "retrieval"),

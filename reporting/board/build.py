@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reporting.page_parts import style, table_script
+from reporting.page_parts import in_script, style, table_script
 from storage.errors import ReportError
 from storage.files import write_text
 from storage.run_store import RunFolder, list_runs
@@ -59,7 +59,7 @@ def write_board(store: Path, data: Path) -> Path:
         store=store.absolute().name,
         style=style(),
         table_script=table_script(),
-        runs=_in_script(runs),
+        runs=in_script(runs),
         script=Markup((HERE / "board.js").read_text(encoding="utf-8")),  # ours, without any text of a run
     )
     write_text(folder / "index.html", page)
@@ -96,7 +96,7 @@ def _write_details(run: RunFolder, file: Path, texts: _Texts) -> None:
     is_written = file.exists() and file.stat().st_mtime >= (run.path / "metrics.json").stat().st_mtime
     if run.status == "finished" and not is_written:
         run.check()
-        write_text(file, f"board.add({_in_script(details(run, texts))});\n")
+        write_text(file, f"board.add({in_script(details(run, texts))});\n")
 
 
 def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class _Texts:
             if (column := _column(source)) is None:
                 return None
             texts = [text[:LONGEST_TEXT] for text in column]
-            write_text(self.folder / name, f"board.addTexts({_in_script(name)}, {_in_script(texts)});\n")
+            write_text(self.folder / name, f"board.addTexts({in_script(name)}, {in_script(texts)});\n")
         return name
 
 
@@ -189,11 +189,3 @@ def _column(source: Path) -> list[str] | None:
     with pa.memory_map(str(source)) as file:
         table = pa.ipc.open_file(file).read_all()
         return table.column("text").to_pylist() if "text" in table.column_names else None
-
-
-def _in_script(value: Any) -> Markup:
-    """JSON that cannot end the script it stands in, nor break its lines."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)

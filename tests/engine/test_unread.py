@@ -55,6 +55,8 @@ def refused(line: str) -> list[str]:
         ("task=cluster method=sbert_kmeans method.max_words=9", ["method.max_words"]),
         ("task=cluster method=bow_kmeans trainer.max_epochs=3", ["trainer.max_epochs"]),
         ("chat=gpt35", ["chat"]),
+        ("cluster.level=3 cluster.names=[a]", ["cluster.level", "cluster.names"]),
+        ("task=cluster method=sbert_kmeans chat=gpt35 cluster.level=3", []),
         ("protocol.val_from=unthinned", ["protocol.val_from"]),
         ("protocol.val_from=unthinned imbalance.ir=9", []),
         ("dataset={} method={}", ["dataset", "method"]),

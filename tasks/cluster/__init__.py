@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from clustering.kmeans import Vectors, distances_to_own, means, unit_rows, without_direction
-from clustering.methods import AgreementClustering, KMeansClustering
+from clustering.kmeans import Vectors, distances_to_own, means, nearest, unit_rows, without_direction
+from clustering.methods import AgreementClustering, DensityClustering, KMeansClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores, negative_similarity
 from clustering.topics import Topic, topics
@@ -31,6 +31,9 @@ from reporting.escape import shortened
 from reporting.tables import Table, clustering_table
 from storage.files import replacing
 from storage.run_store import RunFolder, damage_named
+from tasks.cluster.number import write_estimate
+from tasks.cluster.page import write_page
+from tasks.cluster.space import Space
 from tasks.fit import record_once, run_and_log, run_names, seconds_before, watched_trainer
 
 ORDERS = 5  # orders of evaluation, where the order counts
@@ -40,13 +43,22 @@ _STARTS, _NUMBER = 6, 7  # streams of random numbers of one seed; the data modul
 
 @dataclass(frozen=True)
 class Clustering:
-    """A method's result: cluster, distance and confidence (N,) of each text, more figures, and the model's K."""
+    """A method's result: cluster, distance and confidence (N,) of each text, what was clustered, its centres (K, D).
+
+    Outliers are in cluster K, where there are any.
+    """
 
     clusters: NDArray[np.int64]
     distances: NDArray[np.float32]
     confidence: tuple[str, NDArray[np.float32]]
-    num_clusters: int
+    vectors: Vectors
+    centres: NDArray[np.float32]
     figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_clusters(self) -> int:
+        """K, and one more for outliers."""
+        return max(len(self.centres), int(self.clusters.max()) + 1)
 
 
 def cluster(config: DictConfig, overrides: list[str]) -> Path:
@@ -55,9 +67,13 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
     All rows of the data set are clustered, those of every split. Labels, where there are any, are read for the scores
     and, with `method.num_clusters=null`, counted; nothing else sees them. A stop is gone on from as in `tasks.fit`.
     """
-    run = clustered_run(Plan.make(config, overrides))
+    plan = Plan.make(config, overrides)
+    run = clustered_run(plan)
     with damage_named(run):
         _report(run)
+    with run.lock():
+        page = write_page(plan, run)
+    print(f"map, words, hierarchy and outliers: {page}")
     return run.path
 
 
@@ -80,11 +96,13 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     labels = table["label"].to_numpy() if corpus.label_names else None
     if labels is None:
         print("the data set has no labels: the report is without scores", file=sys.stderr)
-    cluster_texts = _learn_clusters if plan.trains else _group
+    cluster_texts = _learn_clusters if plan.trains else _clusters_of_vectors
     result = cluster_texts(plan, run, corpus, texts)
+    distances = np.sqrt(result.distances)
+    Space.measured(result.vectors, result.clusters, result.centres, distances, plan.config.seed).save(run)
     names = corpus.label_names
     _write(run, texts, [] if labels is None else [names[label] for label in labels], result)
-    scores = {} if labels is None else clustering_scores(labels, result.clusters)
+    scores = {} if labels is None else _scores(labels, result)
     sizes = np.bincount(result.clusters, minlength=result.num_clusters)
     figures = {
         "num_clusters": result.num_clusters,
@@ -101,12 +119,26 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     }
 
 
-def _num_clusters(plan: Plan, num_labels: int, num_texts: int, vectors: Any) -> int:
+def _scores(labels: NDArray, result: Clustering) -> dict[str, float]:
+    """Scores, outliers as a cluster of their own; `_assigned`: each in the cluster with the nearest centre."""
+    scores = clustering_scores(labels, result.clusters)
+    outliers = result.clusters >= len(result.centres)
+    if not outliers.any() or not len(result.centres):
+        return scores
+    assigned = result.clusters.copy()
+    assigned[outliers] = nearest(result.vectors[outliers], result.centres)[0]
+    again = clustering_scores(labels, assigned)
+    return scores | {f"{name}_assigned": value for name, value in again.items()}
+
+
+def _num_clusters(plan: Plan, run: RunFolder, num_labels: int, num_texts: int, vectors: Any) -> int:
     """K: as said, as many as there are labels, or estimated from `vectors()`."""
     num_clusters = plan.plain["method"]["num_clusters"]
     if num_clusters == "auto":
         rng = np.random.default_rng([plan.config.seed, 0, _NUMBER])
-        return estimate_num_clusters(vectors(), rng)
+        estimate = estimate_num_clusters(vectors(), rng)
+        write_estimate(run, estimate)
+        return estimate.number
     if num_clusters is None and num_labels < 2:
         reason = "no labels" if not num_labels else "one label only"
         raise ValueError(f"method.num_clusters: found null, and the data set has {reason}; allowed: a number, auto")
@@ -115,37 +147,79 @@ def _num_clusters(plan: Plan, num_labels: int, num_texts: int, vectors: Any) -> 
     return num_clusters or num_labels
 
 
-def _group(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:
-    method: KMeansClustering | AgreementClustering = instantiate_partial(plan.config.method)()
+def _clusters_of_vectors(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:
+    method: KMeansClustering | AgreementClustering | DensityClustering = instantiate_partial(plan.config.method)()
     if plan.config.get("logger"):
         instantiate_partial(plan.config.logger)(run=run, config=plan.plain)  # it gets the outcome
     arrays: dict[str, Any] = {}
     if method.vectors == "encoder":
-        vectors: Vectors = np.array(plan.features(plan.datamodule(corpus))["train"][0])
+        vectors: Any = np.array(plan.features(plan.datamodule(corpus))["train"][0])
     else:
         words = WordVectors.fit(method.vectors, texts, method.max_words)
         vectors, arrays = words(texts), words.arrays()
     vectors = method.scaled(vectors)
-    number = _num_clusters(plan, len(corpus.label_names), len(texts), lambda: vectors)
-    ready = time.perf_counter()
-    result = method(vectors, number, np.random.default_rng([plan.config.seed, 0, _STARTS]))
-    seconds = time.perf_counter() - ready
+    if isinstance(method, DensityClustering):
+        result = _by_density(method, vectors)
+        arrays = {"reach": _reach(result)}
+    else:
+        number = _num_clusters(plan, run, len(corpus.label_names), len(texts), lambda: vectors)
+        result = _by_centres(method, vectors, number, np.random.default_rng([plan.config.seed, 0, _STARTS]))
     with replacing(run.path / "model.npz") as file:
         np.savez(file, centres=result.centres, **arrays)
+    run.write_json("environment.json", environment(plan, corpus))
+    return result
+
+
+def _by_centres(
+    method: KMeansClustering | AgreementClustering, vectors: Any, number: int, rng: np.random.Generator
+) -> Clustering:
+    ready = time.perf_counter()
+    result = method(vectors, number, rng)
+    seconds = time.perf_counter() - ready
     distances = distances_to_own(vectors, result.centres, result.assignments)
     distances[without_direction(vectors)] = np.inf
-    run.write_json("environment.json", environment(plan, corpus))
     figures = {"cluster/inertia": result.inertia, "seconds/fit": seconds, **result.figures}
-    return Clustering(result.assignments, distances, ("distance", np.sqrt(distances)), number, figures)
+    confidence = ("distance", np.sqrt(distances))
+    return Clustering(result.assignments, distances, confidence, vectors, result.centres, figures)
+
+
+def _by_density(method: DensityClustering, vectors: NDArray[np.float32]) -> Clustering:
+    ready = time.perf_counter()
+    assigned = method(vectors)
+    seconds = time.perf_counter() - ready
+    count, outliers = int(assigned.max()) + 1, assigned < 0
+    if not count:
+        raise ValueError(
+            f"method.min_cluster_size: found {method.min_cluster_size}, and no region is dense enough for a cluster; "
+            f"allowed: a smaller number, 2 at least"
+        )
+    clusters = np.where(outliers, count, assigned)
+    centres = means(vectors, clusters, count + 1)[:count]
+    distances = distances_to_own(vectors, np.vstack([centres, centres[:1]]), clusters)
+    if outliers.any():
+        distances[outliers] = nearest(vectors[outliers], centres)[1]
+    figures = {"cluster/outliers": float(outliers.mean()), "seconds/fit": seconds}
+    return Clustering(clusters, distances, ("distance", np.sqrt(distances)), vectors, centres, figures)
+
+
+def _reach(result: Clustering) -> NDArray[np.float32]:
+    """Of each cluster the distance of its farthest text: (K,). A new text beyond it is an outlier."""
+    inside = result.clusters < len(result.centres)
+    reach = np.zeros(len(result.centres), np.float32)
+    np.maximum.at(reach, result.clusters[inside], np.sqrt(result.distances[inside]))
+    return reach
 
 
 def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:
     started = time.perf_counter()
     datamodule = plan.datamodule(corpus)
-    number = _num_clusters(plan, len(corpus.label_names), len(texts), lambda: _pretrained(plan, corpus))
+    number = _num_clusters(plan, run, len(corpus.label_names), len(texts), lambda: _pretrained(plan, corpus))
     module = plan.clustering_module(number)
     plan.encode_once(module.encoder, datamodule)
     module.run_id = run.id
+    if (top := module.encoder.top_layers) is not None:
+        left = "the layers below stay as they come; encoder.train=full trains all, as papers do, in more time"
+        print(f"encoder.train=top_layers: {len(top.top)} of the encoder's layers train, {left}", file=sys.stderr)
     trainer = watched_trainer(plan, run, datamodule)
     run.write_json("environment.json", environment(plan, corpus, trainer))
     last = run.checkpoints / "last.ckpt"
@@ -163,7 +237,7 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
         "epochs": trainer.current_epoch,
         "seconds/fit": trained - started,
     }
-    return Clustering(result.clusters, result.distances, result.confidence, number, figures | result.figures)
+    return replace(result, figures=figures | result.figures)
 
 
 def _pretrained(plan: Plan, corpus: Any) -> NDArray[np.float32]:
@@ -188,7 +262,8 @@ def _evaluate(plan: Plan, run: RunFolder, module: ClusteringModule, datamodule: 
                 figures |= {f"orders/{name}_min": min(values), f"orders/{name}_max": max(values)}
     centres = means(first["embeddings"], clusters, module.num_clusters)
     distances = distances_to_own(first["embeddings"], centres, clusters)
-    return Clustering(clusters, distances, ("probability", first["probabilities"]), module.num_clusters, figures)
+    confidence = ("probability", first["probabilities"])
+    return Clustering(clusters, distances, confidence, first["embeddings"], centres, figures)
 
 
 def _outputs(

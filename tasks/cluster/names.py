@@ -1,0 +1,70 @@
+"""What the clusters of a run are called: by their words, by a list of candidate names, or by a chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from hydra.utils import instantiate
+
+from clustering.kmeans import unit_rows
+from engine.assign import Assigner
+from engine.plan import Plan
+from storage.run_store import RunFolder
+from tasks.chat.client import Answers, ChatModel, answers_to
+from tasks.cluster.space import Space
+
+WORDS = 3  # in a name
+LONGEST = 80  # characters of a name
+QUESTION = "These texts and words are of one group of similar texts. Answer with a name for the group, 1 to 4 words."
+
+
+def cluster_names(plan: Plan, run: RunFolder, space: Space, clusters: Sequence[dict[str, str]]) -> list[str]:
+    """A name for each cluster, in the order of `space.clusters`.
+
+    Args:
+        plan: says whether there are candidates (`cluster.names`) or a model to ask (`chat`).
+        run: the finished run.
+        space: of the run.
+        clusters: its rows of `clusters.csv`, in the same order.
+
+    Raises:
+        ValueError: both are there; the chat model gives no answer.
+    """
+    candidates = plan.plain["cluster"]["names"]
+    if plan.config.get("chat") is not None:
+        if candidates:
+            raise ValueError("cluster.names: has no effect with chat, which names them; allowed: one of the two")
+        return _asked(plan, clusters)
+    if candidates:
+        return _nearest(Assigner(run, plan), space, candidates)
+    return [", ".join(row["words"].split()[:WORDS]) or f"cluster {row['cluster']}" for row in clusters]
+
+
+def _nearest(assigner: Assigner, space: Space, candidates: Sequence[str]) -> list[str]:
+    """The candidate with the largest cosine to each centre, both less the mean of all centres.
+
+    What all texts of the set share says nothing of one cluster.
+    """
+    named = assigner.vectors(candidates)
+    vectors = np.asarray(named.todense() if hasattr(named, "todense") else named)
+    middle = space.centres.mean(axis=0) if len(space.centres) > 1 else 0
+    centred = [unit_rows(rows - middle) for rows in (space.centres, vectors)]
+    return [candidates[best] for best in (centred[0] @ centred[1].T).argmax(axis=1)]
+
+
+def _asked(plan: Plan, clusters: Sequence[dict[str, str]]) -> list[str]:
+    model: ChatModel = instantiate(plan.config.chat)
+    questions = [
+        [
+            {"role": "system", "content": QUESTION},
+            {"role": "user", "content": "\n".join([row["words"], *(row[f"central{n}"] for n in ("", "_2", "_3"))])},
+        ]
+        for row in clusters
+    ]
+    names = [""] * len(questions)
+    with Answers(Path(plan.plain["paths"]["cache"]) / "chat.sqlite") as stored:
+        for number, answer, _ in answers_to(model, questions, stored):
+            names[number] = " ".join(answer.split()).strip("\"'`*.")[:LONGEST]
+    return [name or f"cluster {row['cluster']}" for name, row in zip(names, clusters, strict=True)]

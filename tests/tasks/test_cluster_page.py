@@ -1,0 +1,93 @@
+"""The page of a clustering, its names and levels, drift of new texts, and a classifier from clusters."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from attack.toy import TOPICS
+from tests.command_lines import command, rows
+from tests.tasks.test_chat import Server
+
+NASTY = "iron </script><script>alert(1)</script> zinc"
+
+
+@pytest.fixture
+def line(toy_csv, store):
+    with toy_csv["train"].open("a", newline="") as file:
+        csv.writer(file).writerow([NASTY, "metal"])
+    data = ["dataset=csv", f"dataset.train={toy_csv['train']}", f"dataset.test={toy_csv['test']}"]
+    return ["task=cluster", "method=tfidf_kmeans", "logger=none", *data, *store]
+
+
+def content(folder):
+    page = (folder / "clusters/index.html").read_text(encoding="utf-8")
+    return page, json.loads(re.search(r"const page = (.*);\n", page)[1])
+
+
+def test_the_page_shows_every_text_as_text_and_level_and_names_are_asked_for_anew(line, use, tmp_path):
+    result = command(line)
+    page, shown = content(result.folder)
+    assert "<script>alert" not in page and NASTY in [point[5] for point in shown["points"]]
+    assert not re.search(r"(src|href)=[\"']?http|@import|url\(", page)
+    assert shown["texts"] == sum(number for c in shown["clusters"] for _, number in c["labels"]) == 93
+    assert all(cluster["name"] == ", ".join(cluster["words"][:3]) for cluster in shown["clusters"])
+    assert len(shown["steps"]) == len(shown["clusters"]) - 1 == 3
+
+    candidates = ",".join(f"'{' '.join(words)}'" for words in TOPICS.values())
+    named = command([*line, "cluster.level=2", f"cluster.names=[{candidates}]"])
+    assert named.folder == result.folder and "is finished already" in named.out
+    _, shown = content(result.folder)
+    assert all(set(cluster["name"].split()) & set(cluster["words"]) for cluster in shown["clusters"])
+    groups, clusters = rows(result.folder / "clusters/level_2.csv"), rows(result.folder / "predictions.csv")
+    assert {row["cluster"] for row in groups} == {"0", "1"}
+    assert [row["text"] for row in groups] == [row["text"] for row in clusters]
+    pairs = {(row["cluster"], group["cluster"]) for row, group in zip(clusters, groups, strict=True)}
+    assert len(pairs) == 4  # each cluster is in one group
+    error = command([*line, "cluster.level=5"]).error
+    assert error == "cluster.level: found 5, allowed: 1 to 4, the clusters that hold texts"
+
+    texts = [row["text"] for row in clusters if row["cluster"] == clusters[0]["cluster"]]
+    (tmp_path / "new.csv").write_text("text\n" + "\n".join([*texts, "qqq"]) + "\n")
+    drift = use("drift", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'drift.csv'}")
+    assert drift.code == 0, drift.err
+    assert float(re.search(r"shares of the clusters: p = (\S+)", drift.out)[1]) < 0.001
+    (first, *others) = rows(tmp_path / "drift.csv")
+    assert (first["cluster"], int(first["texts_after"])) == (clusters[0]["cluster"], len(texts))
+    assert sum(int(row["texts_after"]) for row in (first, *others)) == len(texts) + 1
+
+
+def test_a_chat_model_names_the_clusters_and_the_run_stays_the_same(line, monkeypatch):
+    server = Server()
+    server.answer = lambda question: f'"{question.split()[0].title()}."'
+    options = ["chat=gpt35", f"chat.base_url={server.url}", "chat.api_key_variable=null"]
+    try:
+        result = command([*line, *options])
+        _, shown = content(result.folder)
+        assert [c["name"] for c in shown["clusters"]] == [c["words"][0].title() for c in shown["clusters"]]
+        assert command(line).folder == result.folder
+        assert "allowed: one of the two" in command([*line, *options, "cluster.names=[a]"]).error
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_outliers_are_a_cluster_of_their_own_and_clusters_train_a_classifier(line, tiny_encoder_dir, use, tmp_path):
+    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "dataset.max_length=32"]
+    options = ["method=hdbscan", "method.min_cluster_size=4", "method.num_components=5", "method.num_neighbours=6"]
+    result = command([*line, *options, *encoder])
+    metrics, assigned = result.metrics, rows(result.folder / "predictions.csv")
+    outliers = [row for row in assigned if row["cluster"] == str(metrics["cluster/num_clusters"] - 1)]
+    assert metrics["cluster/outliers"] == pytest.approx(len(outliers) / 93) and outliers
+    assert {"cluster/acc", "cluster/acc_assigned"} <= metrics.keys()
+    (tmp_path / "new.csv").write_text("text\n" + "\n".join(row["text"] for row in assigned[:20]) + "\n")
+    again = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
+    assert again.code == 0, again.err
+    assert {row["cluster"] for row in rows(tmp_path / "out.csv")} <= {row["cluster"] for row in assigned}
+
+    training = [f"dataset.train={result.folder}/predictions.csv", "dataset.label_column=cluster"]
+    data = [word for word in line if not word.startswith(("task", "method", "dataset."))]
+    trained = command(["method=tfidf_linear", *data, *training, "dataset.singleton_classes=keep_in_train"])
+    assert trained.code == 0, trained.err
+    assert set(trained.metrics["label_names"]) == {row["cluster"] for row in assigned}

@@ -120,8 +120,8 @@ MUTANTS = {
     ),
     "order_without_seed": Mutant(
         "datamodules/samplers.py",
-        "rng = np.random.default_rng([self.seed, self.epoch, 1])\n        order = rng.permutation",
-        "rng = np.random.default_rng([self.epoch, 1])\n        order = rng.permutation",
+        "rng = np.random.default_rng([self.seed, self.epoch, self.stream])\n        order = rng.permutation",
+        "rng = np.random.default_rng([self.epoch, self.stream])\n        order = rng.permutation",
         "datamodules/test_samplers.py",
     ),
     "frequency_sign": Mutant(

@@ -79,6 +79,8 @@ def test_a_setting_is_accepted(setting):
     base += ["method=prototypes"] if setting.startswith(of_prototypes) else []
     of_kontrast = ("method.use_names", "method.pair_steps", "method.refit", "method.relabel", "loss.q", "loss.label_w")
     base += ["method=kontrast"] if setting.startswith(of_kontrast) else []
+    base += ["method=tsc"] if setting.startswith("method.classifier_weighting") else []
+    base += ["method=tde"] if setting.startswith("method.num_heads") else []
     base += ["head=text_to_text"] if setting.startswith("head") else []
     base += ["active=random"] if setting.startswith(("active.", "protocol.ties")) else []
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):

@@ -25,8 +25,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
 
-from reporting.auto.ranking import OutOfFold, rank, resampled
-from reporting.auto.resampling import difference_test, estimate, interval
+from reporting.auto.ranking import OutOfFold, rank
+from reporting.auto.resampling import difference_test, interval
 from reporting.calibration import abstention
 
 SHARES = np.array([0.5, 0.25, 0.15, 0.075, 0.025])
@@ -109,7 +109,7 @@ def trial(rows: int, seed: int, counts: dict[str, list[float]]) -> None:
             refit = refit_f1[row.candidate]
             counts["macro-F1 of the refit covered"].append(row.macro_f1_lower <= refit <= row.macro_f1_upper)
             oof = out_of_fold[row.candidate]
-            lower, upper = interval(resampled(oof, seed).f1, estimate(oof.patterns).f1[0])
+            lower, upper = interval(oof.resampled(seed).f1, oof.estimate().f1[0])
             for label, value in enumerate(true[row.candidate][2:]):
                 counts[f"F1 of class {label} covered"].append(lower[label] <= value <= upper[label])
         if row.recommended:
@@ -117,7 +117,8 @@ def trial(rows: int, seed: int, counts: dict[str, list[float]]) -> None:
                 row.macro_f1_lower <= true[row.candidate][0] <= row.macro_f1_upper
             )
     for precision in (0.9, 0.95):
-        rule = abstention(labels, out_of_fold[chosen].probabilities[0], precision)
+        sure, right = out_of_fold[chosen].surest()
+        rule = abstention(sure, right, precision)
         if rule.reached:
             kept = refitted[chosen].max(axis=1) >= rule.threshold
             right = refitted[chosen][kept].argmax(axis=1) == test_labels[kept]

@@ -9,6 +9,7 @@ conflicts with the pinned torch, so that no module of the project is imported he
 import json
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -20,11 +21,11 @@ def main(train: str, test: str, seconds: str, output: str, encoder: str | None =
     with tempfile.TemporaryDirectory() as folder:
         options = {"label": "label", "path": folder, "eval_metric": "f1_macro"}
         if encoder is None:
-            from autogluon.tabular import TabularPredictor
+            TabularPredictor = import_module("autogluon.tabular").TabularPredictor
 
             predictor = TabularPredictor(**options).fit(rows, time_limit=float(seconds))
         else:
-            from autogluon.multimodal import MultiModalPredictor
+            MultiModalPredictor = import_module("autogluon.multimodal").MultiModalPredictor
 
             model = {"model.hf_text.checkpoint_name": encoder, "env.num_gpus": 0}
             predictor = MultiModalPredictor(**options).fit(rows, time_limit=float(seconds), hyperparameters=model)

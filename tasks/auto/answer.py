@@ -39,7 +39,8 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())
     base = [*words, *data_words(rows, name, longest, config.markup)]
     speed = _speed(base, data, clock)
-    affordable = 0 if speed is None else int(ENCODE_SHARE * 60 * config.minutes / speed)
+    seconds = min(ENCODE_SHARE * 60 * config.minutes, MOST_OF_REST * clock.left)  # a large file took some to read
+    affordable = 0 if speed is None else int(seconds / speed)
     if affordable < min(LEAST_ROWS, len(data.labels)):  # more rows without an encoder say more than so few with one
         speed, affordable = None, ROWS_OF_WORDS
     total, said = len(data.labels), data.notes

@@ -18,7 +18,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from engine.world import World, is_one_of_several
 
 Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
-EPOCHS, ENOUGH_STEPS = 6, 160
+EPOCHS, ENOUGH_STEPS = 6, 30
 THREADS_A_PROCESSOR = 8  # more only wait for each other
 
 
@@ -45,7 +45,7 @@ def build_trainer(
     With several devices or nodes it works in one of the processes that `engine.processes` starts or joins.
 
     Args:
-        max_epochs: a number, or `enough`: 6, or where rows are few as many as 160 steps of the optimizer take.
+        max_epochs: a number, or `enough`: 6, or where rows are few as many as 30 steps of the optimizer take.
         least_steps: of the optimizer: where `max_epochs` have fewer, as many epochs as it takes.
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
         accumulate_grad_batches: batches of one optimizer step.

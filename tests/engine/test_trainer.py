@@ -8,8 +8,8 @@ from engine.trainer import ENOUGH_STEPS, EPOCHS, build_trainer
 @pytest.mark.parametrize(
     ("options", "batches", "epochs"),
     [
-        ({"max_epochs": "enough"}, 5, -(-ENOUGH_STEPS // 5)),
-        ({"max_epochs": "enough", "accumulate_grad_batches": 2}, 5, -(-ENOUGH_STEPS // 3)),
+        ({"max_epochs": "enough"}, 2, -(-ENOUGH_STEPS // 2)),
+        ({"max_epochs": "enough", "accumulate_grad_batches": 2}, 2, ENOUGH_STEPS),
         ({"max_epochs": "enough"}, 500, EPOCHS),
         ({"max_epochs": 2}, 5, 2),
         ({"max_epochs": 2, "least_steps": 21}, 5, 5),

@@ -16,6 +16,7 @@ from reporting.calibration import Floats, answers, brier_score, expected_calibra
 from reporting.statistics import holm
 
 LEVEL = 0.05
+AS_GOOD = 0.005  # of macro-F1
 PREFER = ("quality", "speed", "size")
 COLUMNS = (
     *("rank", "candidate", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper"),
@@ -163,7 +164,7 @@ def rank(
         seed: of resampled rows.
     """
     listed = [_figures(entry, out_of_fold.get(entry["candidate"]), seed) for entry in candidates]
-    table = pd.DataFrame(listed, columns=[*COLUMNS, "standard_error"])
+    table = pd.DataFrame(listed, columns=list(COLUMNS))
     table = table.sort_values("macro_f1", ascending=False, kind="stable", na_position="last", ignore_index=True)
     finished = table["macro_f1"].notna()
     table.loc[finished, "rank"] = np.arange(1, finished.sum() + 1)
@@ -173,7 +174,6 @@ def rank(
         chosen = recommend(table[finished & table["candidate"].isin(allowed)], prefer)
         table["recommended"] = table["candidate"] == chosen
     table["rank"] = table["rank"].astype("Int64")
-    table = table.drop(columns="standard_error")
     if any(part.several for part in out_of_fold.values()):
         return table
     return table.rename(columns=lambda name: name.replace("micro_f1", "accuracy"))
@@ -201,7 +201,7 @@ def _figures(entry: Mapping[str, Any], out_of_fold: OutOfFold | None, seed: int)
 
 
 def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold], seed: int) -> None:
-    """Fills difference_to_best, p_holm, within_noise and the standard error of the difference."""
+    """Fills difference_to_best, p_holm and within_noise."""
     best = out_of_fold[table["candidate"][0]]
     tests: list[tuple[float, float, float]] = [(0.0, 1.0, 0.0)]
     for name in table["candidate"][1 : table["macro_f1"].notna().sum()]:
@@ -209,7 +209,6 @@ def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold]
     rows = table.index[: len(tests)]
     corrected = [None, *holm([p for _, p, _ in tests[1:]])]
     table.loc[rows, "difference_to_best"] = [difference for difference, _, _ in tests]
-    table.loc[rows, "standard_error"] = [error for _, _, error in tests]
     table.loc[rows, "p_holm"] = corrected
     table.loc[rows, "within_noise"] = [p is None or p >= LEVEL for p in corrected]
 
@@ -217,9 +216,9 @@ def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold]
 def recommend(finished: pd.DataFrame, prefer: str = "quality") -> str | None:
     """The candidate to take among those within noise of the best; None where there is none.
 
-    `quality`: the cheapest (train seconds, then size) whose macro-F1 is also less than one standard error of the paired
-    difference below the best (the one-standard-error rule of Breiman et al. 1984, ch. 3.4.3); `speed`: whatever
-    classifies the most texts a second; `size`: the smallest.
+    `quality`: the cheapest (train seconds, then size) whose macro-F1 is at most `AS_GOOD` below the best, where a few
+    hundred rows cannot show larger differences either; `speed`: whatever classifies the most texts a second; `size`:
+    the smallest.
     """
     within = finished[finished["within_noise"].astype(bool)]
     if within.empty:
@@ -227,7 +226,7 @@ def recommend(finished: pd.DataFrame, prefer: str = "quality") -> str | None:
     if within.empty:
         return None
     if prefer == "quality":
-        within = within[within["difference_to_best"] + within["standard_error"] >= 0]
+        within = within[within["difference_to_best"] >= -AS_GOOD]
         within = within if len(within) else finished.head(1)
     order = {
         "quality": (["train_seconds", "size_mib"], [True, True]),

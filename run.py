@@ -44,6 +44,10 @@ if __name__ == "__main__":
     from engine.command_line import check_pair, check_sweep, exit_code, without_null_groups
 
     sys.argv[1:] = without_null_groups(sys.argv[1:])
+    if {"--version", "-V"} & set(sys.argv[1:]):
+        from engine.help import version
+
+        sys.exit(print("kontrast", version()))
     if {"--help", "-h"} & set(sys.argv[1:]):
         from engine.help import show_help
 

@@ -167,10 +167,6 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
         first[split] = _stage(dataset, f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
         parts[split] = table, np.ones(len(table), bool)
-    if all_rows and has_several_labels(parts["train"][0]):
-        where = next(iter(first["train"].values()))
-        allowed = "allowed with task=cluster and protocol=kfold: one label a text, or none"
-        raise InputError(f"{where}: found a list of labels, {allowed}")
     _check_same_kind(dataset.name, parts)
     split_rule = "none, all rows together" if all_rows else _hold_out_test(dataset, parts, list(codes))
     removed = _deduplicate(dataset, parts)

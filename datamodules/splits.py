@@ -1,7 +1,7 @@
 """Which rows select the epoch: the protocol and the stratified validation split."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, get_args, get_type_hints
 
 import numpy as np
@@ -29,6 +29,9 @@ class Protocol:
     Of epochs whose figure is equal the ``earliest`` is chosen, or the ``latest`` (``ties``): accuracy over a handful of
     rows is equal often, and the later epoch has learned more.
 
+    Where fewer than ``loss_below`` rows validate, the lowest loss chooses in place of ``monitor``: each of a few rows
+    moves accuracy and F1 by points, and the loss by a little.
+
     ``val_from``: a split drawn by ``clean`` or ``kfold`` comes from the ``thinned`` train rows, those that the scenario
     grants, or from the ``unthinned``: validation then holds rows of rare classes that ``imbalance`` takes away.
     """
@@ -42,6 +45,7 @@ class Protocol:
     fold: Annotated[int, ">= 0", "with name=kfold"] | None = 0
     repeat: Annotated[int, ">= 0", "with name=kfold"] = 0
     val_from: Annotated[Literal["thinned", "unthinned"], "with name=clean|kfold"] = "thinned"
+    loss_below: Annotated[int, ">= 0", "with name=clean|kfold"] = 0
 
     def __post_init__(self) -> None:
         if self.name not in (names := get_args(get_type_hints(type(self))["name"])):
@@ -50,6 +54,11 @@ class Protocol:
             raise InputError(f"protocol.fold: found {self.fold}, allowed: 0 to {self.folds - 1}, or null")
         if self.name in ("clean", "few_shot", "kfold") and not 0 < self.val_fraction < 1:
             raise InputError(f"protocol.val_fraction: found {self.val_fraction}, allowed: 0 < val_fraction < 1")
+
+    def with_rows(self, number: int) -> "Protocol":
+        """What chooses where so many rows validate."""
+        chooses_by_loss = self.name in ("clean", "kfold") and self.monitor is not None and number < self.loss_below
+        return replace(self, monitor="val/loss", mode="min") if chooses_by_loss else self
 
 
 def stratified_split(
@@ -150,10 +159,11 @@ def fold_numbers(labels: np.ndarray, texts: Sequence[str], folds: int, repeat: i
     """The fold of each row, ``(N,)``, 0 to ``folds`` - 1: stratified, and equal texts together.
 
     A text that stands in several folds would be learned by heart in one and asked for in another. Folds depend on
-    labels, texts, ``folds`` and ``repeat`` alone, so that all methods are compared on the same ones.
+    labels, texts, ``folds`` and ``repeat`` alone, so that all methods are compared on the same ones. Rows of several
+    labels are placed by iterative stratification (Sechidis et al., 2011).
 
     Args:
-        labels: ``(N,)`` class indices.
+        labels: ``(N,)`` class indices, or ``(N, C)`` of 0 and 1.
         texts: N texts.
         folds: >= 2, at most N.
         repeat: number of the drawing, >= 0.
@@ -166,11 +176,24 @@ def fold_numbers(labels: np.ndarray, texts: Sequence[str], folds: int, repeat: i
     first = np.unique(group, return_index=True)[1]  # a group counts as the class of its first row
     if len(first) < folds:
         raise InputError(f"protocol.folds: found {folds} for {len(first)} different texts, allowed: 2 to {len(first)}")
-    ranks = rank_in_class(labels[first], np.random.default_rng([repeat, folds, _FOLDS]))
+    rng = np.random.default_rng([repeat, folds, _FOLDS])
+    if labels.ndim == 2:
+        return _multilabel_folds(labels[first], folds, rng)[group]
+    ranks = rank_in_class(labels[first], rng)
     order = np.lexsort([ranks, labels[first]])  # class after class, so that folds differ by one row at the most
     fold_of_group = np.empty(len(first), np.int64)
     fold_of_group[order] = np.arange(len(first)) % folds
     return fold_of_group[group]
+
+
+def _multilabel_folds(labels: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
+    from iterstrat.ml_stratifiers import MultilabelStratifiedKFold
+
+    splitter = MultilabelStratifiedKFold(folds, shuffle=True, random_state=int(rng.integers(2**32)))
+    numbers = np.empty(len(labels), np.int64)
+    for number, (_, held) in enumerate(splitter.split(np.zeros(len(labels)), labels)):
+        numbers[held] = number
+    return numbers
 
 
 def rank_in_class(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -1,26 +1,137 @@
-"""`run.py --help`. Hydra lists the groups by composing once for each, which takes longer than the rest together."""
+"""`run.py --help`, one screen; `--help NAME` on a group, a choice or a task; `--help key=value` with the whole config.
+
+Hydra lists the groups by composing once for each, and imports nothing of ours is wanted before PyTorch has to be there:
+what a choice is stands in the comment of its file, or in the docstring of the class that it names.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
+import shutil
+import textwrap
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from string import Template
+
+import yaml
+
+from storage.errors import InputError, short, short_list
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+WIDEST = 120
+
+
+def version() -> str:
+    """Of Kontrast: as the checkout says, or as installed."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    project = CONF.parent / "pyproject.toml"
+    if project.is_file():
+        return tomllib.loads(project.read_text())["project"]["version"]
+    try:
+        return installed("kontrast")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def show_help(words: Sequence[str]) -> None:
-    """Print the help that conf/hydra/default.yaml words, with the groups and the config of this command line."""
+    """Print the help that the words ask for.
+
+    Raises:
+        InputError: a word that is no task, no group and no override.
+    """
+    words = [word for word in words if not word.startswith("-")]
+    names = [word for word in words if "=" not in word and not word.startswith(("~", "+"))]
+    if words and not names:
+        text = composed(words)
+    elif names:
+        text = "\n".join(map(_about, names))
+    else:
+        text = yaml.safe_load((CONF / "hydra" / "default.yaml").read_text("utf-8"))["help"]["template"].rstrip()
+    print(text, flush=True)
+
+
+def composed(words: Sequence[str]) -> str:
+    """The config of a command line."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        overrides = [word for word in words if not word.startswith("-")]
-        config = compose("config", overrides=overrides, return_hydra_config=True)
-    template = Template(config.hydra.help.template)
-    shown = OmegaConf.to_yaml(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]))
-    groups = "".join(f"{name}: {', '.join(choices)}\n" for name, choices in config_groups(CONF))
-    print(template.substitute(APP_CONFIG_GROUPS=groups, CONFIG=shown), flush=True)
+        config = compose("config", overrides=list(words))
+    return f"Config as this command line composes it; any line can be set by key=value\n\n{OmegaConf.to_yaml(config)}"
+
+
+def _about(name: str) -> str:
+    groups, tasks = dict(config_groups(CONF)), task_names()
+    if name in groups:
+        lines = [(choice, meaning(CONF / name / f"{choice}.yaml")) for choice in groups[name]]
+        return _table(f"{name}=NAME, one of", lines)
+    if name in tasks:
+        return _table(f"task={name}, its keys", list(task_keys(name)))
+    raise InputError(
+        f"--help {short(name)}: allowed: a task ({short_list(tasks, 20)}), or a group ({', '.join(groups)})"
+    )
+
+
+def _table(title: str, lines: Sequence[tuple[str, str]]) -> str:
+    width = min(max((len(name) for name, _ in lines), default=0), 40) + 4
+    columns = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
+    wrapped = [
+        textwrap.fill(f"  {name:{width - 2}}{what}".rstrip(), columns, subsequent_indent=" " * width)
+        for name, what in lines
+    ]
+    return "\n".join([title, *wrapped])
+
+
+def meaning(file: Path) -> str:
+    """What a choice is, in a line: the comment at the head of its file, or the docstring of what it names."""
+    text = file.read_text("utf-8")
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        if "@package" not in line:
+            return line.lstrip("# ").rstrip()
+    target = re.search(r"^\s*_target_:\s*([\w.]+)", text, re.MULTILINE)
+    return _docstring(target[1]) if target else ""
+
+
+def _docstring(target: str) -> str:
+    """First line of the docstring of a module, class or function of ours, which is not imported."""
+    place = CONF.parent / target.replace(".", "/")
+    if place.with_suffix(".py").is_file():
+        return _first_line(ast.parse(place.with_suffix(".py").read_text("utf-8")))
+    files = (
+        [place.parent.with_suffix(".py")] if place.parent.with_suffix(".py").is_file() else place.parent.glob("*.py")
+    )
+    for file in files:
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == place.name:
+                return _first_line(node)
+    return target
+
+
+def _first_line(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> str:
+    return (ast.get_docstring(node) or "").partition("\n")[0]
+
+
+def task_names() -> list[str]:
+    """As the comment beside `task` in conf/config.yaml lists them."""
+    line = next(line for line in _top_lines() if line.startswith("task:"))
+    return re.findall(r"\w+", line.partition("#")[2])
+
+
+def task_keys(task: str) -> Iterator[tuple[str, str]]:
+    """Keys of a task with their defaults, and what the comment beside each says."""
+    for line in _top_lines():
+        key, _, comment = line.partition("#")
+        if re.search(rf"\b{task}\b[\w, ]*:", comment):
+            yield key.strip().replace(": ", "=", 1), comment.strip()
+
+
+def _top_lines() -> list[str]:
+    return [line for line in (CONF / "config.yaml").read_text("utf-8").splitlines() if re.match(r"\w+: .*#", line)]
 
 
 def config_groups(conf: Path) -> Iterator[tuple[str, list[str]]]:

@@ -18,6 +18,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from engine.world import World, is_one_of_several
 
 Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
+EPOCHS, ENOUGH_STEPS = 6, 30
 THREADS_A_PROCESSOR = 8  # more only wait for each other
 
 
@@ -26,7 +27,7 @@ def build_trainer(
     callbacks: list[pl.Callback],
     logger: Any,
     plugins: list[Any],
-    max_epochs: Annotated[int, ">= 1"] = 6,
+    max_epochs: Annotated[int, ">= 1"] | Literal["enough"] = EPOCHS,
     max_steps: Annotated[int, ">= 1"] | Literal[-1] = -1,
     least_steps: Annotated[int, ">= 0"] = 0,
     precision: Precision = "auto",
@@ -44,6 +45,7 @@ def build_trainer(
     With several devices or nodes it works in one of the processes that `engine.processes` starts or joins.
 
     Args:
+        max_epochs: a number, or `enough`: 6, or where rows are few as many as 30 steps of the optimizer take.
         least_steps: of the optimizer: where `max_epochs` have fewer, as many epochs as it takes.
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
         accumulate_grad_batches: batches of one optimizer step.
@@ -58,14 +60,16 @@ def build_trainer(
     if several := is_one_of_several():
         world = World.of({"devices": devices, "num_nodes": num_nodes, "accelerator": accelerator})
         devices, num_nodes, plugins = world.devices, world.nodes, [*plugins, TorchElasticEnvironment()]
+    epochs = EPOCHS if max_epochs == "enough" else max_epochs
+    least_steps = max(least_steps, ENOUGH_STEPS) if max_epochs == "enough" else least_steps
     if batches and least_steps:
-        max_epochs = max(max_epochs, math.ceil(least_steps / math.ceil(batches / accumulate_grad_batches)))
+        epochs = max(epochs, math.ceil(least_steps / math.ceil(batches / accumulate_grad_batches)))
     return pl.Trainer(
         default_root_dir=run_folder,
         callbacks=callbacks,
         logger=logger,
         plugins=plugins,
-        max_epochs=max_epochs,
+        max_epochs=epochs,
         max_steps=max_steps,
         precision=cast(Any, resolve_precision(precision, accelerator)),
         accelerator=accelerator,

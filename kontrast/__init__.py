@@ -40,7 +40,7 @@ _open_rooms()
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version()
+        return importlib.import_module("engine.help").version()
     if name not in _PLACES:
         raise AttributeError(f"module 'kontrast' has no attribute {name!r}")
     return getattr(importlib.import_module(_PLACES[name]), name)
@@ -48,17 +48,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__, "__version__"])
-
-
-def _version() -> str:
-    """As installed, or as the checkout says."""
-    import tomllib
-    from importlib.metadata import PackageNotFoundError, version
-
-    project = ROOMS / "pyproject.toml"
-    if project.is_file():
-        return tomllib.loads(project.read_text())["project"]["version"]
-    try:
-        return version("kontrast")
-    except PackageNotFoundError:
-        return "unknown"

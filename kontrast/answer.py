@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from kontrast.estimators import TextClassifier, load
@@ -14,8 +16,8 @@ from kontrast.runs import checked_texts, config_of, overrides, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
 
-SHOWN = ["rank", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper", "accuracy", "within_noise", "recommended",
-         "train_seconds"]  # fmt: skip
+SHOWN = ["rank", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper", "accuracy", "micro_f1", "within_noise",
+         "recommended", "train_seconds"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,16 @@ class Answer:
     def _repr_html_(self) -> str:
         from markupsafe import escape
 
-        table = self.ranking[SHOWN].to_html(index=False, float_format="{:.3f}".format, na_rep="", border=0)
+        shown = [name for name in SHOWN if name in self.ranking]
+        table = self.ranking[shown].to_html(index=False, float_format="{:.3f}".format, na_rep="", border=0)
         return f"<p>{escape(str(self))}</p>{table}<p>{escape(str(self.folder / 'index.html'))}</p>"
+
+
+def _label(value: Any) -> str:
+    """A label as a cell of the table that is read: several as a JSON list, none that is known as an empty one."""
+    if isinstance(value, list | tuple | set | np.ndarray):
+        return json.dumps([str(part) for part in value], ensure_ascii=False)
+    return "" if pd.isna(value) else str(value)
 
 
 def auto(
@@ -73,7 +83,7 @@ def auto(
         data: a table with texts and labels, or the path of a file.
         text: column of the texts; of a file, both columns are guessed unless they are given in `settings` as
             `text_column` and `label_column`.
-        label: column of the labels; a missing one is a text without a label.
+        label: column of the labels, lists where texts have several; a missing one is a text without a label.
         minutes: how long it may take, > 0.
         settings: any key that the task takes: `prefer="speed"`, `precision=0.9`, `seed=1`, `paths__runs="elsewhere"`.
 
@@ -87,8 +97,7 @@ def auto(
         for name in (text, label):
             if name not in data:
                 raise InputError(f"data: no column {short(name)}, allowed: one of {short_list(data.columns)}")
-        labels = ["" if pd.isna(value) else str(value) for value in data[label]]
-        columns = {"text": checked_texts(data[text]), "label": labels}
+        columns = {"text": checked_texts(data[text]), "label": [_label(value) for value in data[label]]}
         data = written(columns, Path(config_of(words).paths.data)).resolve()
         words += ["text_column=text", "label_column=label"]
     words += overrides({"input": str(data)})

@@ -114,9 +114,12 @@ class TextClassifier(ClassifierMixin, _Settings):
         return np.asarray(scores, np.float64)[:, self._order]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each text, (N,)."""
+        """The most probable class of each text, (N,); of several labels (N, C) of 0 and 1, columns as `classes_`."""
         probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(axis=1)]
+        if self._predictor.threshold is None:
+            return self.classes_[probabilities.argmax(axis=1)]
+        thresholds = np.broadcast_to(self._predictor.threshold, len(self._order))
+        return (probabilities > thresholds[self._order]).astype(np.int64)
 
 
 class TextClusterer(ClusterMixin, _Settings):

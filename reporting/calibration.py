@@ -85,7 +85,7 @@ class Abstention:
         return self.threshold is not None
 
 
-def abstention(labels: Ints, probabilities: Floats, precision: float) -> Abstention:
+def abstention(confidence: Floats, right: NDArray[np.bool_], precision: float) -> Abstention:
     """The lowest threshold of confidence above which answers are right with `precision`, with `LEVEL` chance of error.
 
     Shares of the rows with the highest confidence are tested one after the other by the binomial test, from
@@ -94,19 +94,18 @@ def abstention(labels: Ints, probabilities: Floats, precision: float) -> Abstent
     et al. 2021, Learn then test).
 
     Args:
-        labels: (N,) of rows that the models had not seen.
-        probabilities: (N, C).
+        confidence: (N,) of the answers to rows that the models had not seen.
+        right: (N,), whether they are right.
         precision: share of kept answers that must be right, 0 to 1, both excluded.
     """
     from scipy.stats import binom
 
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
     order = np.argsort(-confidence, kind="stable")
     confidence, wrong = confidence[order], np.cumsum(~right[order])
     least = int(np.ceil(np.log(LEVEL) / np.log(precision)))
     best: int | None = None
     for share in np.arange(FIRST_SHARE, 1 + STEP / 2, STEP):
-        last = int(np.flatnonzero(confidence >= confidence[max(round(share * len(labels)), 1) - 1])[-1])
+        last = int(np.flatnonzero(confidence >= confidence[max(round(share * len(right)), 1) - 1])[-1])
         if last + 1 < least:
             continue
         if binom.cdf(wrong[last], last + 1, 1 - precision) > LEVEL:
@@ -115,4 +114,4 @@ def abstention(labels: Ints, probabilities: Floats, precision: float) -> Abstent
     if best is None:
         return Abstention(precision, None, 0.0, None)
     kept = best + 1
-    return Abstention(precision, float(confidence[best]), kept / len(labels), float(1 - wrong[best] / kept))
+    return Abstention(precision, float(confidence[best]), kept / len(right), float(1 - wrong[best] / kept))

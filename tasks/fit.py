@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,11 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
         plan.encoder.save(run.path / WORDS)
     module = plan.module(datamodule)
     module.run_id = run.id
+    if datamodule.protocol.monitor != plan.plain["protocol"]["monitor"] and not module.is_solved:
+        rows = len(datamodule.indices["val"])
+        print(
+            f"{rows} validation rows: the lowest loss on them chooses the epoch (protocol.loss_below)", file=sys.stderr
+        )
     trainer = watched_trainer(plan, run, datamodule)
     run.write_json("environment.json", environment(plan, corpus, trainer))
     prepared = time.perf_counter()
@@ -282,8 +288,12 @@ def watched_trainer(plan: Plan, run: RunFolder, datamodule: DataModule) -> pl.Tr
         callbacks=callbacks,
         logger=logger,
         plugins=[AtomicCheckpointIO()],
-        **({"batches": len(datamodule.train_dataloader())} if plan.plain["trainer"].get("least_steps") else {}),
+        **({"batches": len(datamodule.train_dataloader())} if _asks_for_steps(plan.plain["trainer"]) else {}),
     )
+
+
+def _asks_for_steps(trainer: Mapping[str, Any]) -> bool:
+    return bool(trainer.get("least_steps")) or trainer.get("max_epochs") == "enough"
 
 
 class _RunLog:

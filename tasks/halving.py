@@ -186,8 +186,10 @@ def _trial(
     for key, value in {**settings, "seed": seed}.items():
         OmegaConf.update(drawn, key, value)
     plain: Any = OmegaConf.to_container(drawn, resolve=True)
+    if (epochs := plain["trainer"]["max_epochs"]) == "enough":
+        raise ConfigError("trainer.max_epochs: found enough, allowed with search=halving: a number")
     run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
-    return Trial(number, settings, seed, run, plain["trainer"]["max_epochs"])
+    return Trial(number, settings, seed, run, epochs)
 
 
 def _train(trials: Sequence[Trial], share: float, base: Sequence[str], folder: Path, options: Halving) -> None:

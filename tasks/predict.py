@@ -290,12 +290,13 @@ class Predictor:
         """What is answered where the labels have these scores (C,)."""
         if self.threshold is not None:
             names, probabilities = labels_above(self.threshold, scores.astype(np.float64), self.label_names)
-            return {"prediction": names, "probability": probabilities}
-        best = int(scores.argmax())
-        answer = {"prediction": self.label_names[best], "probability": round(float(scores[best]), 6)}
-        if self.sure_from is None:
-            return answer
-        return answer | {"sure": "yes" if scores[best] >= self.sure_from else "no"}
+            answer: Row = {"prediction": names, "probability": probabilities}
+            sure = np.where(scores > self.threshold, scores, 1 - scores).min()  # as its least sure label
+        else:
+            best = int(scores.argmax())
+            answer = {"prediction": self.label_names[best], "probability": round(float(scores[best]), 6)}
+            sure = scores[best]
+        return answer if self.sure_from is None else answer | {"sure": "yes" if sure >= self.sure_from else "no"}
 
 
 def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +25,8 @@ class Evidence:
         question: `question.json`: minutes, used_minutes, precision, prefer, seed.
         data: `data.json`.
         candidates: `candidates.json`, in the order in which they were tried.
-        rows: `rows.parquet`: row, file, line, text, label (its name), one a labelled row, by row.
+        rows: `rows.parquet`: row, file, line, text, label (its name, or a JSON list of names), one a labelled row, by
+            row.
         out_of_fold: by candidate, those that finished.
         curve: `learning_curve.csv`; empty where there is none.
         embeddings: (N, D) float32 of unit length, or None.
@@ -41,6 +44,11 @@ class Evidence:
     def seed(self) -> int:
         return int(self.question.get("seed") or 0)
 
+    @property
+    def several(self) -> bool:
+        """Whether texts have any number of labels."""
+        return bool(self.data.get("several_labels"))
+
     @cached_property
     def labels(self) -> list[str]:
         """Names as they stand in the file, by class index."""
@@ -56,6 +64,11 @@ class Evidence:
         return next(entry["title"] for entry in self.candidates if entry["candidate"] == candidate)
 
 
+def names_of(labels: Iterable[str]) -> str:
+    """The labels of a text as a cell of CSV: a JSON list."""
+    return json.dumps(sorted(labels), ensure_ascii=False)
+
+
 def read_evidence(folder: Path | str) -> Evidence:
     """Raises ReportError where a file cannot be read."""
     run, path = RunFolder(folder), Path(folder)
@@ -63,12 +76,15 @@ def read_evidence(folder: Path | str) -> Evidence:
     predicted = {entry["candidate"]: path / "out_of_fold" / f"{entry['candidate']}.parquet" for entry in candidates}
     finished = [entry["candidate"] for entry in candidates if entry["status"] == "finished"]
     rows, curve, embeddings = path / "rows.parquet", path / "learning_curve.csv", path / "embeddings.npy"
-    no_rows = pd.DataFrame(columns=["row", "file", "line", "text", "label"])
+    table = pd.DataFrame(columns=["row", "file", "line", "text", "label"])
+    if rows.exists():
+        table = pd.read_parquet(rows).sort_values("row", ignore_index=True)
+        table["label"] = [label if isinstance(label, str) else names_of(label) for label in table["label"]]
     return Evidence(
         question=run.read_json("question.json") if run.has("question.json") else {},
         data=run.read_json("data.json"),
         candidates=candidates,
-        rows=pd.read_parquet(rows).sort_values("row", ignore_index=True) if rows.exists() else no_rows,
+        rows=table,
         out_of_fold={
             name: OutOfFold.of(pd.read_parquet(predicted[name])) for name in finished if predicted[name].exists()
         },

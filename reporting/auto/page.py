@@ -11,7 +11,8 @@ import pandas as pd
 
 from reporting.auto import drawings
 from reporting.auto.evidence import Evidence
-from reporting.auto.sentence import percent, rows_to_label, with_interval
+from reporting.auto.ranking import second_figure
+from reporting.auto.sentence import TITLES, percent, rows_to_label, with_interval
 from reporting.escape import for_html
 
 MOST_CLASSES = 20  # in the confusion matrix
@@ -47,6 +48,7 @@ def html_page(
     environment.filters |= {"percent": percent, "seconds": drawings.seconds_text}
     finished = [row for row in records(ranking) if row["macro_f1"] is not None]
     curve = metrics.get("learning_curve") or {}
+    bins = (metrics.get("calibration") or {}).get("bins")
     per_class = sorted(metrics["per_class"], key=lambda entry: entry["f1"])
     context: dict[str, Any] = {
         "evidence": evidence,
@@ -57,9 +59,13 @@ def html_page(
         "floor": drawings.floor_of([row["macro_f1_lower"] for row in finished]),
         "cost": drawings.cost_chart(finished) if finished and all(row["train_seconds"] for row in finished) else "",
         "per_class": per_class,
-        "confusions": confusions(evidence, tables["errors"]) if "errors" in tables else [],
-        "matrix": matrix(metrics) if "confusion" in metrics else None,
-        "reliability": drawings.reliability_chart(metrics["calibration"]["bins"]) if "calibration" in metrics else "",
+        "confusions": confusions(evidence, tables["errors"]) if "errors" in tables and not evidence.several else [],
+        "wrong": records(tables["errors"].head(MOST_TEXTS)) if "errors" in tables and evidence.several else [],
+        "label_pairs": label_pairs(metrics) if evidence.several and "confusion" in metrics else [],
+        "matrix": matrix(metrics) if "confusion" in metrics and not evidence.several else None,
+        "reliability": drawings.reliability_chart(bins) if bins else "",
+        "second": second_figure(ranking),
+        "titles": TITLES,
         "curve": drawings.curve_chart(curve) if curve.get("points") else "",
         "suspects": records(tables["suspect_labels"].head(MOST_ROWS)) if "suspect_labels" in tables else [],
         "num_suspects": len(tables.get("suspect_labels", ())),
@@ -94,6 +100,18 @@ def confusions(evidence: Evidence, errors: pd.DataFrame) -> list[dict[str, Any]]
             "texts": records(part.head(MOST_TEXTS)),
         }
         for (label, predicted), part in groups[:MOST_CONFUSIONS]
+    ]
+
+
+def label_pairs(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The most frequent pairs of a label that was missed and another that was given to the same text."""
+    counts = np.array(metrics["confusion"])
+    names = [entry["name"] for entry in metrics["per_class"]]
+    missed, instead = np.unravel_index(np.argsort(-counts, axis=None, kind="stable")[:MOST_CONFUSIONS], counts.shape)
+    return [
+        {"label": names[first], "predicted": names[second], "rows": int(counts[first, second])}
+        for first, second in zip(missed, instead, strict=True)
+        if counts[first, second]
     ]
 
 

@@ -10,15 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from reporting.auto.resampling import Patterns, Scores, bootstrap, difference_test, estimate, interval
-from reporting.calibration import answers, brier_score, expected_calibration_error
+from reporting.auto import resampling, several_labels
+from reporting.auto.resampling import Patterns, Scores, interval
+from reporting.calibration import Floats, answers, brier_score, expected_calibration_error
 from reporting.statistics import holm
 
 LEVEL = 0.05
+AS_GOOD = 0.005  # of macro-F1
 PREFER = ("quality", "speed", "size")
 COLUMNS = (
     *("rank", "candidate", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper"),
-    *("accuracy", "accuracy_lower", "accuracy_upper", "difference_to_best", "p_holm", "within_noise", "recommended"),
+    *("micro_f1", "micro_f1_lower", "micro_f1_upper", "difference_to_best", "p_holm", "within_noise", "recommended"),
     *("ece", "brier", "train_seconds", "texts_per_second", "size_mib", "status", "reason"),
 )
 
@@ -29,21 +31,24 @@ class OutOfFold:
 
     Attributes:
         rows: (N,) ascending.
-        labels: (N,) class indices.
+        labels: (N,) class indices, or (N, C) booleans where texts have several.
         probabilities: (R, N, C).
+        answers: (R, N) class indices, or (R, N, C) booleans.
         repeats: (R,) their numbers.
         folds: (N,) in the first repeat.
     """
 
     rows: NDArray[np.int64]
-    labels: NDArray[np.int64]
+    labels: NDArray[Any]
     probabilities: NDArray[np.float64]
+    answers: NDArray[Any]
     repeats: tuple[int, ...]
     folds: NDArray[np.int64]
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> OutOfFold:
-        """Of a table with the columns row, repeat, fold, label, p_0 … p_{C-1}; a repeat that lacks rows is left out."""
+        """Of a table with the columns row, repeat, fold, label, p_0 … p_{C-1}; where texts have several labels, `label`
+        and `answer` are lists. A repeat that lacks rows is left out."""
         table = table.sort_values(["repeat", "row"], kind="stable")
         parts = {int(repeat): table[table["repeat"] == repeat] for repeat in table["repeat"].unique()}
         most = max(len(part) for part in parts.values())
@@ -51,44 +56,106 @@ class OutOfFold:
         columns = sorted((name for name in map(str, table) if name.startswith("p_")), key=lambda name: int(name[2:]))
         first = next(iter(parts.values()))
         probabilities = np.stack([part[columns].to_numpy(np.float64) for part in parts.values()])
-        rows, labels, folds = (first[name].to_numpy(np.int64) for name in ("row", "label", "fold"))
-        return cls(rows, labels, probabilities, tuple(parts), folds)
+        rows, folds = (first[name].to_numpy(np.int64) for name in ("row", "fold"))
+        labels = _classes(first["label"], len(columns))
+        given = probabilities.argmax(axis=2)
+        if "answer" in table:
+            given = np.stack([_classes(part["answer"], len(columns)) for part in parts.values()])
+        return cls(rows, labels, probabilities, given, tuple(parts), folds)
 
     @property
     def num_classes(self) -> int:
         return self.probabilities.shape[2]
 
     @property
-    def predictions(self) -> NDArray[np.int64]:
-        """(N, R) class indices."""
-        return self.probabilities.argmax(axis=2).T
+    def several(self) -> bool:
+        """Whether texts have any number of labels."""
+        return self.labels.ndim == 2
 
     @property
-    def patterns(self) -> Patterns:
-        return Patterns.of(self.labels, self.predictions, self.num_classes)
+    def rows_of_class(self) -> NDArray[np.int64]:
+        """(C,)."""
+        return self.labels.sum(axis=0) if self.several else np.bincount(self.labels, minlength=self.num_classes)
 
-    def pooled(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def estimate(self) -> Scores:
+        """Figures of the rows themselves."""
+        if self.several:
+            return several_labels.estimate(self.labels, self.answers)
+        return resampling.estimate(Patterns.of(self.labels, self.answers.T, self.num_classes))
+
+    def resampled(self, seed: int) -> Scores:
+        """The figures of resampled rows; the same rows whichever candidate it is."""
+        rng = np.random.default_rng([seed, 1])
+        if self.several:
+            return several_labels.bootstrap(self.labels, self.answers, rng)
+        return resampling.bootstrap(Patterns.of(self.labels, self.answers.T, self.num_classes), rng)
+
+    def difference(self, other: OutOfFold, rng: np.random.Generator) -> tuple[float, float, float]:
+        """Macro-F1 less that of the other, p and standard error, on the rows and repeats that both have."""
+        labels, first, second = self.shared(other)
+        if self.several:
+            return several_labels.difference_test(labels, first, second, rng)
+        return resampling.difference_test(labels, first.T, second.T, self.num_classes, rng)
+
+    def part(self, kept: NDArray[np.bool_]) -> OutOfFold:
+        """Of some of the rows."""
+        sides = self.probabilities[:, kept], self.answers[:, kept]
+        return OutOfFold(self.rows[kept], self.labels[kept], *sides, self.repeats, self.folds[kept])
+
+    def confidence(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """How sure each answer of all repeats is, and whether it is right; of several labels each label answered."""
+        if self.several:
+            return self.probabilities[self.answers], np.broadcast_to(self.labels, self.answers.shape)[self.answers]
+        labels, probabilities = self.pooled()
+        return answers(labels, probabilities)
+
+    def surest(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Of each row (N,) of the first repeat how sure its answer is as a whole, and whether that is right; of several
+        labels as sure as its least sure label, answered or not."""
+        if not self.several:
+            return answers(self.labels, self.probabilities[0])
+        sure = np.where(self.answers[0], self.probabilities[0], 1 - self.probabilities[0]).min(axis=1)
+        return sure, (self.answers[0] == self.labels).all(axis=1)
+
+    def pooled(self) -> tuple[NDArray[Any], Floats]:
         """Labels (R N,) and probabilities (R N, C) of all repeats, one after the other."""
         repeats, rows, classes = self.probabilities.shape
-        return np.tile(self.labels, repeats), self.probabilities.reshape(repeats * rows, classes)
+        return np.concatenate([self.labels] * repeats), self.probabilities.reshape(repeats * rows, classes)
 
-    def shared(self, other: OutOfFold) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Labels (N,) and both predictions (N, R), on the rows and repeats that both have."""
+    def brier(self) -> float:
+        """Of the classes together; of several labels the mean over them, 0 to 1."""
+        labels, probabilities = self.pooled()
+        return float(np.mean((labels - probabilities) ** 2)) if self.several else brier_score(labels, probabilities)
+
+    def shared(self, other: OutOfFold) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Labels (N, …) and both answers (R, N, …), on the rows and repeats that both have."""
         repeats = [repeat for repeat in self.repeats if repeat in other.repeats]
         rows, mine, theirs = np.intersect1d(self.rows, other.rows, return_indices=True)
         if not repeats or not len(rows):
             raise ValueError("two candidates share no row of any repeat")
         first, second = (
-            side.predictions[:, [side.repeats.index(repeat) for repeat in repeats]][where]
+            side.answers[[side.repeats.index(repeat) for repeat in repeats]][:, where]
             for side, where in ((self, mine), (other, theirs))
         )
         return self.labels[mine], first, second
+
+
+def _classes(column: pd.Series, num_classes: int) -> NDArray[Any]:
+    """Class indices (N,), or of lists booleans (N, C)."""
+    if column.dtype != object:
+        return column.to_numpy(np.int64)
+    labels = np.zeros((len(column), num_classes), bool)
+    for row, entries in enumerate(column):
+        labels[row, np.asarray(entries, np.int64)] = True
+    return labels
 
 
 def rank(
     candidates: Sequence[Mapping[str, Any]], out_of_fold: Mapping[str, OutOfFold], prefer: str, seed: int
 ) -> pd.DataFrame:
     """All candidates in the columns `COLUMNS`, best first by macro-F1; those without predictions last.
+
+    Where texts have one label, micro-F1 is called what it is then: `accuracy`.
 
     Args:
         candidates: what `candidates.json` says of each.
@@ -97,7 +164,7 @@ def rank(
         seed: of resampled rows.
     """
     listed = [_figures(entry, out_of_fold.get(entry["candidate"]), seed) for entry in candidates]
-    table = pd.DataFrame(listed, columns=[*COLUMNS, "standard_error"])
+    table = pd.DataFrame(listed, columns=list(COLUMNS))
     table = table.sort_values("macro_f1", ascending=False, kind="stable", na_position="last", ignore_index=True)
     finished = table["macro_f1"].notna()
     table.loc[finished, "rank"] = np.arange(1, finished.sum() + 1)
@@ -107,41 +174,41 @@ def rank(
         chosen = recommend(table[finished & table["candidate"].isin(allowed)], prefer)
         table["recommended"] = table["candidate"] == chosen
     table["rank"] = table["rank"].astype("Int64")
-    return table.drop(columns="standard_error")
+    if any(part.several for part in out_of_fold.values()):
+        return table
+    return table.rename(columns=lambda name: name.replace("micro_f1", "accuracy"))
+
+
+def second_figure(ranking: pd.DataFrame) -> str:
+    """What stands beside macro-F1: `accuracy`, or `micro_f1` where texts have several labels."""
+    return "accuracy" if "accuracy" in ranking else "micro_f1"
 
 
 def _figures(entry: Mapping[str, Any], out_of_fold: OutOfFold | None, seed: int) -> dict[str, Any]:
     figures = {name: entry.get(name) for name in COLUMNS} | {"within_noise": False, "recommended": False}
     if out_of_fold is None:
         return figures
-    whole, draws = estimate(out_of_fold.patterns), resampled(out_of_fold, seed)
-    for name in ("macro_f1", "accuracy"):
+    whole, draws = out_of_fold.estimate(), out_of_fold.resampled(seed)
+    for name in ("macro_f1", "micro_f1"):
         value = float(getattr(whole, name)[0])
         lower, upper = interval(getattr(draws, name), value)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
-    labels, probabilities = out_of_fold.pooled()
+    sure, right = out_of_fold.confidence()
     return figures | {
-        "ece": expected_calibration_error(*answers(labels, probabilities)),
-        "brier": brier_score(labels, probabilities),
+        "ece": expected_calibration_error(sure, right) if len(sure) else None,
+        "brier": out_of_fold.brier(),
     }
 
 
-def resampled(out_of_fold: OutOfFold, seed: int) -> Scores:
-    """The figures of resampled rows; the same rows whichever candidate it is."""
-    return bootstrap(out_of_fold.patterns, np.random.default_rng([seed, 1]))
-
-
 def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold], seed: int) -> None:
-    """Fills difference_to_best, p_holm, within_noise and the standard error of the difference."""
+    """Fills difference_to_best, p_holm and within_noise."""
     best = out_of_fold[table["candidate"][0]]
     tests: list[tuple[float, float, float]] = [(0.0, 1.0, 0.0)]
     for name in table["candidate"][1 : table["macro_f1"].notna().sum()]:
-        labels, theirs, its = out_of_fold[name].shared(best)
-        tests.append(difference_test(labels, theirs, its, best.num_classes, np.random.default_rng([seed, 2])))
+        tests.append(out_of_fold[name].difference(best, np.random.default_rng([seed, 2])))
     rows = table.index[: len(tests)]
     corrected = [None, *holm([p for _, p, _ in tests[1:]])]
     table.loc[rows, "difference_to_best"] = [difference for difference, _, _ in tests]
-    table.loc[rows, "standard_error"] = [error for _, _, error in tests]
     table.loc[rows, "p_holm"] = corrected
     table.loc[rows, "within_noise"] = [p is None or p >= LEVEL for p in corrected]
 
@@ -149,9 +216,9 @@ def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold]
 def recommend(finished: pd.DataFrame, prefer: str = "quality") -> str | None:
     """The candidate to take among those within noise of the best; None where there is none.
 
-    `quality`: the cheapest (train seconds, then size) whose macro-F1 is also less than one standard error of the paired
-    difference below the best (the one-standard-error rule of Breiman et al. 1984, ch. 3.4.3); `speed`: whatever
-    classifies the most texts a second; `size`: the smallest.
+    `quality`: the cheapest (train seconds, then size) whose macro-F1 is at most `AS_GOOD` below the best, where a few
+    hundred rows cannot show larger differences either; `speed`: whatever classifies the most texts a second; `size`:
+    the smallest.
     """
     within = finished[finished["within_noise"].astype(bool)]
     if within.empty:
@@ -159,7 +226,7 @@ def recommend(finished: pd.DataFrame, prefer: str = "quality") -> str | None:
     if within.empty:
         return None
     if prefer == "quality":
-        within = within[within["difference_to_best"] + within["standard_error"] >= 0]
+        within = within[within["difference_to_best"] >= -AS_GOOD]
         within = within if len(within) else finished.head(1)
     order = {
         "quality": (["train_seconds", "size_mib"], [True, True]),

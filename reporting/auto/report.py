@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from reporting.auto.evidence import Evidence, read_evidence
+from reporting.auto.evidence import Evidence, names_of, read_evidence
 from reporting.auto.learning_curve import learning_curve
 from reporting.auto.page import html_page
-from reporting.auto.ranking import OutOfFold, rank, resampled
-from reporting.auto.resampling import estimate, interval
+from reporting.auto.ranking import OutOfFold, rank, second_figure
+from reporting.auto.resampling import interval
 from reporting.auto.sentence import percent, sentence, unreliable
-from reporting.auto.suspects import duplicates, suspect_labels
+from reporting.auto.suspects import duplicates, suspect_label_sets, suspect_labels
 from reporting.calibration import (
     abstention,
-    answers,
-    brier_score,
     calibration_bins,
     expected_calibration_error,
     fit_temperature,
 )
-from reporting.metrics import class_scores, confusion_matrix
+from reporting.metrics import ClassScores, class_scores, confusion_matrix
+from reporting.multilabel_metrics import label_scores
 from storage.run_store import RunFolder
 
 PRECISION = 0.95  # of answers that are kept, where the question names none
@@ -53,9 +53,9 @@ def write_report(folder: Path | str) -> dict[str, Any]:
     pairs = duplicate_rows(evidence)
     tables = {"duplicates": pairs}
     if out_of_fold is not None:
-        answers = answered_rows(evidence, out_of_fold)
-        tables["out_of_fold"] = answers
-        tables["errors"] = answers[answers["label"] != answers["predicted"]].iloc[:, : len(LINE) + 2]
+        table = answered_rows(evidence, out_of_fold)
+        tables["out_of_fold"] = table
+        tables["errors"] = table[table["label"] != table["predicted"]].iloc[:, : len(LINE) + 2]
         tables["errors"] = tables["errors"].sort_values("confidence", ascending=False, kind="stable")
         tables["suspect_labels"] = suspect_rows(evidence, out_of_fold)
     metrics = {"recommended": name, **figures(evidence, ranking, out_of_fold, pairs)}
@@ -87,17 +87,15 @@ def figures(
         "duplicates": leaks(evidence, out_of_fold, pairs),
     }
     if out_of_fold is not None:
-        labels, probabilities = out_of_fold.pooled()
-        rule = abstention(out_of_fold.labels, out_of_fold.probabilities[0], question.get("precision") or PRECISION)
+        rule = abstention(*out_of_fold.surest(), question.get("precision") or PRECISION)
+        sure, right = out_of_fold.confidence()
         content |= {
-            "confusion": confusion_matrix(
-                out_of_fold.labels, out_of_fold.predictions[:, 0], out_of_fold.num_classes
-            ).tolist(),
+            "confusion": confused(out_of_fold).tolist(),
             "calibration": {
-                "ece": expected_calibration_error(*answers(labels, probabilities)),
-                "brier": brier_score(labels, probabilities),
-                "temperature": fit_temperature(labels, probabilities),
-                "bins": calibration_bins(*answers(labels, probabilities)),
+                "ece": expected_calibration_error(sure, right) if len(sure) else None,
+                "brier": out_of_fold.brier(),
+                "temperature": None if out_of_fold.several else fit_temperature(*out_of_fold.pooled()),
+                "bins": calibration_bins(sure, right) if len(sure) else [],
             },
             "abstention": {**vars(rule), "reached": rule.reached},
             "learning_curve": curve_figures(evidence, ranking),
@@ -107,13 +105,10 @@ def figures(
 
 def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, Any]]:
     """Of each class: rows, F1 with its interval, precision and recall, means over the repeats."""
-    f1 = estimate(out_of_fold.patterns).f1[0]
-    lower, upper = interval(resampled(out_of_fold, evidence.seed).f1, f1)
-    scored = [
-        class_scores(out_of_fold.labels, predictions, out_of_fold.num_classes)
-        for predictions in out_of_fold.predictions.T
-    ]
-    rows = np.bincount(out_of_fold.labels, minlength=out_of_fold.num_classes)
+    f1 = out_of_fold.estimate().f1[0]
+    lower, upper = interval(out_of_fold.resampled(evidence.seed).f1, f1)
+    scored = [scores_of(out_of_fold, answers) for answers in out_of_fold.answers]
+    rows = out_of_fold.rows_of_class
     return [
         {
             "label": evidence.labels[place],
@@ -127,6 +122,22 @@ def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, 
         }
         for place in range(out_of_fold.num_classes)
     ]
+
+
+def scores_of(out_of_fold: OutOfFold, answers: NDArray[Any]) -> ClassScores:
+    """Precision, recall and F1 of each class in one repeat."""
+    if out_of_fold.several:
+        return label_scores(out_of_fold.labels, answers)
+    return class_scores(out_of_fold.labels, answers, out_of_fold.num_classes)
+
+
+def confused(out_of_fold: OutOfFold) -> NDArray[np.int64]:
+    """Rows of each class (C, C) by the class that was answered; of several labels rows that lack the first and were
+    given the second in its place, nothing on the diagonal."""
+    labels, answers = out_of_fold.labels, out_of_fold.answers[0]
+    if out_of_fold.several:
+        return (labels & ~answers).T.astype(np.int64) @ (answers & ~labels).astype(np.int64)
+    return confusion_matrix(labels, answers, out_of_fold.num_classes)
 
 
 def curve_figures(evidence: Evidence, ranking: pd.DataFrame) -> dict[str, Any]:
@@ -145,25 +156,36 @@ def answered_rows(evidence: Evidence, out_of_fold: OutOfFold) -> pd.DataFrame:
     """file, line, text, label, predicted, confidence, p_LABEL… of the first repeat."""
     table = _lines(evidence, out_of_fold.rows)
     probabilities = out_of_fold.probabilities[0]
-    table["predicted"] = np.array(evidence.labels, dtype=object)[probabilities.argmax(axis=1)]
-    table["confidence"] = probabilities.max(axis=1).round(6)
+    table["predicted"] = answered_names(evidence, out_of_fold.answers[0])
+    table["confidence"] = out_of_fold.surest()[0].round(6)
     shares = pd.DataFrame(probabilities.round(6), columns=[f"p_{label}" for label in evidence.labels])
     return pd.concat([table, shares], axis=1)
 
 
 def suspect_rows(evidence: Evidence, out_of_fold: OutOfFold) -> pd.DataFrame:
     """file, line, text, label, suggested, label_quality, the least likely label first."""
-    suspects = suspect_labels(out_of_fold.labels, out_of_fold.probabilities.mean(axis=0))
-    table = _lines(evidence, out_of_fold.rows[suspects["position"].to_numpy(int)])
-    suggested = suspects["suggested"].to_numpy(int)
-    table["suggested"] = np.array(evidence.labels, dtype=object)[suggested]
+    probabilities = out_of_fold.probabilities.mean(axis=0)
+    find = suspect_label_sets if out_of_fold.several else suspect_labels
+    suspects = find(out_of_fold.labels, probabilities)
+    positions = suspects["position"].to_numpy(int)
+    table = _lines(evidence, out_of_fold.rows[positions])
+    answers = out_of_fold.answers[0][positions] if out_of_fold.several else suspects["suggested"].to_numpy(int)
+    table["suggested"] = answered_names(evidence, answers)
     return table.assign(label_quality=suspects["label_quality"].to_numpy(float).round(6))
+
+
+def answered_names(evidence: Evidence, answers: NDArray[Any]) -> NDArray[np.object_]:
+    """Classes (N,) by name; of several labels (N, C) as JSON lists."""
+    names = np.array(evidence.labels, dtype=object)
+    if answers.ndim == 1:
+        return names[answers]
+    return np.array([names_of(names[row]) for row in answers], dtype=object)
 
 
 def duplicate_rows(evidence: Evidence) -> pd.DataFrame:
     """line_a, line_b, similarity, same_label, text_a, text_b, and the two positions among the rows."""
-    rows, index = evidence.rows, {label: place for place, label in enumerate(evidence.labels)}
-    labels = np.array([index.get(str(label), -1) for label in rows["label"]], np.int64)
+    rows = evidence.rows
+    labels = pd.factorize(rows["label"].astype(str))[0].astype(np.int64)
     pairs = duplicates(list(rows["text"].astype(str)), labels, evidence.embeddings)
     where = (rows["file"].astype(str) + ":" + rows["line"].astype(str)).to_numpy(object)
     first, second = pairs["first"].to_numpy(int), pairs["second"].to_numpy(int)
@@ -195,15 +217,9 @@ def leaks(evidence: Evidence, out_of_fold: OutOfFold | None, pairs: pd.DataFrame
     apart = pairs[pairs["row_a"].map(fold) != pairs["row_b"].map(fold)]
     kept = ~np.isin(out_of_fold.rows, np.concatenate([apart["row_a"], apart["row_b"]]))
     without = None
-    if len(apart) and len(np.unique(out_of_fold.labels[kept])) == len(np.unique(out_of_fold.labels)):
-        rest = OutOfFold(
-            out_of_fold.rows[kept],
-            out_of_fold.labels[kept],
-            out_of_fold.probabilities[:, kept],
-            out_of_fold.repeats,
-            out_of_fold.folds[kept],
-        )
-        without = float(estimate(rest.patterns).macro_f1[0])
+    rest = out_of_fold.part(kept)
+    if len(apart) and ((rest.rows_of_class > 0) == (out_of_fold.rows_of_class > 0)).all():
+        without = float(rest.estimate().macro_f1[0])
     return content | {"across_folds": len(apart), "macro_f1_without": without}
 
 
@@ -211,9 +227,13 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
     """What a person should know before they trust the figures, a line each."""
     chosen = ranking[ranking["recommended"].astype(bool)]
     majority = ranking[(ranking["candidate"] == "majority") & ranking["macro_f1"].notna()]
-    if len(chosen) and len(majority) and majority["accuracy"].item() >= chosen["accuracy"].item():
-        share = percent(majority["accuracy"].item())
-        yield f"Always answering the largest class is right as often ({share}): mind macro-F1, not accuracy."
+    second = second_figure(ranking)
+    if len(chosen) and len(majority) and majority[second].item() >= chosen[second].item():
+        share = percent(majority[second].item())
+        if evidence.several:
+            yield f"Always the commonest labels have as high a micro-F1 ({share}): mind macro-F1."
+        else:
+            yield f"Always answering the largest class is right as often ({share}): mind macro-F1, not accuracy."
     for entry in unreliable(content["per_class"]):
         span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
         yield f"{entry['name']}: {entry['rows']} rows, its F1 lies anywhere from {span}."

@@ -65,9 +65,12 @@ class Patterns:
 
 @dataclass(frozen=True)
 class Scores:
-    """Of each draw the mean over the repeats: accuracy and macro-F1 (B,), F1 of each class (B, C)."""
+    """Of each draw the mean over the repeats: micro-F1 and macro-F1 (B,), F1 of each class (B, C).
 
-    accuracy: Floats
+    Where texts have one label, micro-F1 is the accuracy.
+    """
+
+    micro_f1: Floats
     macro_f1: Floats
     f1: Floats
 
@@ -116,7 +119,7 @@ def bootstrap(patterns: Patterns, rng: np.random.Generator, draws: int = DRAWS) 
     parts = [
         scores(smooth, _dirichlet(smooth, patterns, rng, min(size, draws - start))) for start in range(0, draws, size)
     ]
-    return Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("accuracy", "macro_f1", "f1")))
+    return Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("micro_f1", "macro_f1", "f1")))
 
 
 def _dirichlet(smooth: Patterns, patterns: Patterns, rng: np.random.Generator, draws: int) -> Floats:

@@ -9,11 +9,13 @@ from typing import Any
 import pandas as pd
 
 from reporting.auto.evidence import Evidence
+from reporting.auto.ranking import second_figure
 
 FINE_TUNED = 3  # the least `cost` of a candidate that trains the encoder
 UNRELIABLE_WIDTH = 0.3  # of the interval of a class' F1
 WANTED_WIDTH = 0.2
 MOST_NAMED = 2
+TITLES = {"accuracy": "accuracy", "micro_f1": "micro-F1"}
 
 
 def percent(value: float | None) -> str:
@@ -44,10 +46,10 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     chosen = ranking[ranking["recommended"]]
     if chosen.empty:
         return "Nothing can be recommended: no candidate has finished."
-    row = chosen.iloc[0]
+    row, second = chosen.iloc[0], second_figure(ranking)
     parts = [
         f"{row['title']}: macro-F1 {with_interval(row['macro_f1'], row['macro_f1_lower'], row['macro_f1_upper'])}, "
-        f"accuracy {with_interval(row['accuracy'], row['accuracy_lower'], row['accuracy_upper'])}"
+        f"{TITLES[second]} {with_interval(row[second], row[f'{second}_lower'], row[f'{second}_upper'])}"
     ]
     parts += _others(evidence, ranking, row)
     doubtful = unreliable(per_class)
@@ -77,5 +79,6 @@ def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> lis
     elif len(within):
         parts.append(f"not shown to be better than {within['title'].iloc[0]}")
     if not within.empty and (within["candidate"] == "majority").any():
-        parts.append("not shown to be better than always answering the largest class")
+        what = "the commonest labels" if evidence.several else "the largest class"
+        parts.append(f"not shown to be better than always answering {what}")
     return parts

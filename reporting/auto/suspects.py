@@ -34,13 +34,24 @@ def suspect_labels(labels: NDArray[np.int64], probabilities: NDArray[np.float64]
     clipped = np.maximum(probabilities, 1e-9)
     clipped /= clipped.sum(axis=1, keepdims=True)
     positions = find_label_issues(labels, clipped, return_indices_ranked_by="self_confidence", n_jobs=1)
-    return pd.DataFrame(
-        {
-            "position": positions,
-            "suggested": probabilities[positions].argmax(axis=1),
-            "label_quality": probabilities[positions, labels[positions]],
-        }
-    )
+    suggested, quality = probabilities[positions].argmax(axis=1), probabilities[positions, labels[positions]]
+    return pd.DataFrame({"position": positions, "suggested": suggested, "label_quality": quality})
+
+
+def suspect_label_sets(labels: NDArray[np.bool_], probabilities: NDArray[np.float64]) -> pd.DataFrame:
+    """The same of several labels (N, C), each by itself (Thyagarajan et al. 2022), as cleanlab computes it.
+
+    `label_quality` is a mean over the row's labels, absent ones included, that weighs the worst most (an exponential
+    moving average), 0 to 1; nothing is suggested.
+    """
+    from cleanlab.multilabel_classification import get_label_quality_scores
+    from cleanlab.multilabel_classification.filter import find_label_issues
+
+    logging.getLogger("cleanlab").setLevel(logging.ERROR)
+    lists = [np.flatnonzero(row).tolist() for row in labels]
+    positions = find_label_issues(lists, probabilities, return_indices_ranked_by="self_confidence", n_jobs=1)
+    quality = get_label_quality_scores(lists, probabilities)
+    return pd.DataFrame({"position": positions, "label_quality": quality[positions]})
 
 
 def duplicates(texts: list[str], labels: NDArray[np.int64], embeddings: NDArray[np.float32] | None) -> pd.DataFrame:

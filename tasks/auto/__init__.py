@@ -15,13 +15,13 @@ from omegaconf import DictConfig, OmegaConf
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto.clock import Clock
-from tasks.auto.reading import Labelled, label_more_line, read_labelled, read_texts
+from tasks.auto.reading import GUESS, LISTS, Labelled, label_more_line, read_labelled, read_texts
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
 OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding", "force",
-       "markup", "unlabelled")  # fmt: skip
+       "markup", "unlabelled", "label_separator")  # fmt: skip
 
 
 def auto(config: DictConfig, overrides: list[str]) -> Path:
@@ -77,13 +77,18 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
         return _of_dataset(config, overrides, clock)
     clock.say(f"reading {config.input}")
     columns = {key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")}
-    data = read_labelled(config.input, **columns, encoding=config.encoding, markup=config.markup)
+    separator = config.label_separator if _typed(overrides, "label_separator") else GUESS
+    data = read_labelled(config.input, **columns, encoding=config.encoding, markup=config.markup, separator=separator)
     text, label = data.about["text_columns"][0], data.about["label_column"]
     if config.unlabelled is not None:
         data.unlabelled += read_texts(config.unlabelled, text, config.encoding, config.markup)
         data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
     clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}")
+    if data.several:
+        between = "as lists" if (typed := data.about["label_separator"]) == LISTS else f"with {typed!r} between"
+        told = ", guessed (label_separator=null: one label a text)" if separator == GUESS else ""
+        data.notes.insert(0, f"several labels a text, {between}{told}")
     for note in data.notes:
         clock.say(note)
     return data.checked()
@@ -91,27 +96,26 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
 
 def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
     """The train rows of a data set; where it ships no test rows, all its rows."""
-    for key in ("text_column", "label_column", "encoding", "markup", "unlabelled"):
+    for key in ("text_column", "label_column", "encoding", "markup", "unlabelled", "label_separator"):
         if _typed(overrides, key):
             raise InputError(f"{key}: has no effect with dataset={config.dataset.name}; allowed with input=FILE")
     clock.say(f"reading the data set {config.dataset.name}: loading PyTorch")
+    from datamodules.labels import without_label
     from tasks.auto.plans import plan_of
 
     words = [word for word in overrides if re.match(r"(dataset|paths)[=.]", word)]
     plan = plan_of([*words, "method=logistic"])
     whole = bool(plan.dataset.own_files()) and "test" not in getattr(plan.dataset, "paths", ())
     corpus = plan.corpus(whole=whole)
-    if corpus.multilabel:
-        raise InputError(f"dataset={config.dataset.name}: several labels a text; allowed with task=auto: one")
-    table = corpus.table("train")
-    data = Labelled(f"dataset {corpus.name}")
-    pairs = zip(table["text"].to_pylist(), table["label"].to_pylist(), strict=True)
-    for number, (text, label) in enumerate(pairs, 1):
-        if label < 0:
+    table, names = corpus.table("train"), corpus.label_names
+    data = Labelled(f"dataset {corpus.name}", several=corpus.multilabel)
+    rows = zip(table["text"].to_pylist(), table["label"].to_pylist(), without_label(table), strict=True)
+    for number, (text, label, is_unlabelled) in enumerate(rows, 1):
+        if is_unlabelled:
             data.unlabelled.append(text)
             continue
         data.texts.append(text)
-        data.labels.append(corpus.label_names[label])
+        data.labels.append(tuple(names[part] for part in label) if data.several else names[label])
         data.lines.append(number)
     columns = {"text_columns": ["text"], "label_column": "label", "guessed": []}
     data.about = {"path": data.file, "format": "data set", "encoding": None, "delimiter": None, **columns}
@@ -128,7 +132,7 @@ def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
     options = {key: plain[key] for key in ("methods", "prefer", "precision", "seed", "markup")}
     digest = hashlib.sha256(json.dumps([sorted(asked), options], sort_keys=True, default=str).encode())
     for text, label in zip(data.texts, data.labels, strict=True):
-        digest.update(f"{len(text)}:{text}{len(label)}:{label}".encode())
+        digest.update(f"{len(text)}:{text}{len(label)}:{label}".encode())  # a tuple of labels is written with its marks
     for text in data.unlabelled:
         digest.update(f"{len(text)}:{text}".encode())
     return f"auto-{safe_name(name)}-{digest.hexdigest()[:10]}"

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from datamodules.labels import class_counts, label_array, without_label
 from reporting.auto.report import write_report
 from storage.files import replacing
 from storage.run_store import RunFolder
-from tasks.auto.candidates import BY_NAME, chosen, regimes_of
+from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
 from tasks.auto.cheap import unit_rows
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.data import facts, max_length_for, sampled, write_rows
 from tasks.auto.embeddings import encoded, seconds_per_text
-from tasks.auto.plans import data_words, plan_of, unlabelled_words
+from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
 
@@ -38,7 +39,8 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())
     base = [*words, *data_words(rows, name, longest, config.markup)]
     speed = _speed(base, data, clock)
-    affordable = 0 if speed is None else int(ENCODE_SHARE * 60 * config.minutes / speed)
+    seconds = min(ENCODE_SHARE * 60 * config.minutes, MOST_OF_REST * clock.left)  # a large file took some to read
+    affordable = 0 if speed is None else int(seconds / speed)
     if affordable < min(LEAST_ROWS, len(data.labels)):  # more rows without an encoder say more than so few with one
         speed, affordable = None, ROWS_OF_WORDS
     total, said = len(data.labels), data.notes
@@ -46,41 +48,44 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     before = total if len(data.labels) < total else None
     if not rows.exists():
         write_rows(folder, data)
-    unlabelled = unlabelled_words(folder.path / "unlabelled.parquet") if data.unlabelled else []
-    plan = plan_of([*base, "method=prototypes", *unlabelled])
+    reads_unlabelled = bool(data.unlabelled) and not data.several
+    unlabelled = unlabelled_words(folder.path / "unlabelled.parquet") if reads_unlabelled else []
+    whole = [*FROZEN_BCE, *protocol_words("logistic", None)] if data.several else ["method=prototypes", *unlabelled]
+    plan = plan_of([*base, *whole])
     corpus = plan.corpus(whole=True)
-    names = corpus.label_names
-    labels = corpus.table("train")["label"].to_numpy().astype(np.int64)
-    labels = labels[labels >= 0]
+    names, table = corpus.label_names, corpus.table("train")
+    labels = label_array(table, len(names))[~without_label(table)].astype(np.int64)
+    counts = class_counts(labels, len(names))
     about = facts(data, names, labels, before)
     folder.write_json("data.json", about)
-    clock.say(f"{len(labels):,} rows, {len(names)} classes, the smallest of {np.bincount(labels).min()}; "
-              f"{about['regime']}")  # fmt: skip
+    kind = "labels, the rarest" if data.several else "classes, the smallest"
+    clock.say(f"{len(labels):,} rows, {len(names)} {kind} of {counts.min()}; {about['regime']}")
     for note in about["notes"]:
         if note not in said:
             clock.say(note)
     embeddings = None
-    texts = len(labels) + len(data.unlabelled)
+    texts = len(labels) + (len(data.unlabelled) if reads_unlabelled else 0)
     if speed is not None and texts * speed > MOST_OF_REST * clock.left:
         needed = minutes_of(texts * speed)
         clock.say(f"encoding {texts:,} texts takes about {needed}, too long: candidates without an encoder alone")
     elif speed is not None:
         clock.say(f"encoding {texts:,} texts, about {minutes_of(texts * speed)}")
-        embeddings = encoded(plan, names, speed)
+        embeddings = encoded(plan, None if data.several else names, speed)
         with replacing(folder.path / "embeddings.npy") as file:
             np.save(file, unit_rows(embeddings.rows).astype(np.float32))
     study = Study(folder, clock, base, names, labels, data.texts, embeddings, unlabelled)
     methods = None if config.methods is None else list(config.methods)
+    candidates = chosen(regimes_of(counts, len(labels), len(data.unlabelled), data.several), methods, data.several)
+    study.fit_folds(candidates)
     _ask(folder, config, clock, study, name)
-    counts = np.bincount(labels, minlength=len(names))
-    study.compare(chosen(regimes_of(counts, len(data.unlabelled)), methods))
+    study.compare(candidates)
     _ask(folder, config, clock, study, name)
     _report(folder, clock)
     recommended = folder.read_metrics().get("recommended")
     if recommended:
         clock.say(f"fitting {study.entries[recommended].title} on all rows")
         threshold = (folder.read_metrics().get("abstention") or {}).get("threshold")
-        study.refit(BY_NAME[recommended], {"candidate": recommended, "abstention/threshold": threshold})
+        study.refit(study.by_name[recommended], {"candidate": recommended, "abstention/threshold": threshold})
     _ask(folder, config, clock, study, name)
     minutes = {"asked": config.minutes, "used": clock.used}
     folder.write_metrics(status="finished", minutes=minutes)
@@ -109,6 +114,7 @@ def _sampled_again(data: Labelled, most: int, seed: int, folder: RunFolder) -> L
         return data
     note = f"{len(table):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
     texts, labels, lines = (table[column].to_pylist() for column in ("text", "label", "line"))
+    labels = [tuple(label) for label in labels] if data.several else labels
     return replace(data, texts=texts, labels=labels, lines=lines, notes=[*data.notes, note])
 
 

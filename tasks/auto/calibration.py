@@ -1,6 +1,7 @@
-"""Two numbers that every candidate's scores get on validation rows: how sure they are, and how much rare classes gain.
+"""What every candidate's scores get on validation rows: how sure they are, and how much rare classes gain.
 
-Temperature: Guo et al. (ICML 2017). Strength of the logit adjustment: Menon et al. (ICLR 2021), post hoc.
+Temperature: Guo et al. (ICML 2017). Strength of the logit adjustment: Menon et al. (ICLR 2021), post hoc. Where texts
+have several labels, in its place the threshold of each.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_softmax, softmax
 
 from reporting.metrics import classification_metrics
+from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEAST_GAIN = 0.005  # of macro-F1: below it, a stronger adjustment is noise
 LOG_TEMPERATURES = (-4.0, 4.0)
+LEAST_ROWS = 20  # with a label, from which it has a threshold of its own
 
 Floats = NDArray[np.floating]
 
@@ -39,22 +42,75 @@ class Calibration:
         """(N, C) -> (N, C), rows sum to 1."""
         return softmax(logits.astype(np.float64) * self.scale + self.offset, axis=1)
 
+    @property
+    def thresholds(self) -> NDArray[np.float64]:
+        """Empty: the most probable class is the answer."""
+        return np.empty(0)
+
+
+@dataclass(frozen=True)
+class LabelCalibration:
+    """Where texts have several labels: probabilities = sigmoid(logits * scale), answers those above their threshold.
+
+    Attributes:
+        scale: > 0.
+        thresholds: (C,), of probabilities.
+    """
+
+    scale: float
+    thresholds: NDArray[np.float64]
+
+    def probabilities(self, logits: Floats) -> NDArray[np.float64]:
+        """(N, C) -> (N, C)."""
+        return expit(logits.astype(np.float64) * self.scale)
+
+    @property
+    def offset(self) -> NDArray[np.float64]:
+        return np.zeros(len(self.thresholds))
+
+
+AnyCalibration = Calibration | LabelCalibration
+
+
+def decisions(probabilities: Floats, thresholds: Floats) -> NDArray[np.integer]:
+    """What is answered: classes (N,), or with `thresholds` (C,) labels (N, C) of 0 and 1."""
+    return (probabilities > thresholds).astype(np.uint8) if len(thresholds) else probabilities.argmax(1)
+
+
+def decision_metrics(labels: NDArray[np.integer], answers: NDArray[np.integer], num_classes: int) -> dict[str, float]:
+    """Figures of decisions; `micro_f1` is the accuracy where texts have one label."""
+    if labels.ndim == 2:
+        return multilabel_metrics(labels, answers)
+    return classification_metrics(labels, answers, num_classes)
+
+
+def calibrated_labels(logits: Floats, labels: NDArray[np.integer], rescale: bool = True) -> LabelCalibration:
+    """Chosen on validation rows, (N, C) of 0 and 1: the scale of least cross-entropy, and thresholds of best F1, one
+    for each label of `LEAST_ROWS` rows or more; the others share the one of best micro-F1."""
+    scale = _scale(logits, labels) if rescale else 1.0
+    probabilities = expit(logits.astype(np.float64) * scale)
+    shared = best_threshold(labels, probabilities, "global")
+    own = best_threshold(labels, probabilities, "per_label")
+    return LabelCalibration(scale, np.where(labels.sum(axis=0) >= LEAST_ROWS, own, shared))
+
 
 def uncalibrated(num_classes: int) -> Calibration:
     return Calibration(1.0, np.zeros(num_classes), 0.0)
 
 
-def calibrated(logits: Floats, labels: NDArray[np.integer], class_counts: NDArray[np.integer]) -> Calibration:
-    """Chosen on validation rows that the scores were not fitted on.
+def calibrated(logits: Floats, labels: NDArray[np.integer], class_counts: NDArray[np.integer]) -> AnyCalibration:
+    """Chosen on validation rows that the scores were not fitted on; of several labels by `calibrated_labels`.
 
     The strength is the weakest within `LEAST_GAIN` of the best macro-F1, the temperature before and after it the one of
     least cross-entropy.
 
     Args:
         logits: (N, C).
-        labels: (N,).
+        labels: (N,), or (N, C) of 0 and 1.
         class_counts: (C,) rows that the scores were fitted on; a class without any has no prior to correct.
     """
+    if labels.ndim == 2:
+        return calibrated_labels(logits, labels)
     logits = logits.astype(np.float64)
     num_classes = logits.shape[1]
     first = _scale(logits, labels)
@@ -75,6 +131,8 @@ def cross_entropy(logits: Floats, labels: NDArray[np.integer]) -> float:
 
 
 def _cross_entropy(logits: Floats, labels: NDArray[np.integer]) -> float:
+    if labels.ndim == 2:
+        return float((np.logaddexp(0, logits) - labels * logits).mean())
     return float(-log_softmax(logits, axis=1)[np.arange(len(labels)), labels].mean())
 
 

@@ -41,6 +41,11 @@ class Candidate:
     regimes: tuple[str, ...] = ()
     reads_unlabelled: bool = False
 
+    @property
+    def votes(self) -> bool:
+        """Whether neighbours have a say in what a trained encoder answers."""
+        return self.kind == "trained" and "retrieval=knn" in self.words
+
 
 HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
 CANDIDATES = (
@@ -89,18 +94,44 @@ CANDIDATES = (
     ),
     Candidate("sharprecl", "{encoder}, fine-tuned, SharpReCL", "trained", 7, ("method=sharprecl",), ("imbalanced",)),
 )
-BY_NAME = {candidate.name: candidate for candidate in CANDIDATES}
+FROZEN_BCE = ("method=bce", "encoder.train=frozen")
+OF_SEVERAL = (  # labels a text
+    Candidate("majority", "always the commonest labels", "counts", 0, FROZEN_BCE),
+    Candidate("tfidf_linear", "TF-IDF of words with logistic regression, label by label", "words", 1,
+              ("method=tfidf_labels",)),
+    Candidate("logistic", "{encoder} with logistic regression, label by label", "embeddings", 2, FROZEN_BCE),
+    Candidate("neighbours", "{encoder} with nearest neighbours", "embeddings", 2, (*FROZEN_BCE, "retrieval=knn")),
+    Candidate("bce_half", "{encoder}, upper half fine-tuned, binary cross-entropy", "trained", 4,
+              ("method=bce", *HALF)),
+    Candidate("bce", "{encoder}, fine-tuned, binary cross-entropy", "trained", 5, ("method=bce",)),
+    Candidate(
+        "knn_mltc",
+        "{encoder}, fine-tuned, contrast by shared labels, with nearest neighbours",
+        "trained",
+        6,
+        ("method=knn_mltc", "method.threshold=global", "retrieval=knn", "retrieval.metric=macro_f1"),
+    ),
+)  # fmt: skip
 
 
-def regimes_of(class_counts: NDArray[np.integer], num_unlabelled: int = 0) -> list[str]:
-    """What is special about the data: "few rows", "imbalanced", "many classes", "many unlabelled"."""
-    regimes = ["few rows"] if class_counts.sum() < FEW_ROWS else []
+def by_name(several: bool) -> dict[str, Candidate]:
+    """All candidates for texts of one label each, or of several."""
+    return {candidate.name: candidate for candidate in (OF_SEVERAL if several else CANDIDATES)}
+
+
+def regimes_of(
+    class_counts: NDArray[np.integer], rows: int, num_unlabelled: int = 0, several: bool = False
+) -> list[str]:
+    """What is special about the data: "several labels a text", "few rows", "imbalanced", "many classes", "many
+    unlabelled"."""
+    regimes = ["several labels a text"] if several else []
+    regimes += ["few rows"] if rows < FEW_ROWS else []
     regimes += ["imbalanced"] if class_counts.max() >= IMBALANCE * class_counts[class_counts > 0].min() else []
     regimes += ["many classes"] if len(class_counts) >= MANY_CLASSES else []
-    return regimes + (["many unlabelled"] if num_unlabelled >= MANY_UNLABELLED * class_counts.sum() else [])
+    return regimes + (["many unlabelled"] if num_unlabelled >= MANY_UNLABELLED * rows else [])
 
 
-def chosen(regimes: Sequence[str], methods: Sequence[str] | None) -> list[Candidate]:
+def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool = False) -> list[Candidate]:
     """The candidates to try, in the order in which they are: those that are named, or those that suit the regimes.
 
     `majority` is always among them: without it no figure means anything.
@@ -108,8 +139,9 @@ def chosen(regimes: Sequence[str], methods: Sequence[str] | None) -> list[Candid
     Raises:
         InputError: a name that is none.
     """
+    candidates = by_name(several)
     if methods is None:
-        return [c for c in CANDIDATES if not c.regimes or set(c.regimes) & set(regimes)]
-    if unknown := [name for name in methods if name not in BY_NAME]:
-        raise InputError(f"methods: found {unknown[0]!r}; allowed: {', '.join(BY_NAME)}")
-    return [c for c in CANDIDATES if c.name in methods or c.name == "majority"]
+        return [c for c in candidates.values() if not c.regimes or set(c.regimes) & set(regimes)]
+    if unknown := [name for name in methods if name not in candidates]:
+        raise InputError(f"methods: found {unknown[0]!r}; allowed: {', '.join(candidates)}")
+    return [c for c in candidates.values() if c.name in methods or c.name == "majority"]

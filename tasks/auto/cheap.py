@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
+
+from datamodules.labels import class_counts
 
 Floats = NDArray[np.floating]
 NO_ROW = 10.0  # how far below the others the logit of a class without train rows lies
@@ -33,17 +36,17 @@ def unit_rows(rows: Floats) -> Floats:
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
-def class_counts(labels: NDArray[np.integer], num_classes: int) -> NDArray[np.int64]:
-    return np.bincount(labels, minlength=num_classes)
-
-
 Scorer = Callable[[Floats], Floats]
 Path = Callable[[Floats, NDArray[np.int64], int], Iterator[tuple[str, Scorer]]]
 
 
 def majority(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
-    """Always the largest class."""
-    prior = np.log((class_counts(labels, num_classes) + 0.5) / (len(labels) + 0.5 * num_classes))
+    """Always the largest class; of several labels each by its share of the rows."""
+    counts = class_counts(labels, num_classes)
+    if labels.ndim == 2:
+        prior = logit((counts + 0.5) / (len(labels) + 1))
+    else:
+        prior = np.log((counts + 0.5) / (len(labels) + 0.5 * num_classes))
     yield "", lambda rows: np.tile(prior, (len(rows), 1))
 
 
@@ -120,7 +123,7 @@ def logistic(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Itera
     """
     from sklearn.linear_model import LogisticRegression
 
-    length = float(np.sqrt(np.square(rows).sum(1).mean())) or 1.0
+    length = _mean_length(rows)
     inputs, present = np.asarray(rows, np.float64) / length, np.unique(labels)
     model = LogisticRegression(warm_start=True, max_iter=1000)
     for strength in PENALTIES:
@@ -138,17 +141,39 @@ def logistic(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Itera
         yield f"penalty={strength:.3g}", Linear(weight, bias)
 
 
+def label_by_label(rows: Floats, labels: NDArray[np.integer], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+    """Logistic regression of each label (N, C) by itself, for one penalty after the other, strongest first."""
+    from sklearn.linear_model import LogisticRegression
+
+    length, counts = _mean_length(rows), class_counts(labels, num_classes)
+    inputs = np.asarray(rows, np.float64) / length
+    varying = np.flatnonzero((counts > 0) & (counts < len(rows)))
+    models = [LogisticRegression(warm_start=True, max_iter=1000) for _ in varying]
+    for strength in PENALTIES:
+        weight, bias = np.zeros((num_classes, rows.shape[1])), np.where(counts > 0, NO_ROW, -NO_ROW)
+        for label, model in zip(varying, models, strict=True):
+            model.set_params(C=1 / (strength * len(rows))).fit(inputs, labels[:, label])
+            weight[label], bias[label] = model.coef_[0] / length, model.intercept_[0]
+        yield f"penalty={strength:.3g}", Linear(weight, bias)
+
+
+def _mean_length(rows: Floats) -> float:
+    return float(np.sqrt(np.square(rows).sum(1).mean())) or 1.0
+
+
 NEIGHBOURS = (1, 5, 10, 20)
 SHARPNESS = (0.1, 0.3, 1.0)  # temperature of the vote, in units of the median distance to the nearest row
 LEAST_VOTE = 1e-3
+LEAST_LABEL_VOTE = 1e-2  # and what is left to 1: a neighbour alone is not sure
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Log of the vote of the k nearest rows, each with weight exp(-distance / temperature)."""
+    """Log of the vote of the k nearest rows, each with weight exp(-distance / temperature); of several labels (N, C)
+    the logit of each."""
 
     rows: Floats
-    labels: NDArray[np.int64]
+    labels: NDArray[np.integer]
     num_classes: int
     k: int
     temperature: float
@@ -158,6 +183,9 @@ class Neighbours:
 
         squared, positions = exact_search([self.rows], np.asarray(rows, np.float32), min(self.k, len(self.rows)))
         weights = neighbour_weights(np.sqrt(squared), self.temperature)
+        if self.labels.ndim == 2:
+            votes = np.einsum("nk,nkc->nc", weights, self.labels[positions])
+            return logit(np.clip(votes, LEAST_LABEL_VOTE, 1 - LEAST_LABEL_VOTE))
         votes = np.zeros((len(rows), self.num_classes))
         np.add.at(votes, (np.arange(len(rows))[:, None], self.labels[positions]), weights)
         return np.log(votes + LEAST_VOTE)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.class_descriptions import is_code, spelt_out
+from datamodules.labels import class_counts
 from datamodules.splits import rank_in_class
 from storage.files import replacing
 from storage.run_store import RunFolder
@@ -22,6 +23,7 @@ MOST_ROWS = 20_000  # that methods are compared on
 MOST_UNLABELLED = 20_000  # texts without a label that are read beside them
 LEAST_OF_A_CLASS = 10  # rows that sampling leaves, fewer where classes are very many
 LONG_TEXT = 90  # words, above which more tokens are read
+ENOUGH = "balanced, enough rows"
 _SAMPLE, _SAMPLE_UNLABELLED = 10, 12  # streams of random numbers
 
 
@@ -34,17 +36,33 @@ def sampled(data: Labelled, most: int, seed: int) -> Labelled:
     most = min(most, MOST_ROWS)
     if len(data.labels) <= most:
         return data
-    names = sorted(set(data.labels))
-    index = {name: number for number, name in enumerate(names)}
-    labels = np.array([index[label] for label in data.labels])
-    sizes = np.bincount(labels)
-    least = max(2, min(LEAST_OF_A_CLASS, most // len(names)))
-    quota = np.maximum(np.minimum(sizes, least), np.round(sizes * most / len(labels)).astype(int))
-    rows = np.flatnonzero(rank_in_class(labels, np.random.default_rng([seed, _SAMPLE])) < quota[labels])
+    draw = _rows_of_several if data.several else _rows_of_classes
+    rows = draw(data, most, np.random.default_rng([seed, _SAMPLE]))
     texts, kept_labels = ([values[row] for row in rows] for values in (data.texts, data.labels))
     lines = [data.lines[row] for row in rows]
     note = f"{len(rows):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
     return replace(data, texts=texts, labels=kept_labels, lines=lines, notes=[*data.notes, note])
+
+
+def _rows_of_classes(data: Labelled, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    index = {name: number for number, name in enumerate(sorted(data.rows_of_label()))}
+    labels = np.array([index[str(label)] for label in data.labels])
+    sizes = np.bincount(labels)
+    least = max(2, min(LEAST_OF_A_CLASS, most // len(index)))
+    quota = np.maximum(np.minimum(sizes, least), np.round(sizes * most / len(labels)).astype(int))
+    return np.flatnonzero(rank_in_class(labels, rng) < quota[labels])
+
+
+def _rows_of_several(data: Labelled, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The first of a random order, and of the others those whose labels are still rare among them."""
+    least = max(2, min(LEAST_OF_A_CLASS, most // len(data.rows_of_label())))
+    drawn: Counter[str] = Counter()
+    rows = []
+    for place, row in enumerate(rng.permutation(len(data.labels)).tolist()):
+        if place < most or any(drawn[name] < least for name in data.labels[row]):
+            rows.append(row)
+            drawn.update(data.labels[row])
+    return np.sort(np.array(rows))
 
 
 def _fewer_unlabelled(data: Labelled, most: int, seed: int) -> Labelled:
@@ -67,7 +85,7 @@ def write_rows(run: RunFolder, data: Labelled) -> None:
         "file": pa.array([data.file] * len(data.labels), pa.string()),
         "line": pa.array(data.lines, pa.int64()),
         "text": pa.array(data.texts, pa.string()),
-        "label": pa.array(data.labels, pa.string()),
+        "label": pa.array(data.labels, pa.list_(pa.string()) if data.several else pa.string()),
     }
     if data.unlabelled:
         with replacing(run.path / "unlabelled.parquet") as file:
@@ -86,13 +104,13 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
     """What `data.json` says.
 
     Args:
-        names, labels: C class names, and the class (N,) of each row.
+        names, labels: C class names, and the class (N,) of each row, or its labels (N, C) of 0 and 1.
         before: rows before sampling, None where all are taken.
     """
-    counts = np.bincount(labels, minlength=len(names))
+    counts = class_counts(labels, len(names))
     normal = [re.sub(r"\s+", " ", text).strip().lower() for text in data.texts]
-    by_text: dict[str, set[int]] = {}
-    for text, label in zip(normal, labels.tolist(), strict=True):
+    by_text: dict[str, set[Any]] = {}
+    for text, label in zip(normal, data.labels, strict=True):
         by_text.setdefault(text, set()).add(label)
     repeats = Counter(normal)
     conflicting = sum(repeats[text] for text, own_labels in by_text.items() if len(own_labels) > 1)
@@ -101,7 +119,8 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
     notes = list(data.notes)
     if singles:
         more = ", …" if len(singles) > 5 else ""
-        notes.append(f"classes of one row cannot be measured: {', '.join(singles[:5])}{more}")
+        what = "labels" if data.several else "classes"
+        notes.append(f"{what} of one row cannot be measured: {', '.join(singles[:5])}{more}")
     if duplicates:
         notes.append(f"{duplicates} rows repeat the text of another; equal texts stay in one fold")
     if conflicting:
@@ -113,14 +132,14 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
             {"label": name, "rows": int(count), "name": name if are_codes else spelt_out(name)}
             for name, count in zip(names, counts, strict=True)
         ],
-        "several_labels": False,
+        "several_labels": data.several,
         "unlabelled_rows": len(data.unlabelled),
         "median_words": float(np.median([len(text.split()) for text in data.texts])),
         "files": [data.about],
         "duplicates": duplicates,
         "conflicting_duplicates": conflicting,
         "markup_rows": data.about.get("markup_rows", 0),
-        "regime": ", ".join(regimes_of(counts, len(data.unlabelled))) or "balanced, enough rows",
+        "regime": ", ".join(regimes_of(counts, len(data.labels), len(data.unlabelled), data.several)) or ENOUGH,
         "sampled_from": before,
         "notes": notes,
     }

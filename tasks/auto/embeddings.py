@@ -55,23 +55,25 @@ def seconds_per_text(plan: Plan, texts: Sequence[str]) -> float:
 
 
 @torch.inference_mode()
-def encoded(plan: Plan, label_names: Sequence[str], seconds: float) -> Embeddings:
+def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Embeddings:
     """All texts of the plan's corpus and the names of its classes; from the cache where they are there.
 
     Args:
-        plan: of a method over the frozen encoder that reads texts without a label.
-        label_names: C.
+        plan: of a method over the frozen encoder, one that reads texts without a label where there are any.
+        label_names: C; None where no method reads them.
         seconds: of a text, foretold.
     """
     datamodule = plan.datamodule(plan.corpus(whole=True))
     encoder: Any = plan.encoder.load(plan.config.seed).eval()
     started = time.perf_counter()
     features = {split: np.array(views[0]) for split, views in plan.features(datamodule, encoder).items()}
-    rows = features["train"]
+    parts = [split for split in ("train", "val") if split in features]  # validation rows are labelled rows, too
+    order = np.argsort(np.concatenate([datamodule.indices[split] for split in parts]))
+    rows = np.concatenate([features[split] for split in parts])[order]
     unlabelled = features.get("unlabelled", rows[:0])
     taken = (time.perf_counter() - started) / (len(rows) + len(unlabelled))
     seconds = taken if taken > CACHED * seconds else seconds
-    names = plan.class_names(label_names) if len(label_names) <= MOST_NAMES else None
+    names = None if label_names is None or len(label_names) > MOST_NAMES else plan.class_names(label_names)
     anchors = None if names is None else names(encoder).numpy()
     return Embeddings(rows, unlabelled, anchors, seconds, _weights_mib(plan.encoder))
 

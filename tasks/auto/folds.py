@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from datamodules.labels import class_counts
 from datamodules.splits import fold_numbers, stratified_split
-from reporting.metrics import classification_metrics
 from storage.files import replacing
-from tasks.auto.calibration import Calibration, calibrated, cross_entropy, uncalibrated
+from tasks.auto.calibration import (
+    AnyCalibration,
+    calibrated,
+    calibrated_labels,
+    cross_entropy,
+    decision_metrics,
+    decisions,
+    uncalibrated,
+)
 from tasks.auto.cheap import Path as SettingPath
-from tasks.auto.cheap import Scorer, class_counts
+from tasks.auto.cheap import Scorer
 
 INNER_FOLDS = 3
 ONE_SPLIT_FROM = 3000  # rows from which one split of a fifth chooses in place of inner folds
@@ -40,7 +48,7 @@ class Fitted:
     """
 
     scorer: Scorer
-    calibration: Calibration
+    calibration: AnyCalibration
     setting: str
     validation_macro_f1: float
 
@@ -52,10 +60,10 @@ def fitted(path: SettingPath, rows: Floats, labels: NDArray[np.int64], texts: li
     Args:
         path: of settings, see `tasks.auto.cheap`.
         rows: (N, D) embeddings.
-        labels: (N,).
+        labels: (N,), or (N, C) of 0 and 1.
         texts: N texts, equal ones stay on one side.
         num_classes: C.
-        calibrate: False leaves the scores as they are.
+        calibrate: False leaves the scores as they are; thresholds of several labels are chosen all the same.
     """
     with threadpool_limits(1):  # so small that threads cost more than they bring, most of all on a busy machine
         return _fitted(path, rows, labels, texts, num_classes, calibrate)
@@ -71,10 +79,15 @@ def _fitted(path: SettingPath, rows: Floats, labels: NDArray[np.int64], texts: l
     depth = min(map(len, logits))
     pooled = [np.concatenate([part[number] for part in logits]) for number in range(depth)]
     best = int(np.argmin([cross_entropy(scores, truth) for scores in pooled]))
-    counts = class_counts(labels, num_classes)
-    calibration = calibrated(pooled[best], truth, counts) if calibrate else uncalibrated(num_classes)
-    predictions = calibration.probabilities(pooled[best]).argmax(1)
-    figure = classification_metrics(truth, predictions, num_classes)["macro_f1"]
+    calibration: AnyCalibration
+    if calibrate:
+        calibration = calibrated(pooled[best], truth, class_counts(labels, num_classes))
+    elif labels.ndim == 2:
+        calibration = calibrated_labels(pooled[best], truth, rescale=False)
+    else:
+        calibration = uncalibrated(num_classes)
+    answers = decisions(calibration.probabilities(pooled[best]), calibration.thresholds)
+    figure = decision_metrics(truth, answers, num_classes)["macro_f1"]
     for number, (setting, scorer) in enumerate(path(rows, labels, num_classes)):
         if number == best:
             return Fitted(scorer, calibration, setting, figure)
@@ -104,7 +117,10 @@ def _path_logits(
 
 @dataclass(frozen=True)
 class FoldOutcome:
-    """Of the rows of one fold: their numbers (N,), calibrated probabilities (N, C), what was chosen, and seconds."""
+    """Of the rows of one fold: their numbers (N,), calibrated probabilities (N, C), what was chosen, and seconds.
+
+    `thresholds` are (C,) where texts have several labels, and empty where they have one.
+    """
 
     rows: NDArray[np.int64]
     probabilities: NDArray[np.float64]
@@ -116,6 +132,12 @@ class FoldOutcome:
     setting: str = ""
     run_id: str = ""
     epochs: float = 0.0
+    thresholds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def answers(self) -> NDArray[np.integer]:
+        """Classes (N,), or labels (N, C) of 0 and 1."""
+        return decisions(self.probabilities, self.thresholds)
 
     def save(self, file: Path) -> None:
         with replacing(file) as stream:
@@ -158,6 +180,7 @@ def cheap_fold(
         ready - started,
         seconds,
         model.setting,
+        thresholds=model.calibration.thresholds,
     )
     return outcome, model
 

@@ -15,45 +15,70 @@ from engine.finished import BEST, WORDS
 from engine.identity import completed
 from engine.plan import Plan
 from engine.retrieval import FOLDER as DATASTORE
-from engine.retrieval import model_hash
+from engine.retrieval import chosen_vote, model_hash
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
-from retrieval import Datastore
+from retrieval import Datastore, Vote
 from storage.run_store import RunFolder
-from tasks.auto.calibration import Calibration
+from tasks.auto.calibration import AnyCalibration
 from tasks.auto.cheap import Linear, Neighbours
 
 
 def write_linear(run: RunFolder, plan: Plan, names: Sequence[str], counts: np.ndarray, scorer: Linear,
-                 calibration: Calibration, more: dict[str, Any]) -> None:  # fmt: skip
+                 calibration: AnyCalibration, more: dict[str, Any]) -> None:  # fmt: skip
     """A classifier over a frozen encoder, its calibration in weight and bias."""
     module = plan.bare_module(torch.from_numpy(counts), names)
     with torch.no_grad():
         module.classifier.weight.copy_(torch.from_numpy(scorer.weight * calibration.scale))
         module.classifier.bias.copy_(torch.from_numpy(scorer.bias * calibration.scale + calibration.offset))
-    _write(run, plan, module, names, counts, more)
+    _write(run, plan, module, names, counts, _thresholds(calibration) | more)
 
 
 def write_module(run: RunFolder, plan: Plan, module: ClassifierModule, names: Sequence[str], counts: np.ndarray,
-                  calibration: Calibration, more: dict[str, Any]) -> None:  # fmt: skip
+                 calibration: AnyCalibration, more: dict[str, Any]) -> None:  # fmt: skip
     """The module of a run, its calibration in the classifier."""
     module.calibrate(calibration.scale, torch.from_numpy(calibration.offset))
-    _write(run, plan, module, names, counts, more)
+    _write(run, plan, module, names, counts, _thresholds(calibration) | more)
+
+
+def _thresholds(calibration: AnyCalibration, name: str = "threshold") -> dict[str, Any]:
+    """What prediction reads where texts have several labels."""
+    return {name: calibration.thresholds.tolist()} if len(calibration.thresholds) else {}
 
 
 def write_neighbours(run: RunFolder, plan: Plan, names: Sequence[str], counts: np.ndarray, scorer: Neighbours,
-                     texts: Sequence[str], more: dict[str, Any]) -> None:  # fmt: skip
+                     texts: Sequence[str], calibration: AnyCalibration, more: dict[str, Any]) -> None:  # fmt: skip
     """A datastore of all rows, whose vote alone decides."""
     module = plan.bare_module(torch.from_numpy(counts), names)
     with torch.no_grad():
         module.classifier.weight.zero_()
         module.classifier.bias.zero_()
-    vote = {"num_neighbours": scorer.k, "temperature": scorer.temperature, "lam": 1.0}
+    vote = Vote(scorer.k, scorer.temperature, 1.0)
+    labels = [np.flatnonzero(row).tolist() if scorer.labels.ndim == 2 else [int(row)] for row in scorer.labels]
     _save(run, plan, module)
+    _write_datastore(run, plan, names, scorer.rows, labels, texts)
+    _finish(run, names, counts, _vote_metrics(vote, calibration) | more)
+
+
+def write_voting_module(run: RunFolder, plan: Plan, module: ClassifierModule, names: Sequence[str], counts: np.ndarray,
+                        trained: RunFolder, calibration: AnyCalibration, more: dict[str, Any]) -> None:  # fmt: skip
+    """The module of a run with the datastore and the vote of that run."""
+    store = Datastore.open(trained.path / DATASTORE, model_hash(trained, plan))
+    labels = [np.flatnonzero(row).tolist() for row in store.labels(np.arange(len(store)))]
+    _save(run, plan, module)
+    _write_datastore(run, plan, names, np.concatenate(store.vectors()), labels, store.texts())
+    _finish(run, names, counts, _vote_metrics(chosen_vote(trained.read_metrics()), calibration) | more)
+
+
+def _write_datastore(run: RunFolder, plan: Plan, names: Sequence[str], rows: np.ndarray, labels: list[list[int]],
+                     texts: Sequence[str]) -> None:  # fmt: skip
     config = {"run": run.id, "encoder": dict(plan.plain["encoder"]), "max_length": plan.dataset.max_length}
-    labels = [[int(label)] for label in scorer.labels]
-    Datastore.create(run.path / DATASTORE, model_hash(run, plan), config, list(names), scorer.rows, labels, list(texts))
-    _finish(run, names, counts, {f"retrieval/{key}": value for key, value in vote.items()} | more)
+    Datastore.create(run.path / DATASTORE, model_hash(run, plan), config, list(names), rows, labels, list(texts))
+
+
+def _vote_metrics(vote: Vote, calibration: AnyCalibration) -> dict[str, Any]:
+    metrics = {f"retrieval/{name}": value for name, value in vars(vote).items()}
+    return metrics | _thresholds(calibration, "retrieval/threshold") | _thresholds(calibration)
 
 
 def _write(run: RunFolder, plan: Plan, module: ClassifierModule, names: Sequence[str], counts: np.ndarray,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from datamodules.labels import label_name
+from datamodules.labels import label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
 from storage.errors import InputError, short, short_list
 from storage.tables import Row, checked_encoding, format_of, open_table, text_columns, text_of
@@ -28,7 +29,12 @@ LABEL_NAMES = (
     *("classe", "categorie", "catégorie", "étiquette", "etiqueta", "categoria", "categoría", "clase", "etichetta"),
 )
 SEPARATORS = "|;,"  # between the labels of a text, where it has several
+GUESS = "guess"
+LISTS = "lists"  # in place of a separator: cells are lists, in CSV as JSON
+KNOWN_PARTS = 0.8  # of the parts of cells with a separator, that stand in other cells too, from which they are labels
 MOST_CLASSES = 0.5  # of the rows; more different values are no classes
+
+Label = str | tuple[str, ...]  # of a text; a tuple where texts have any number of them
 
 
 @dataclass
@@ -38,6 +44,7 @@ class Labelled:
     Attributes:
         texts, labels, lines: of each labelled row; `lines` number the row in its file, the header being 1.
         file: the path that the rows came from, for messages and tables.
+        several: whether texts have any number of labels, none included; `labels` are tuples then.
         unlabelled: texts of the rows without a label.
         about: facts of the file for the report: format, encoding, delimiter, columns, which of them were guessed.
         notes: what a person should know, a line each.
@@ -45,18 +52,23 @@ class Labelled:
 
     file: str
     texts: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     unlabelled: list[str] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    several: bool = False
+
+    def rows_of_label(self) -> Counter[str]:
+        """How many rows have each label, in the order of the rows."""
+        return Counter(name for label in self.labels for name in (label if isinstance(label, tuple) else [label]))
 
     def checked(self) -> Labelled:
         """Itself. Raises InputError where no choice between methods can be made of it."""
-        counts = Counter(self.labels)
+        counts = self.rows_of_label()
         where, rows = self.file, len(self.labels)
         if len(counts) == 1:
-            raise InputError(f"{where}: one class only, {short(self.labels[0])}; allowed: at least 2 classes")
+            raise InputError(f"{where}: one class only, {short(next(iter(counts)))}; allowed: at least 2 classes")
         if rows < 10 or sum(count > 1 for count in counts.values()) < 2:
             raise InputError(
                 f"{where}: {rows} labelled rows of {len(counts)} classes are too few to compare methods; allowed: at "
@@ -71,22 +83,7 @@ class Labelled:
                 f"{where}: column {short(column)} has {len(counts)} different values in {rows} rows, too many for "
                 f"classes; allowed: label_column=NAME of a column with a few labels"
             )
-        self._refuse_several(counts)
         return self
-
-    def _refuse_several(self, counts: Counter[str]) -> None:
-        """Refuse labels that are several labels in one field, told by parts that are labels of other rows."""
-        for separator in SEPARATORS:
-            joined = [label for label in counts if separator in label]
-            parts = [part.strip() for label in joined for part in label.split(separator)]
-            alone = sum(part in counts for part in parts)
-            if joined and alone >= 0.8 * len(parts):
-                row = next(row for row, label in enumerate(self.labels) if label in joined)
-                raise InputError(
-                    f"{self.file}:{self.lines[row]}: several labels in one field, {short(self.labels[row])}; allowed "
-                    f"with task=auto: one label a text (several: method=bce dataset=csv dataset.train={self.file} "
-                    f"dataset.label_separator='{separator}')"
-                )
 
 
 def read_labelled(
@@ -95,12 +92,16 @@ def read_labelled(
     label_column: str | None = None,
     encoding: str | None = None,
     markup: str = "keep",
+    separator: str | None = GUESS,
 ) -> Labelled:
     """The labelled rows of a table; a column that is not named is guessed from names and contents.
 
+    Args:
+        separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
+
     Raises:
-        InputError: no file that can be read, no such column, no column that looks like a text or a label, labels in
-            lists; with file and line.
+        InputError: no file that can be read, no such column, no column that looks like a text or a label, a list in a
+            column of single labels; with file and line.
     """
     path = Path(file).expanduser()
     if path.is_dir():
@@ -113,7 +114,8 @@ def read_labelled(
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
     text, label, guessed = guess_columns(columns, [row for _, row in first], text_column, label_column, str(file))
-    data = Labelled(str(file))
+    separator = guess_separator([row.get(label) for _, row in first]) if separator == GUESS else separator
+    data = Labelled(str(file), several=separator is not None)
     data.about = {
         "path": str(file),
         "format": format_of(path) or "csv",
@@ -121,6 +123,7 @@ def read_labelled(
         "delimiter": table.delimiter,
         "text_columns": [text],
         "label_column": label,
+        "label_separator": separator,
         "guessed": guessed,
     }
     empty, example, marked = 0, "", 0
@@ -133,7 +136,7 @@ def read_labelled(
             if not isinstance(value, str) or not value.strip():
                 empty += 1
                 continue
-            _add(data, where, value, row.get(label))
+            _add(data, where, value, row.get(label), separator)
     if empty:
         data.notes.append(f"{empty} rows without a text are left out")
     if not data.labels:
@@ -167,18 +170,58 @@ def read_texts(file: str, text_column: str, encoding: str | None = None, markup:
     return texts
 
 
-def _add(data: Labelled, where: str, text: str, label: Any) -> None:
-    if isinstance(label, list | tuple):
-        raise InputError(
-            f"{where}: a list of labels; allowed with task=auto: one label a text (several: method=bce "
-            f"dataset=jsonl dataset.train={data.file})"
-        )
+def _add(data: Labelled, where: str, text: str, label: Any, separator: str | None) -> None:
+    if separator is not None:
+        label = _parts(label, separator)
+    elif isinstance(label, list | tuple):
+        raise InputError(f"{where}: a list of labels; allowed: one label a text, or label_separator=lists for several")
     if label is None or (isinstance(label, str) and label.strip().lower() in ("", "nan")):
         data.unlabelled.append(text)
         return
     data.texts.append(text)
-    data.labels.append(label_name(label, where))
+    if separator is None:
+        data.labels.append(label_name(label, where))
+    else:
+        data.labels.append(tuple(dict.fromkeys(label_name(part, where) for part in label)))
     data.lines.append(int(re.search(r"(\d+)$", where).group(1)))  # type: ignore[union-attr]
+
+
+def _parts(label: Any, separator: str) -> list[Any] | None:
+    """The labels in a cell; None where it is empty, so that they are not known."""
+    if label is None or isinstance(label, list | tuple):
+        return None if label is None else list(label)
+    if separator == LISTS:
+        return _json_list(label) if str(label).strip() else None
+    parts = split_labels(str(label), separator)
+    return [part for part in parts if part.strip()] if parts else None
+
+
+def _json_list(cell: Any) -> list[Any] | None:
+    """The list that a cell holds as JSON; None where it holds something else."""
+    try:
+        value = json.loads(cell) if isinstance(cell, str) and cell.strip().startswith("[") else None
+    except ValueError:
+        return None
+    return value if isinstance(value, list) else None
+
+
+def guess_separator(cells: Iterable[Any]) -> str | None:
+    """What stands between the labels of a text, `LISTS` where cells are lists, None where each is one label.
+
+    A separator is taken for one where the parts of the cells that hold it stand in other cells too, alone or beside
+    other labels: "Sci/Tech" and "Food, Drink" are one label each.
+    """
+    filled = [cell for cell in cells if cell is not None and str(cell).strip()]
+    if filled and all(isinstance(cell, list | tuple) or _json_list(cell) is not None for cell in filled):
+        return LISTS
+    different = {str(cell) for cell in filled}
+    for separator in SEPARATORS:
+        joined = [cell for cell in different if separator in cell]
+        cells_of = Counter(part for cell in different for part in {part.strip() for part in cell.split(separator)})
+        parts = [part.strip() for cell in joined for part in cell.split(separator)]
+        if joined and sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts):
+            return separator
+    return None
 
 
 def topics_line(file: str, text_column: str) -> str:
@@ -195,10 +238,13 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
     text that active learning reads."""
     about = data.about
     dataset = {"csv": "csv", "tsv": "csv", "json": "jsonl"}.get(about.get("format", ""))
-    if not about.get("unlabelled_rows") or dataset is None or "+" in about["text_columns"][0]:
+    separator = about.get("label_separator")
+    if not about.get("unlabelled_rows") or dataset is None or "+" in about["text_columns"][0] or separator == LISTS:
         return None
-    names = ",".join(name if re.fullmatch(r"\w+", name) else f"'{name}'" for name in sorted(set(data.labels)))
-    words = ["python run.py method=kontrast active=rep_clun active.oracle=browser", f"dataset={dataset}"]
+    names = ",".join(name if re.fullmatch(r"\w+", name) else f"'{name}'" for name in sorted(data.rows_of_label()))
+    method = "bce" if data.several else "kontrast"
+    words = [f"python run.py method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
+    words += [f"\"dataset.label_separator='{separator}'\""] if data.several else []
     words += [f"dataset.train={_quoted(data.file)}", f"active.answers_from={_quoted(data.file)}"]
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}
     words += [f"dataset.{key}_column={_quoted(name)}" for key, name in columns.items() if name != key]
@@ -254,7 +300,8 @@ class _Column:
     """What the first values of a column look like."""
 
     def __init__(self, values: Sequence[Any]) -> None:
-        texts = [str(value).strip() for value in values if value is not None and not isinstance(value, list | dict)]
+        plain = [json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in values]
+        texts = [str(value).strip() for value in plain if value is not None and not isinstance(value, dict)]
         texts = [text for text in texts if text]
         different = len(set(texts))
         self.length = sum(map(len, texts)) / max(len(texts), 1)

@@ -4,38 +4,47 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 from threadpoolctl import threadpool_limits
 
 from callbacks.time_limit import OutOfTime
+from datamodules.labels import class_counts
 from datamodules.splits import rank_in_class
 from datamodules.texts.datamodule import TextDataModule
 from engine.finished import load_module
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
-from reporting.metrics import classification_metrics
 from storage.files import replacing
 from storage.run_store import RunFolder, first_line
 from tasks.auto import cheap, models
-from tasks.auto.calibration import Calibration, calibrated
-from tasks.auto.candidates import BY_NAME, Candidate
+from tasks.auto.calibration import (
+    AnyCalibration,
+    Calibration,
+    LabelCalibration,
+    calibrated,
+    calibrated_labels,
+    decision_metrics,
+    decisions,
+)
+from tasks.auto.candidates import Candidate, by_name
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.embeddings import Embeddings
 from tasks.auto.folds import ONE_SPLIT_FROM, FoldOutcome, cheap_fold, each_fold, fitted, load_outcome
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.fit import trained_run
-from tasks.predict import Encoded
+from tasks.predict import Encoded, Predictor, classifier_predictor
 
 FOLDS, FOLDS_OF_MANY = 5, 3
 MANY_ROWS = 5000  # from which there are fewer folds
 REPEATS, REPEATED_SHARE = 3, 0.2  # of cheap candidates, as far as they take no more than this share of the minutes
-LEAST_STEPS, MOST_EPOCHS = 200, 15  # of training
+LEAST_STEPS, MOST_EPOCHS = 80, 15  # of training: more bring nothing on train rows of TREC
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
 MOST_WRONG = 3  # times that a guess without a step may be too long; what is nearer is told from the first steps
 START_SECONDS = 8.0  # of a training run, besides its steps
@@ -46,6 +55,8 @@ INNER_SHARE = 0.2  # of a fold's train rows, on which training is judged
 LEAST_VALIDATION_ROWS = 100  # seen before any candidate is dropped as worse: fewer say little
 CURVE_SHARES = (0.25, 0.5, 0.75)
 CURVES = ("logistic",)
+UNSCALED = ("majority", "neighbours")  # candidates whose scores are shares of rows, and stay what they are
+LEAST_SHARE = 1e-6
 NO_UNLABELLED = "no texts without a label"
 
 
@@ -77,7 +88,7 @@ class Study:
         clock: of the question.
         words: overrides of all its runs: the rows, the encoder, where things lie.
         label_names: C.
-        labels: (N,) class indices.
+        labels: (N,) class indices, or (N, C) of 0 and 1 where texts have several.
         texts: N.
         embeddings: of the frozen encoder; None where there was no time for it.
         unlabelled: overrides of those runs that read texts without a label.
@@ -98,15 +109,30 @@ class Study:
         self.label_names, self.labels = list(label_names), labels
         self.texts = np.array(texts, dtype=object)
         self.embeddings = embeddings
-        self.num_classes = len(self.label_names)
+        self.num_classes, self.several = len(self.label_names), labels.ndim == 2
+        self.by_name = by_name(self.several)
         clock.expect_report(len(labels), self.num_classes)
         most = FOLDS if len(labels) < MANY_ROWS else FOLDS_OF_MANY
         self.folds = min(most, len(set(texts)))
+        if (run.path / "folds").exists() and run.has("question.json"):  # an earlier start chose
+            self.folds = run.read_json("question.json").get("folds", self.folds)
         self.entries: dict[str, Entry] = {}
         self.outcomes: dict[str, dict[tuple[int, int], FoldOutcome]] = {}
         self.repeats = 1
 
     # --- what is tried
+
+    def fit_folds(self, candidates: Sequence[Candidate]) -> None:
+        """Fewer folds, where with these no candidate that trains the encoder could end in time, and with those one."""
+        trained = [candidate for candidate in candidates if candidate.kind == "trained"]
+        usual, fewer = self.folds, min(FOLDS_OF_MANY, self.folds)
+        if self.embeddings is None or not trained or (self.run.path / "folds").exists():
+            return
+        for self.folds in (usual, fewer):
+            runs = self.folds + self.folds / (self.folds - 1)
+            if runs * min(self._foretold_seconds(candidate, 0) for candidate in trained) <= self.clock.left_with_fit:
+                return
+        self.folds = usual
 
     def compare(self, candidates: Sequence[Candidate]) -> None:
         """Try the candidates, cheapest first, and write what comes of it after each."""
@@ -154,7 +180,8 @@ class Study:
             return cheap.prototypes(self.embeddings.names)
         if candidate.name == "discriminant_unlabelled":
             return cheap.refined(self.embeddings.names, cheap.unit_rows(self.embeddings.unlabelled))
-        return {"logistic": cheap.logistic, "neighbours": cheap.neighbours}[candidate.name]
+        logistic = cheap.label_by_label if self.several else cheap.logistic
+        return {"logistic": logistic, "neighbours": cheap.neighbours}[candidate.name]
 
     @property
     def _rows(self) -> NDArray[np.floating]:
@@ -179,7 +206,7 @@ class Study:
                 try:
                     outcome, _ = cheap_fold(
                         path, self._rows, self.labels, self.texts, test, self.num_classes,
-                        candidate.name not in ("majority", "neighbours"), seconds_per_text,
+                        candidate.name not in UNSCALED, seconds_per_text,
                     )  # fmt: skip
                 except ValueError as error:
                     entry.status, entry.reason = "failed", first_line(error)
@@ -217,26 +244,33 @@ class Study:
             self._say(f"learning curve of {self.entries[candidate.name].title}")
             for fold, test in enumerate(folds):
                 train = np.setdiff1d(np.arange(len(self.labels)), test)
-                ranks = rank_in_class(self.labels[train], np.random.default_rng([fold, 11]))
-                sizes = np.bincount(self.labels[train], minlength=self.num_classes)
                 for share in CURVE_SHARES:
-                    part = train[ranks < np.ceil(share * sizes)[self.labels[train]]]
+                    part = self._part(train, share, np.random.default_rng([fold, 11]))
                     try:
                         model = fitted(path, rows[part], self.labels[part], self.texts[part].tolist(), self.num_classes)
                     except ValueError:  # too few different texts
                         continue
-                    predictions = model.calibration.probabilities(model.scorer(rows[test])).argmax(1)
-                    lines.append((candidate.name, len(part), 0, fold, *self._figures(test, predictions)))
+                    probabilities = model.calibration.probabilities(model.scorer(rows[test]))
+                    answers = decisions(probabilities, model.calibration.thresholds)
+                    lines.append((candidate.name, len(part), 0, fold, *self._figures(test, answers)))
                 whole = self.outcomes[candidate.name][0, fold]
-                figures = self._figures(whole.rows, whole.probabilities.argmax(1))
+                figures = self._figures(whole.rows, whole.answers)
                 lines.append((candidate.name, len(train), 0, fold, *figures))
-        header = ("candidate", "rows", "repeat", "fold", "macro_f1", "accuracy")
+        header = ("candidate", "rows", "repeat", "fold", "macro_f1", "micro_f1")
         if lines:
             self.run.write_csv("learning_curve.csv", lines, header)
 
-    def _figures(self, rows: NDArray[np.int64], predictions: NDArray[np.int64]) -> tuple[float, float]:
-        metrics = classification_metrics(self.labels[rows], predictions, self.num_classes)
-        return metrics["macro_f1"], metrics["accuracy"]
+    def _part(self, train: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+        """A share of the rows, of one label each class by class; a larger share holds the smaller one."""
+        labels = self.labels[train]
+        if self.several:
+            return np.sort(rng.permutation(train)[: math.ceil(share * len(train))])
+        sizes = class_counts(labels, self.num_classes)
+        return train[rank_in_class(labels, rng) < np.ceil(share * sizes)[labels]]
+
+    def _figures(self, rows: NDArray[np.int64], answers: NDArray[np.integer]) -> tuple[float, float]:
+        metrics = decision_metrics(self.labels[rows], answers, self.num_classes)
+        return metrics["macro_f1"], metrics["micro_f1"]
 
     def _try_words(self, candidate: Candidate) -> None:
         """Every fold is solved anew, words and all; that takes seconds."""
@@ -331,8 +365,7 @@ class Study:
         batch = 16 if rows < 2000 else 32
         steps = max(1, int(0.8 * rows) // batch)
         epochs = max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps)))
-        few = ("protocol.monitor=val/loss", "protocol.mode=min") if 0.2 * rows < 300 else ()
-        schedule = [*few, f"trainer.max_epochs={epochs}", f"sampler.batch_size={batch}"]
+        schedule = [f"trainer.max_epochs={epochs}", f"sampler.batch_size={batch}"]
         has_schedule = any(word.startswith("trainer.max_epochs=") for word in candidate.words)
         return [
             *self.words,
@@ -366,7 +399,7 @@ class Study:
             return known
         paces = [
             self._longest(other) / self._foretold_seconds(other, fold)
-            for other in map(BY_NAME.__getitem__, self.outcomes)
+            for other in map(self.by_name.__getitem__, self.outcomes)
             if other.kind == "trained"
         ]
         return self._foretold_seconds(candidate, fold) * (float(np.median(paces)) if paces else 1.0)
@@ -437,18 +470,22 @@ class Study:
             run = trained_run(plan)
             figures = {"run_id": run.id, "epochs": run.read_metrics()["epochs"]}
             module = load_module(run, plan)[0]
-        encoded = Encoded(module, plan)
-        val, _ = encoded(datamodule.texts("val"))
-        labels = datamodule.labels["val"].astype(np.int64)
-        calibration = calibrated(val, labels, datamodule.class_counts.numpy())
-        predictions = calibration.probabilities(val).argmax(1)
-        figure = classification_metrics(labels, predictions, self.num_classes)["macro_f1"]
+        scores = _voted(classifier_predictor(run, plan, explain=False)) if candidate.votes else Encoded(module, plan)
+        (val, _), labels = scores(datamodule.texts("val")), datamodule.labels["val"].astype(np.int64)
+        calibration: AnyCalibration
+        if candidate.votes:
+            calibration = calibrated_labels(val, labels, rescale=False)
+        else:
+            calibration = calibrated(val, labels, datamodule.class_counts.numpy())
+        answers = decisions(calibration.probabilities(val), calibration.thresholds)
+        figure = decision_metrics(labels, answers, self.num_classes)["macro_f1"]
         ready = time.perf_counter()
-        test, _ = encoded(datamodule.texts("test"))
+        test, _ = scores(datamodule.texts("test"))
         seconds = time.perf_counter() - ready
         rows, probabilities = datamodule.indices["test"], calibration.probabilities(test)
         spent = max(ready - started, run.read_metrics()["seconds/total"]) if figures["run_id"] else ready - started
         scale, offset = calibration.scale, calibration.offset
+        figures["thresholds"] = calibration.thresholds
         return FoldOutcome(rows, probabilities, scale, offset, figure, spent, seconds, **figures)
 
     @staticmethod
@@ -490,8 +527,8 @@ class Study:
         entry.validation_macro_f1 = float(np.mean([outcome.validation_macro_f1 for outcome in kept.values()]))
         entry.run_ids = [outcome.run_id for outcome in kept.values() if outcome.run_id]
         labels = np.concatenate([self.labels[outcome.rows] for outcome in kept.values()])
-        predictions = np.concatenate([outcome.probabilities.argmax(1) for outcome in kept.values()])
-        entry.macro_f1 = classification_metrics(labels, predictions, self.num_classes)["macro_f1"]
+        answers = np.concatenate([outcome.answers for outcome in kept.values()])
+        entry.macro_f1 = decision_metrics(labels, answers, self.num_classes)["macro_f1"]
 
     def _size(self, candidate: Candidate) -> float:
         numbers = len(self.labels) if candidate.name == "neighbours" else self.num_classes
@@ -512,10 +549,16 @@ class Study:
             "row": rows,
             "repeat": np.concatenate([np.full(len(o.rows), repeat) for (repeat, _), o in kept.items()]),
             "fold": np.concatenate([np.full(len(o.rows), fold) for (_, fold), o in kept.items()]),
-            "label": self.labels[rows],
+            "label": self._column(self.labels[rows]),
         } | {f"p_{c}": probabilities[:, c] for c in range(self.num_classes)}
+        if self.several:
+            columns["answer"] = self._column(np.concatenate([outcome.answers for outcome in kept.values()]))
         with replacing(self.run.path / "out_of_fold" / f"{name}.parquet") as file:
             pq.write_table(pa.table(columns), file)
+
+    def _column(self, labels: NDArray[np.integer]) -> Any:
+        """Classes as they are, several labels as lists of their indices."""
+        return [np.flatnonzero(row).tolist() for row in labels] if self.several else labels
 
     def _write(self) -> None:
         entries = []
@@ -541,31 +584,44 @@ class Study:
     def refit(self, candidate: Candidate, more: dict[str, Any]) -> None:
         """`model/`: the candidate on all rows, calibrated; `more` goes into its metrics."""
         run = RunFolder(self.run.path / "model")
-        counts = np.bincount(self.labels, minlength=self.num_classes)
-        place = (self.label_names, counts)
-        outcomes = self.outcomes[candidate.name].values()
+        place = (self.label_names, class_counts(self.labels, self.num_classes))
         if candidate.kind in ("trained", "words"):
-            plan = plan_of(self._run_words(candidate, None))
-            if candidate.kind == "words":
-                module = self._solved(plan, plan.datamodule(plan.corpus()))
-            else:
-                module = load_module(trained_run(plan), plan)[0]
-            scale = float(np.exp(np.mean([math.log(outcome.scale) for outcome in outcomes])))
-            offset = np.mean([outcome.offset for outcome in outcomes], axis=0)
-            models.write_module(run, plan, module, *place, Calibration(scale, offset, 0.0), more)
+            self._refit_run(candidate, run, place, more)
             return
         path = self._path(candidate)
         assert not isinstance(path, str)
-        calibrate = candidate.name != "neighbours"
         rows, texts = self._rows, self.texts.tolist()
-        model = fitted(path, rows, self.labels, texts, self.num_classes, calibrate)
+        model = fitted(path, rows, self.labels, texts, self.num_classes, candidate.name not in UNSCALED)
         plan = plan_of([*self.words, *self._frozen_words(candidate), "logger=null"])
         scorer: Any = model.scorer
         if candidate.name == "neighbours":
-            models.write_neighbours(run, plan, *place, scorer, texts, more)
+            models.write_neighbours(run, plan, *place, scorer, texts, model.calibration, more)
         else:
             models.write_linear(run, plan, *place, scorer, model.calibration, more)
+
+    def _refit_run(self, candidate: Candidate, run: RunFolder, place: tuple[list[str], NDArray], more: dict) -> None:
+        """The run of all rows, calibrated as its folds were on the mean."""
+        plan, outcomes = plan_of(self._run_words(candidate, None)), self.outcomes[candidate.name].values()
+        scale = float(np.exp(np.mean([math.log(outcome.scale) for outcome in outcomes])))
+        offset, thresholds = (
+            np.mean([getattr(outcome, name) for outcome in outcomes], axis=0) for name in ("offset", "thresholds")
+        )
+        calibration = LabelCalibration(scale, thresholds) if self.several else Calibration(scale, offset, 0.0)
+        if candidate.kind == "words":
+            module = self._solved(plan, plan.datamodule(plan.corpus()))
+        else:
+            trained = trained_run(plan)
+            module = load_module(trained, plan)[0]
+        if candidate.votes:
+            models.write_voting_module(run, plan, module, *place, trained, calibration, more)
+        else:
+            models.write_module(run, plan, module, *place, calibration, more)
 
     @staticmethod
     def _frozen_words(candidate: Candidate) -> list[str]:
         return [*candidate.words, *protocol_words(candidate.name, None)]
+
+
+def _voted(predictor: Predictor) -> Callable[[list[str]], tuple[NDArray[np.floating], None]]:
+    """Logits (N, C) of what a model and its neighbours say together, each label by itself."""
+    return lambda texts: (logit(np.clip(predictor.scores(texts)[0], LEAST_SHARE, 1 - LEAST_SHARE)), None)

@@ -72,3 +72,11 @@ def test_folds_share_out_each_class_and_keep_equal_texts_together():
     assert folds[3] == folds[40] == folds[41]
     with pytest.raises(InputError, match="found 5 for 1 different texts"):
         fold_numbers(labels, ["same"] * len(labels), 5)
+
+
+def test_where_few_rows_validate_their_loss_chooses():
+    protocol = Protocol("clean", 0.1, "val/macro_f1", loss_below=300)
+    few = protocol.with_rows(299)
+    assert (few.monitor, few.mode) == ("val/loss", "min") and protocol.with_rows(300) is protocol
+    for unchanged in (Protocol("clean", 0.1, "val/macro_f1"), Protocol("kfold", 0.1, None, loss_below=300)):
+        assert unchanged.with_rows(3) is unchanged

@@ -75,24 +75,26 @@ class TfidfLinearModule(ClassifierModule):
             ValueError: the train rows are of one class.
         """
         (train, labels), (val, val_labels) = splits["train"], splits["val"]
-        if len(labels.unique()) < 2:
-            raise ValueError("train split: found rows of one class, allowed with method=tfidf_linear: two at least")
+        self._check(labels)
         tfidf = TfidfTransformer(sublinear_tf=self.sublinear)
         inputs = tfidf.fit_transform(self._counts(train))
         self.inverse_frequency.copy_(torch.from_numpy(tfidf.idf_))
         val_inputs = tfidf.transform(self._counts(val))
         losses: dict[float, float] = {}
         for inverse_penalty in INVERSE_PENALTIES:
-            model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs, labels.numpy())
-            weight, bias = self._of_all_classes(model)
+            weight, bias = self._fitted(inputs, labels.numpy(), inverse_penalty)
             losses[inverse_penalty] = float(
-                functional.cross_entropy(torch.from_numpy(val_inputs @ weight.T + bias), val_labels)
+                self.evaluation_loss(torch.from_numpy(val_inputs @ weight.T + bias), val_labels)
             )
             if losses[inverse_penalty] == min(losses.values()):
                 self.classifier.weight.copy_(torch.from_numpy(weight))
                 self.classifier.bias.copy_(torch.from_numpy(bias))
         chosen = min(losses, key=lambda value: losses[value])
         return {"solver/C": chosen, "solver/validation_losses": {f"{key:g}": value for key, value in losses.items()}}
+
+    def _check(self, labels: Tensor) -> None:
+        if len(labels.unique()) < 2:
+            raise ValueError("train split: found rows of one class, allowed with method=tfidf_linear: two at least")
 
     def _counts(self, rows: Sequence[np.ndarray]) -> csr_matrix:
         """Word counts (N, V) of rows of token ids."""
@@ -103,8 +105,9 @@ class TfidfLinearModule(ClassifierModule):
         counts.eliminate_zeros()
         return counts
 
-    def _of_all_classes(self, model: LogisticRegression) -> tuple[np.ndarray, np.ndarray]:
+    def _fitted(self, inputs: csr_matrix, labels: np.ndarray, inverse_penalty: float) -> tuple[np.ndarray, np.ndarray]:
         """Weights (C, V) and biases (C,) of softmax; scikit-learn has one row for two classes, none for absent ones."""
+        model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs, labels)
         rows, biases = model.coef_, model.intercept_
         if len(model.classes_) == 2:
             rows, biases = np.vstack([-rows, rows]) / 2, np.concatenate([-biases, biases]) / 2

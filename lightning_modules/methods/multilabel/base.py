@@ -57,7 +57,7 @@ class MultiLabelModule(ClassifierModule):
 
     def evaluation_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Binary cross-entropy, the mean over rows and labels."""
-        return nn.functional.binary_cross_entropy_with_logits(logits, labels)
+        return nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits))
 
 
 class LabelScores(Metric):

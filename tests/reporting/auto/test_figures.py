@@ -42,12 +42,12 @@ def test_a_threshold_keeps_its_precision_nineteen_times_in_twenty():
     is_right = probabilities.argmax(axis=1) == labels
     for _ in range(200):
         sample = rng.choice(len(labels), 300, replace=False)
-        rule = abstention(labels[sample], probabilities[sample], 0.9)
+        rule = abstention(*answers(labels[sample], probabilities[sample]), 0.9)
         if rule.reached:
             reached += 1
             missed += is_right[probabilities.max(axis=1) >= rule.threshold].mean() < 0.9
     assert reached > 180 and missed / reached < 0.05 + 3 * np.sqrt(0.05 * 0.95 / reached)
-    few = abstention(labels[:10], probabilities[:10], 0.95)
+    few = abstention(*answers(labels[:10], probabilities[:10]), 0.95)
     assert not few.reached and few.coverage == 0
 
 

@@ -88,3 +88,25 @@ def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, 
     table = [row for row in rows(tmp_path / "out.csv") if row["label"]]
     right = sum(row["prediction"] == row["label"] for row in table) / len(table)
     assert right > 0.9 * candidates[name]["macro_f1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tfidf_linear", "logistic", "neighbours", "knn_mltc"])
+def test_texts_of_several_labels_get_a_model_that_gives_several(words, use, tmp_path, toy_csv, name):
+    """Pairs of texts joined have the labels of both; a third of the texts has one."""
+    table = rows(toy_csv["train"])
+    joined = [(f"{a['text']} {b['text']}", {a["label"], b["label"]}) for a, b in zip(table, table[7:], strict=False)]
+    joined += [(row["text"], {row["label"]}) for row in table[::2]]
+    lines = [f'"{text}",{"|".join(sorted(labels))}' for text, labels in joined]
+    toy_csv["train"].write_text("\n".join(["text,label", *lines]) + "\n")
+    options = [word for word in words if not word.startswith("methods")]
+    result = command([*options, f"methods=[{name}]"])
+    candidates = {entry["candidate"]: entry for entry in json.loads((result.folder / "candidates.json").read_text())}
+    assert candidates[name]["status"] == "finished", candidates[name]["reason"]
+    assert candidates[name]["macro_f1"] > candidates["majority"]["macro_f1"]
+    predicted = use("predict", str(result.folder), f"input={toy_csv['train']}", f"output={tmp_path / 'out.jsonl'}")
+    assert predicted.code == 0, predicted.err
+    given = [json.loads(line)["prediction"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    hits = sum(len(set(answer) & labels) for answer, (_, labels) in zip(given, joined, strict=True))
+    micro_f1 = 2 * hits / sum(len(answer) + len(labels) for answer, (_, labels) in zip(given, joined, strict=True))
+    assert micro_f1 > 0.9 * candidates[name]["macro_f1"] and max(map(len, given)) > 1

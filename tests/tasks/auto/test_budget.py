@@ -28,12 +28,14 @@ def test_what_is_left_counts_earlier_starts_and_what_is_kept():
 
 
 def test_candidates_follow_the_data_and_come_cheapest_first():
-    names = [c.name for c in chosen(regimes_of(np.array([900, 800])), None)]
+    names = [c.name for c in chosen(regimes_of(np.array([900, 800]), 1700), None)]
     assert names[0] == "majority" and "logistic" in names and not {"sharprecl", "scl_ce"} & set(names)
-    rare = chosen(regimes_of(np.array([186, 70, 30, 14])), None)
+    rare = chosen(regimes_of(np.array([186, 70, 30, 14]), 300), None)
     assert {"sharprecl", "scl_ce", "logit_adjusted"} <= {c.name for c in rare}
     assert [c.cost for c in rare] == sorted(c.cost for c in rare)
     assert [c.name for c in chosen([], ["ce", "logistic"])] == ["majority", "logistic", "ce"]
+    several = [c.name for c in chosen([], None, several=True)]
+    assert {"majority", "tfidf_linear", "logistic", "neighbours", "bce", "knn_mltc"} <= set(several)
     with pytest.raises(InputError, match="methods: found 'svm'; allowed: majority, tfidf_linear"):
         chosen([], ["svm"])
 
@@ -53,6 +55,13 @@ def test_sampling_keeps_small_classes_and_the_order_of_the_file():
     assert [part.labels.count(name) for name in "abc"] == [91, 10, 4] and part.lines == sorted(part.lines)
     assert part.notes == ["105 of 994 rows, drawn at random, are compared and learned from"]
     assert sampled(data, 994, seed=0) is data
+
+
+def test_sampling_keeps_rare_labels_where_texts_have_several():
+    labels = [("a", "b")] * 900 + [("a",)] * 90 + [("c",), ("a", "c")] * 3
+    data = Labelled("f.csv", [str(n) for n in range(996)], labels, list(range(996)), several=True)
+    part = sampled(data, 100, seed=0)
+    assert part.rows_of_label()["c"] == 6 and 100 <= len(part.labels) <= 116 and part.lines == sorted(part.lines)
 
 
 def test_a_run_that_cannot_end_is_not_trained_on(monkeypatch):

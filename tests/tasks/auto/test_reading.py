@@ -6,7 +6,14 @@ import shlex
 import pytest
 
 from storage.errors import InputError
-from tasks.auto.reading import guess_columns, label_more_line, read_labelled, read_texts
+from tasks.auto.reading import (
+    LISTS,
+    guess_columns,
+    guess_separator,
+    label_more_line,
+    read_labelled,
+    read_texts,
+)
 from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
@@ -89,7 +96,6 @@ def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):
         (["red", *["green"] * 11], "12 labelled rows of 2 classes are too few"),
         ([f"label {number}" for number in range(12)], "12 labelled rows of 12 classes are too few"),
         ([f"{number % 8}" for number in range(12)], "'label' has 8 different values in 12 rows, too many"),
-        (["red", "green", "red|green"] * 4, ":4: several labels in one field, 'red\\|green'; allowed"),
         ([""] * 12, "no row has a label in column 'label'; topics of the texts: python run.py task=cluster"),
     ],
 )
@@ -108,9 +114,41 @@ def test_files_without_what_is_needed(tmp_path):
         read_labelled(write(tmp_path / "b.csv", ("text", "label"), [("same", label) for label in LABELS])).checked()
     with pytest.raises(InputError, match="no rows"):
         read_labelled(write(tmp_path / "c.csv", ("text", "label"), []))
-    (tmp_path / "d.jsonl").write_text('{"text": "a b", "label": ["x", "y"]}\n')
-    with pytest.raises(InputError, match="d.jsonl:1: a list of labels"):
+    lines = [f'{{"text": "a b {number}", "label": "x"}}' for number in range(3)]
+    (tmp_path / "d.jsonl").write_text("\n".join([*lines, '{"text": "a b", "label": ["x", "y"]}']))
+    with pytest.raises(InputError, match="d.jsonl:4: a list of labels; allowed: one label a text, or label_separator="):
         read_labelled(str(tmp_path / "d.jsonl"), label_column="label")
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["red", "green", "red|green", ""], "|"),
+        (["red; large", "green; large", "red; small", "small"], ";"),
+        (["red,large", "large,green", "green,red"], ","),
+        (['["red"]', '["red", "green"]', "[]"], LISTS),
+        ([["red"], ["red", "green"], None], LISTS),
+        (["Sci/Tech", "Food, Drink", "World"], None),  # parts that stand nowhere else
+        (["Health, Beauty", "Health, Fitness", "Travel"], None),
+        (["a;b", "c"], None),
+        ([1, 2.0, True, None], None),
+    ],
+)
+def test_several_labels_in_a_cell_are_told_from_one_label_with_a_mark_in_it(cells, expected):
+    assert guess_separator(cells) == expected
+
+
+def test_several_labels_are_read_and_one_label_where_that_is_said(tmp_path):
+    cells = ["red|large", "green", "large | red", "", "red|red"] * 3
+    file = write(tmp_path / "a.csv", ("text", "label"), zip([*TEXTS, "x", "y", "z"], cells, strict=True))
+    data = read_labelled(file).checked()
+    assert data.several and data.labels[:4] == [("red", "large"), ("green",), ("large", "red"), ("red",)]
+    assert len(data.unlabelled) == 3 and data.rows_of_label() == {"red": 9, "large": 6, "green": 3}
+    single = read_labelled(file, separator=None)
+    assert not single.several and single.labels[0] == "red|large"
+    (tmp_path / "b.jsonl").write_text('{"text": "one text", "label": []}\n{"text": "two texts", "label": null}\n')
+    lists = read_labelled(str(tmp_path / "b.jsonl"), separator=LISTS)  # of the second it is not known
+    assert lists.labels == [()] and lists.unlabelled == ["two texts"]
 
 
 @pytest.mark.slow

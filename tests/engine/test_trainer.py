@@ -1,0 +1,20 @@
+"""How long a run trains."""
+
+import pytest
+
+from engine.trainer import ENOUGH_STEPS, EPOCHS, build_trainer
+
+
+@pytest.mark.parametrize(
+    ("options", "batches", "epochs"),
+    [
+        ({"max_epochs": "enough"}, 2, -(-ENOUGH_STEPS // 2)),
+        ({"max_epochs": "enough", "accumulate_grad_batches": 2}, 2, ENOUGH_STEPS),
+        ({"max_epochs": "enough"}, 500, EPOCHS),
+        ({"max_epochs": 2}, 5, 2),
+        ({"max_epochs": 2, "least_steps": 21}, 5, 5),
+    ],
+)
+def test_few_batches_make_more_epochs_unless_a_number_is_said(tmp_path, options, batches, epochs):
+    trainer = build_trainer(tmp_path, [], False, [], precision=32, batches=batches, **options)
+    assert trainer.max_epochs == epochs

@@ -2,16 +2,18 @@
 
     python -m benchmarks.serving [--dataset trec] [--texts 2000] [--clients 64] [--threads 2] [--soak 10000]
 
-A logistic regression over frozen MiniLM is solved, served on this machine and exported. The service runs in a process
-of its own, on a core more than torch has threads; its clients, a thread and a connection each, on the other ones, or on
-the same where there are no more. A single text's time is that of one
-client that asks one text after the other; half the load is half of the requests a second that the clients reached, sent
-at times drawn at random (Poisson). The soak mixes a malformed request among every ten.
+A logistic regression over frozen MiniLM is solved, served on this machine and exported. The service runs on a core
+more than torch has threads; its clients, a connection each in one event loop, on the other ones, or on the same where
+there are no more. A single text's time is the mean over all texts of one client that asks one after the other; half the
+load is half of the texts a second that the clients reached, asked one by one at times drawn at random (Poisson) whether
+or not the texts before are answered. A text's time runs from that moment to its whole answer. All three are taken in
+turn, five times. The soak mixes a malformed request among every ten.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import json
 import os
@@ -20,7 +22,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import uvloop
 from hydra import compose, initialize_config_dir
 from sklearn.metrics import f1_score
 from tabulate import tabulate
@@ -84,8 +86,53 @@ def service(folder: Path, store: list[str], threads: int) -> Iterator[tuple[int,
         process.communicate(timeout=60)
 
 
+class Connection:
+    """A connection that is kept, in an event loop: next to no work beside the service's own."""
+
+    async def open(self, port: int) -> Connection:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
+        return self
+
+    async def predict(self, text: str) -> None:
+        """Ask a text, and wait for the whole answer."""
+        body = json.dumps({"texts": [text]}).encode()
+        self.writer.write(b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        await self.reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))  # type: ignore[index]
+
+
+async def requests_a_second(port: int, texts: list[str], clients: int) -> float:
+    """Texts a second where so many clients ask one text each, again and again."""
+    connections = [await Connection().open(port) for _ in range(clients)]
+
+    async def work(connection: Connection, share: list[str]) -> None:
+        for text in share:
+            await connection.predict(text)
+
+    start = time.perf_counter()
+    await asyncio.gather(*(work(connection, texts[number::clients]) for number, connection in enumerate(connections)))
+    return len(texts) / (time.perf_counter() - start)
+
+
+async def latencies(port: int, texts: list[str], rate: float) -> np.ndarray:
+    """Seconds from the moment when a text should be asked to its answer, at `rate` texts a second on the mean."""
+    moments = np.cumsum(np.random.default_rng(0).exponential(1 / rate, len(texts)))
+    free = [await Connection().open(port) for _ in range(64)]  # and more where all are waited for
+    start = time.perf_counter()
+
+    async def ask(text: str, moment: float) -> float:
+        await asyncio.sleep(start + moment - time.perf_counter())
+        connection = free.pop() if free else await Connection().open(port)
+        await connection.predict(text)
+        free.append(connection)
+        return time.perf_counter() - start - moment
+
+    return np.array(await asyncio.gather(*(ask(*asked) for asked in zip(texts, moments, strict=True))))
+
+
 class Client:
-    """A connection that is kept."""
+    """A connection that is kept, of a thread."""
 
     def __init__(self, port: int) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -97,51 +144,11 @@ class Client:
         return reply.status, json.loads(reply.read())
 
 
-def requests_a_second(port: int, texts: list[str], clients: int) -> float:
-    """Texts a second where so many clients ask one text each, again and again."""
-    shares = [texts[number::clients] for number in range(clients)]
-    barrier = threading.Barrier(clients + 1)
-
-    def work(share: list[str]) -> None:
-        client = Client(port)
-        barrier.wait()
-        for text in share:
-            status, _ = client.post(json.dumps({"texts": [text]}).encode())
-            assert status == 200, status
-
-    with ThreadPoolExecutor(clients) as pool:
-        done = [pool.submit(work, share) for share in shares]
-        barrier.wait()
-        start = time.perf_counter()
-        for future in done:
-            future.result()
-        return len(texts) / (time.perf_counter() - start)
-
-
-def latencies(port: int, texts: list[str], rate: float, clients: int) -> np.ndarray:
-    """Seconds from the moment when a text should be asked to its answer, at `rate` texts a second on the mean."""
-    moments = np.cumsum(np.random.default_rng(0).exponential(1 / rate, len(texts)))
-    local = threading.local()
-    start = time.perf_counter() + 0.5
-
-    def ask(text: str, moment: float) -> float:
-        if not hasattr(local, "client"):
-            local.client = Client(port)
-        local.client.post(json.dumps({"texts": [text]}).encode())
-        return time.perf_counter() - start - moment
-
-    with ThreadPoolExecutor(clients) as pool:
-        futures = []
-        for text, moment in zip(texts, moments, strict=True):
-            time.sleep(max(start + moment - time.perf_counter(), 0))
-            futures.append(pool.submit(ask, text, moment))
-        return np.array([future.result() for future in futures])
-
-
 def resident_mib(process: int) -> float:
-    """Resident memory of a process. Linux only."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+    """Resident memory of a process and those that it started. Linux only."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    lines = [line for one in (process, *children) for line in Path(f"/proc/{one}/status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
 def soak(port: int, process: int, texts: list[str], number: int, expected: dict[str, str]) -> None:
@@ -176,7 +183,9 @@ def soak(port: int, process: int, texts: list[str], number: int, expected: dict[
           f"{memory[min(2, len(memory) - 1)]:.0f} MiB near the start, {memory[-1]:.0f} MiB at the end")  # fmt: skip
 
 
-def race_of_formats(folder: Path, store: list[str], encoded: Encoded, texts: list[str], truth: list[int]) -> None:
+def race_of_formats(
+    folder: Path, store: list[str], encoded: Encoded, texts: list[str], truth: list[int], temporary: str
+) -> None:
     """Torch in full precision, ONNX and 8-bit ONNX on the same tokens, batches of 32 by length."""
     import onnxruntime
 
@@ -203,7 +212,7 @@ def race_of_formats(folder: Path, store: list[str], encoded: Encoded, texts: lis
     cases: dict[str, Callable[[], np.ndarray]] = {"torch": by_torch}
     for name, words in (("onnx", []), ("onnx, int8", ["quantize=int8"])):
         exported = run_line("task=export", f"run={folder.name}", "format=onnx", *words, *store,
-                            f"output={folder.parent.parent / name.replace(', ', '_')}")  # fmt: skip
+                            f"output={temporary}/{name.replace(', ', '_')}")  # fmt: skip
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         cases[name] = by_onnx(onnxruntime.InferenceSession(f"{exported}/{MODEL}", options))
@@ -223,25 +232,27 @@ def race_of_service(
     cores = sorted(os.sched_getaffinity(0))
     own, others = cores[: options.threads + 1], cores[options.threads + 1 :] or cores
     expected = {text: str(row["prediction"]) for text, row in zip(texts, predictor.answers(texts), strict=True)}
-    alone, served = [], []
+    alone, served, single, p95, times = [], [], [], [], []
     with on_cores(own), service(folder, store, options.threads) as (port, process):
         with on_cores(others):
-            requests_a_second(port, texts[:200], options.clients)  # to warm it up
+            uvloop.run(requests_a_second(port, texts[:200], options.clients))  # to warm it up
         for _ in range(REPEATS):  # in turn
             start = time.perf_counter()
             predictor.answers(texts)
             alone.append(len(texts) / (time.perf_counter() - start))
             with on_cores(others):
-                served.append(requests_a_second(port, texts, options.clients))
+                served.append(uvloop.run(requests_a_second(port, texts, options.clients)))
+                single.append(1000 / uvloop.run(requests_a_second(port, texts, 1)))
+                half = uvloop.run(latencies(port, texts, float(np.median(served)) / 2))
+            p95.append(1000 * float(np.quantile(half, 0.95)))
+            times.append(p95[-1] / single[-1])
+        print(f"\nservice on {len(own)} cores, {options.clients} clients on {len(others)}")
+        print(f"texts a second: task=predict {spread(alone)}, task=serve {spread(served)}")
+        print(f"task=serve of task=predict: {ratio(served, alone)}")
+        print(
+            f"ms: a single text {spread(single)}, at half load the 95th percentile {spread(p95)}: {spread(times)} times"
+        )
         with on_cores(others):
-            single = [1 / requests_a_second(port, texts[:100], 1) for _ in range(REPEATS)]
-            rate = float(np.median(served)) / 2
-            p95 = float(np.quantile(latencies(port, texts, rate, options.clients), 0.95))
-            print(f"\nservice on {len(own)} cores, {options.clients} clients on {len(others)}")
-            print(f"texts a second: task=predict {spread(alone)}, task=serve {spread(served)}")
-            print(f"task=serve of task=predict: {ratio(served, alone)}")
-            print(f"a single text {1000 * np.median(single):.1f} ms; at half load ({rate:.0f} a second) the 95th "
-                  f"percentile {1000 * p95:.1f} ms, {p95 / np.median(single):.2f} times")  # fmt: skip
             if options.soak:
                 soak(port, process, texts, options.soak, expected)
 
@@ -252,21 +263,22 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=2000)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--run", type=Path, help="folder of a finished run, in place of one made for the race")
     parser.add_argument("--service-alone", action="store_true")
     parser.add_argument("--soak", type=int, default=10_000)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as temporary:
-        store = [f"paths.runs={temporary}/runs"]
-        line = run_line("method=logistic", "encoder.train=frozen", f"dataset={options.dataset}", "logger=csv", *store)
-        folder = Path(line)
+        store = [f"paths.runs={options.run.parent if options.run else temporary}"]
+        words = ["method=logistic", "encoder.train=frozen", f"dataset={options.dataset}", "logger=csv", *store]
+        folder = options.run or Path(run_line(*words))
         run, plan = opened(folder, store)
         tables = [plan.corpus().table(split).to_pylist() for split in ("test", "train")]
         rows = [row for table in tables for row in table][: options.texts]
         texts = [row["text"] for row in rows]
         if not options.service_alone:
             encoded = Encoded(load_module(run, plan)[0], plan, as_loaded=True)
-            race_of_formats(folder, store, encoded, texts, [row["label"] for row in rows])
+            race_of_formats(folder, store, encoded, texts, [row["label"] for row in rows], temporary)
         race_of_service(folder, store, classifier_predictor(run, plan, explain=False), texts, options)
 
 

@@ -170,7 +170,7 @@ def test_cooccurrence_against_a_slow_reference():
 def module(corpus, tmp_path, imbalance=None, sampler=None):
     clean = {"name": "clean", "val_fraction": 0.2, "monitor": "val/macro_f1"}
     built = TextDataModule(corpus, wordpiece(tmp_path), None, imbalance or Exponential(), sampler or Shuffle(4), clean,
-                          1, 16, 0, tmp_path / "cache")  # fmt: skip
+                          1, 0, max_length=16, cache_dir=tmp_path / "cache")  # fmt: skip
     built.setup()
     return built
 

@@ -25,6 +25,7 @@ from datamodules.texts.datamodule import TextDataModule
 from engine.assign import FINAL
 from engine.environment import environment
 from engine.identity import run_id
+from engine.label_kind import refuse_several_labels
 from engine.plan import Plan, instantiate_partial
 from lightning_modules.methods.clustering.base import ClusteringModule
 from reporting.escape import shortened
@@ -91,6 +92,7 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
     corpus = plan.corpus(whole=True)
+    refuse_several_labels("task=cluster", corpus)
     table = corpus.table("train")
     texts: list[str] = table["text"].to_pylist()
     labels = table["label"].to_numpy() if corpus.label_names else None

@@ -66,11 +66,6 @@ def test_what_does_not_go_together_is_named(train, test, finding, tmp_path):
         prepare(Rows(train, test), tmp_path, None)
 
 
-def test_a_whole_of_several_labels_is_refused(tmp_path):
-    with pytest.raises(InputError, match="given train row 1: found a list of labels, allowed with task=cluster"):
-        prepare(Rows(TRAIN, TEST), tmp_path, None, all_rows=True)
-
-
 def test_files_with_lists(tmp_path):
     table, lines = tmp_path / "a.csv", tmp_path / "a.jsonl"
     table.write_text("text,label\n" + "".join(f'{text},"{" ; ".join(labels)}"\n' for text, labels in TRAIN))

@@ -103,6 +103,13 @@ def test_more_clusters_than_texts_is_one_line(texts, store):
     assert command(line).error.startswith("method.num_clusters: found 200, allowed: 2 to 92")
 
 
+def test_several_labels_a_text_are_one_line(store, tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\nred apple,a|b\ngreen apple,a\niron bolt,b\n")
+    data = ["dataset=csv", f"dataset.train={tmp_path / 'texts.csv'}", "dataset.label_separator='|'", "logger=none"]
+    line = [*data, *store, "task=cluster", "method=tfidf_kmeans"]
+    assert command(line).error.startswith("task=cluster: takes one label a text; found a data set with any number")
+
+
 @pytest.fixture
 def learned(texts, store, tiny_encoder_dir, monkeypatch):
     """A clustering that is trained; `learned(name)` does it in a run store of that name."""

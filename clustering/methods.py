@@ -36,6 +36,7 @@ class KMeansClustering:
     """
 
     serves = "clustering"
+    kinds = ("text",)
     multilabel = False
     losses = ()
     protocols = ("transductive",)
@@ -82,6 +83,7 @@ class AgreementClustering:
     """
 
     serves = "clustering"
+    kinds = ("text",)
     multilabel = False
     losses = ()
     protocols = ("transductive",)
@@ -126,6 +128,7 @@ class DensityClustering:
     """
 
     serves = "clustering"
+    kinds = ("text",)
     multilabel = False
     losses = ()
     protocols = ("transductive",)

@@ -23,7 +23,7 @@ def test_the_help_fits_a_screen_and_loads_no_library():
     assert not HEAVY & set(loaded.split())
     lines = text.splitlines()
     assert len(lines) <= 42 and max(map(len, lines)) <= 120
-    groups = {name for name, _ in config_groups(CONF) if "/" not in name and not name.startswith("method_")}
+    groups = {name for name, _ in config_groups(CONF) if "/" not in name and not name.startswith(("method_", "all_"))}
     assert groups - {"paths"} <= set(re.findall(r"\w+", text)) and set(task_names()) - {"chat_export"} <= set(
         re.findall(r"\w+", text)
     )

@@ -301,7 +301,7 @@ class DataModule(LightningDataModule):
         """The order of `sampler`, and what the method draws by class beside it or after its first stage."""
         arguments = (lengths, labels, self.seed, *self._place())
         order = self.sampler.train(*arguments)
-        module: Any = self.trainer.lightning_module if self.trainer else None
+        module: Any = getattr(self.trainer, "lightning_module", None)
         if kind := getattr(module, "rows_beside", None):
             return PairedBatches(order, self.sampler.second(kind, *arguments))
         if kind := getattr(module, "rows_afterwards", None):

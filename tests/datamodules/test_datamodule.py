@@ -260,7 +260,7 @@ from datamodules.imbalance import Exponential
 from datamodules.samplers import LengthGrouped
 folder = Path(sys.argv[1])
 data = TextDataModule(FakeCorpus(), wordpiece(folder / sys.argv[3]), Reverse(), Exponential(2), LengthGrouped(8),
-                      CLEAN, 2, 16, 3, folder / "shared")
+                      CLEAN, 2, 3, max_length=16, cache_dir=folder / "shared")
 data.prepare_data(); data.setup()
 digest = hashlib.sha256()
 loader = data.train_dataloader()

@@ -65,7 +65,7 @@ def test_others_end_with_figures(learn, choices):
 
 
 def test_what_no_stage_can_do_is_one_line(learn):
-    stages = ["method.stage1_epochs=2", "method.stage2_epochs=1", "trainer.max_epochs=3"]
+    stages = ["method.stage1_epochs=2", "method.stage2_epochs=1", "trainer.max_epochs=3", "encoder.train=full"]
     expected = "trainer.max_epochs: found 3, allowed: > 3, the epochs of the first two stages (2 and 1)"
     assert learn("method=aecl", *stages).error.startswith(expected)
     assert "loss: found sccl; allowed with method=aecl" in learn("method=aecl", "loss=sccl").error

@@ -12,8 +12,10 @@ from engine.identify import compose_run
 from engine.plan import Plan
 from storage.errors import InputError
 
-FOLDS = ("protocol=kfold", "protocol.val_fraction=0.2", "protocol.loss_below=300")
-FOLDS += ("dataset.singleton_classes=keep_in_train",)
+FOLDS = (
+    *("protocol=kfold", "protocol.val_fraction=0.2", "protocol.loss_below=300"),
+    "dataset.singleton_classes=keep_in_train",
+)
 UNTRAINED = ("nearest_name", "prototypes", "discriminant_unlabelled")  # candidates whose protocol is their own
 
 

@@ -14,7 +14,7 @@ from losses.class_prior import log_prior
 
 @full_precision
 def class_log_mean_exp(logits: Tensor, key_labels: Tensor, num_classes: int, mask: Tensor | None = None) -> Tensor:
-    """log of the mean over the keys of each class of e^{x_k}, (A, M) -> (A, C); -inf where a class has none.
+    """log of the mean over the keys of each class of e^{x_k}; -inf where a class has none. Shapes: (A, M) -> (A, C).
 
     Source: Suh and Seo (ICML 2023), the likelihood of a Gaussian mixture with a component for each key.
 
@@ -43,6 +43,7 @@ class GaussianMixtureLoss(nn.Module):
     First over all keys with tau fixed, which moves the anchors; then over all keys but the anchor's own, with the
     anchors fixed, which moves tau. A class without keys takes no part, nor does an anchor whose class has none.
     Source: Suh and Seo (ICML 2023), with the temperature of its published code.
+    Shapes: see `forward`.
 
     Args:
         tau: temperature at the start, > 0; its logarithm is learned.

@@ -19,7 +19,7 @@ class KPositiveContrastiveLoss(nn.Module):
 
     L_i = -( log q_i,key + sum_{p in P_i} log q_ip ) / (|P_i| + 1), q the softmax of z.z/tau over the own key and the
     queue; P_i are num_positives rows of i's class drawn from the queue (all, where it holds fewer).
-    Source: Kang et al. (ICLR 2021).
+    Source: Kang et al. (ICLR 2021). Shapes: see `forward`.
 
     Args:
         tau: temperature, > 0.

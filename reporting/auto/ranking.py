@@ -58,10 +58,10 @@ class OutOfFold:
         probabilities = np.stack([part[columns].to_numpy(np.float64) for part in parts.values()])
         rows, folds = (first[name].to_numpy(np.int64) for name in ("row", "fold"))
         labels = _classes(first["label"], len(columns))
-        given = probabilities.argmax(axis=2)
+        answers = probabilities.argmax(axis=2)
         if "answer" in table:
-            given = np.stack([_classes(part["answer"], len(columns)) for part in parts.values()])
-        return cls(rows, labels, probabilities, given, tuple(parts), folds)
+            answers = np.stack([_classes(part["answer"], len(columns)) for part in parts.values()])
+        return cls(rows, labels, probabilities, answers, tuple(parts), folds)
 
     @property
     def num_classes(self) -> int:

@@ -47,8 +47,8 @@ def _nearest(assigner: Assigner, space: Space, candidates: Sequence[str]) -> lis
 
     What all texts of the set share says nothing of one cluster.
     """
-    named = assigner.vectors(candidates)
-    vectors = np.asarray(named.todense() if hasattr(named, "todense") else named)
+    embedded = assigner.vectors(candidates)
+    vectors = np.asarray(embedded.todense() if hasattr(embedded, "todense") else embedded)
     middle = space.centres.mean(axis=0) if len(space.centres) > 1 else 0
     centred = [unit_rows(rows - middle) for rows in (space.centres, vectors)]
     return [candidates[best] for best in (centred[0] @ centred[1].T).argmax(axis=1)]

@@ -45,7 +45,7 @@ class ImageEncoder(nn.Module):
         return super().train(mode and not self.frozen)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Pixels (B, 3, H, W) uint8 -> embeddings (B, hidden_size) in float32."""
+        """Pixels (B, 3, H, W) in [0, 255] -> embeddings (B, hidden_size) in float32."""
         pixels = pixels.contiguous(memory_format=torch.channels_last)  # in which convolutions are fastest
         return self.network((pixels.float() / 255 - self.mean) / self.std).float()
 

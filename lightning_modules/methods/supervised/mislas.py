@@ -19,7 +19,7 @@ from losses import CrossEntropy, LabelAwareSmoothingLoss, gather
 class MiSLASModule(TwoStageModule):
     """Mixup, then classifier and class scales on balanced draws under label-aware smoothing: `method=mislas`.
 
-    Inputs that are numbers, as pixels and cached features, are mixed themselves; tokens cannot be, so that their
+    Inputs that are numbers, pixels and cached features, are mixed themselves; tokens cannot be, so that their
     embeddings are. In the second stage weights of the encoder rest, while statistics of its batch normalisation, where
     it has any, move to the balanced draws. The classifier goes on from the first stage. Published: 200 and 10 epochs.
 
@@ -62,7 +62,7 @@ class MiSLASModule(TwoStageModule):
         rng = np.random.default_rng(derived_seed(self.seed, "mixup", *self._step()))
         share = float(rng.beta(self.mixup_alpha, self.mixup_alpha)) if self.mixup_alpha else 1.0
         partners = Partners(batch["labels"], rng)
-        inputs = {key: value for key, value in batch.items() if _is_real(value)}
+        inputs = {key: value.float() for key, value in batch.items() if _is_mixable(value)}
         if inputs:
             mixed = {key: torch.lerp(partners.of(value), value, share) for key, value in inputs.items()}
             embeddings = self.embed({**batch, **mixed})
@@ -108,5 +108,6 @@ class Partners:
         return gather(rows)[self.rows]
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+def _is_mixable(value: Any) -> bool:
+    """Pixels come as uint8; tokens, labels and masks are of other whole types."""
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.dtype == torch.uint8)

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from lightning_modules.base import derived_seed
+from lightning_modules.encoders.resnet import SmallResNetEncoder
 from lightning_modules.methods.supervised.crt import CRTModule
 from lightning_modules.methods.supervised.disalign import DisAlignModule
 from lightning_modules.methods.supervised.mislas import MiSLASModule
@@ -128,6 +129,19 @@ def test_mislas_mixes_rows_by_a_share_of_the_step(mixes_inputs):
     assert module.training_losses(given)["loss"].item() == pytest.approx(expected, rel=1e-5)
     plain = build("mislas", mixup_alpha=0.0).training_losses(batch)["loss"]
     torch.testing.assert_close(plain, build("crt").training_losses(batch)["loss"])
+
+
+def test_mislas_mixes_pixels_that_come_as_whole_numbers():
+    encoder = SmallResNetEncoder("resnet8", depth=8).load()
+    pixels, labels = torch.randint(256, (6, 3, 8, 8), dtype=torch.uint8), torch.arange(6) % 3
+    module = at_step(build("mislas", lambda: encoder), 3)
+    rng = np.random.default_rng(derived_seed(0, "mixup", 3))
+    share, order = rng.beta(1.0, 1.0), torch.from_numpy(rng.permutation(6))
+    mixed = share * pixels.double() + (1 - share) * pixels[order].double()
+    log_p = module.classifier(encoder(mixed.float())).log_softmax(1)
+    expected = -(share * log_p[range(6), labels] + (1 - share) * log_p[range(6), labels[order]]).mean()
+    loss = module.training_losses({"pixels": pixels, "labels": labels, "num_views": 1})["loss"]
+    torch.testing.assert_close(loss, expected)
 
 
 def test_mislas_lets_batch_statistics_move_while_weights_rest():

@@ -28,7 +28,7 @@ from losses.cosine_pairs import CosinePairLoss, cosine_pairs
 from losses.dice import DiceLoss, dice
 from losses.disalign import GeneralisedReweightingLoss, adaptive_calibration, generalised_weights
 from losses.distributed import gather
-from losses.dscl import DecoupledContrastiveLoss
+from losses.dscl import DecoupledContrastiveLoss, PatchDistillationLoss
 from losses.dualcl import DualContrastiveLoss
 from losses.focal import FocalLoss, focal_per_sample
 from losses.gml import GaussianMixtureLoss, class_log_mean_exp
@@ -89,6 +89,7 @@ __all__ = [
     "LogitCompensatedCrossEntropy",
     "MultiLabelContrastiveLoss",
     "ParametricContrastiveLoss",
+    "PatchDistillationLoss",
     "ProCoLoss",
     "PrototypicalContrastiveLoss",
     "PseudoLabelLoss",

@@ -1,4 +1,4 @@
-"""Decoupled supervised contrast: the own key and the other rows of the class pull with fixed shares."""
+"""Decoupled supervised contrast: the own key and the class pull with fixed shares; and distillation of patches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from losses.arguments import check_tau, full_precision
 from losses.log_sum_exp import masked_log_sum_exp
@@ -58,3 +59,48 @@ class DecoupledContrastiveLoss(nn.Module):
         positive_terms = (mean_positive - log_total).masked_fill(number == 0, 0.0)
         values = (key_logits - log_total + self.positive_weight * positive_terms) / (1 + self.positive_weight)
         return -values.sum() / max(1, len(values))
+
+
+class PatchDistillationLoss(nn.Module):
+    """Patches of an image shall be as near to its key and a queue as the same regions of its feature map are.
+
+    L = -1/R sum_r sum_j t_rj log p_rj, t the softmax of z.z/tau of region r, without gradient, and p that of patch r,
+    over the image's own key and the queue. Source: patch-based self-distillation of Xuan and Zhang (AAAI 2024).
+
+    Args:
+        tau: temperature of both, > 0.
+
+    Raises:
+        ValueError: an argument out of range.
+    """
+
+    def __init__(self, tau: Annotated[float, "> 0"] = 0.07) -> None:
+        super().__init__()
+        self.tau = check_tau(tau)
+
+    @full_precision
+    def forward(self, patches: Tensor, regions: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
+        """The loss of R patches.
+
+        Args:
+            patches: (R, D) L2-normalised.
+            regions: (R, D) L2-normalised, of the same places.
+            keys: (R, D) L2-normalised, of the image that each lies in.
+            queue: (Q, D) L2-normalised; Q may be 0.
+
+        Returns:
+            Scalar; 0 with zero gradient for no patches.
+
+        Raises:
+            ValueError: shapes that do not fit.
+        """
+        for name, rows in (("regions", regions), ("keys", keys)):
+            if rows.shape != patches.shape:
+                raise ValueError(f"{name} must be {tuple(patches.shape)} as the patches, got {tuple(rows.shape)}")
+        targets = self._logits(regions.detach(), keys, queue).softmax(1)
+        logits = self._logits(patches, keys, queue)
+        return functional.cross_entropy(logits, targets, reduction="sum") / max(1, len(logits))
+
+    def _logits(self, rows: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
+        own = (rows * keys.to(rows)).sum(1, keepdim=True)
+        return torch.cat([own, rows @ queue.to(rows).T], dim=1) / self.tau

@@ -19,7 +19,8 @@ class ImageEncoder(nn.Module):
     """A network over normalised pixels.
 
     Args:
-        network: pixels (B, 3, H, W) float32 -> embeddings (B, hidden_size).
+        network: pixels (B, 3, H, W) float32 -> embeddings (B, hidden_size); its `feature_map` gives what they are the
+            mean of.
         hidden_size: of the embeddings.
         mean, std: of R, G and B in [0, 1], that pixels are normalised by.
         frozen: whether it is never trained, and stays in eval mode.
@@ -46,8 +47,15 @@ class ImageEncoder(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Pixels (B, 3, H, W) in [0, 255] -> embeddings (B, hidden_size) in float32."""
+        return self.network(self._normalised(pixels)).float()
+
+    def feature_map(self, pixels: Tensor) -> Tensor:
+        """Pixels (B, 3, H, W) in [0, 255] -> (B, hidden_size, h, w) in float32, whose mean is the embedding."""
+        return self.network.feature_map(self._normalised(pixels)).float()
+
+    def _normalised(self, pixels: Tensor) -> Tensor:
         pixels = pixels.contiguous(memory_format=torch.channels_last)  # in which convolutions are fastest
-        return self.network((pixels.float() / 255 - self.mean) / self.std).float()
+        return (pixels.float() / 255 - self.mean) / self.std
 
 
 class ImageEncoderSource:

@@ -58,6 +58,12 @@ class SmallResNet(nn.Sequential):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight)
 
+    def feature_map(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, 64, H / 4, W / 4)."""
+        for layer in list(self)[:-2]:
+            x = layer(x)
+        return x
+
 
 class Bottleneck(nn.Module):
     """1x1, 3x3 and 1x1 convolutions; the 3x3 one halves the size, in `groups` of channels."""
@@ -111,10 +117,14 @@ class LargeResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, 2048)."""
+        return self.feature_map(x).mean((2, 3))
+
+    def feature_map(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, 2048, H / 32, W / 32)."""
         x = functional.max_pool2d(functional.relu(self.bn1(self.conv1(x)), inplace=True), 3, 2, padding=1)
         for stage in range(1, 5):
             x = getattr(self, f"layer{stage}")(x)
-        return x.mean((2, 3))
+        return x
 
 
 class SmallResNetEncoder(ImageEncoderSource):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from losses import DecoupledContrastiveLoss
+from losses import DecoupledContrastiveLoss, PatchDistillationLoss
 from tests.losses.test_tsc import make
 
 
@@ -48,3 +48,34 @@ def test_the_pull_of_the_own_key_does_not_depend_on_the_size_of_the_class():
         pulls.append(key.grad)
     torch.testing.assert_close(pulls[0], pulls[1])
     torch.testing.assert_close(pulls[0], pulls[2])
+
+
+def slow_distillation(patches, regions, keys, queue, tau):
+    total = 0.0
+    for patch, region, key in zip(patches, regions, keys, strict=True):
+        others = [key, *queue]
+        logits = [torch.stack([row @ other for other in others]) / tau for row in (patch, region)]
+        p, t = (torch.exp(row) / torch.exp(row).sum() for row in logits)
+        total = total - sum(t[j] * torch.log(p[j]) for j in range(len(others)))
+    return total / len(patches)
+
+
+@pytest.mark.parametrize("size", [0, 1, 9])
+def test_distillation_of_patches(size):
+    patches, _, keys, queue, _, _ = make(7, size)
+    regions = keys.roll(1, 0).requires_grad_()
+    loss = PatchDistillationLoss(0.3)
+    value = loss(patches, regions, keys, queue)
+    assert value.item() == pytest.approx(slow_distillation(patches, regions, keys, queue, 0.3).item(), abs=1e-10)
+    value.backward()
+    assert regions.grad is None  # the regions teach
+    assert torch.autograd.gradcheck(lambda p: loss(p, regions, keys, queue), (patches,))
+
+
+def test_distillation_of_no_patches_and_of_other_shapes():
+    patches, _, keys, queue, _, _ = make(3, 4)
+    none = patches[:0].detach().requires_grad_()
+    PatchDistillationLoss()(none, keys[:0], keys[:0], queue).backward()
+    assert none.grad.shape == none.shape
+    with pytest.raises(ValueError, match=r"keys must be \(3, "):
+        PatchDistillationLoss()(patches, keys, keys[:2], queue)

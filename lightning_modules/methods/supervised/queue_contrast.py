@@ -41,8 +41,12 @@ class QueueContrastModule(TwoStageModule, QueueModule):
 
     def representation_losses(self, batch: Batch) -> dict[str, Tensor]:
         self.move_key_modules()
-        queries = self.project(self.embed(view_of(batch, 0)))
-        queries, keys, labels = gathered(queries, self.keys(view_of(batch, 1)), batch["labels"])
+        queries, keys = self.project(self.embed(view_of(batch, 0))), self.keys(view_of(batch, 1))
+        return {"loss": self.contrast_and_enqueue(queries, batch["labels"], keys)}
+
+    def contrast_and_enqueue(self, queries: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+        """`contrast` of the rows of this process over all processes; afterwards the queue takes the keys in."""
+        queries, keys, labels = gathered(queries, keys, labels)
         loss = self.contrast(queries, labels, keys)
         self.enqueue(keys, labels)
-        return {"loss": loss}
+        return loss

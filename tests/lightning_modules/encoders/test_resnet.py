@@ -45,6 +45,15 @@ def test_an_embedding_is_of_the_normalised_pixels_and_a_seed_decides_the_weights
     assert torch.equal(encoder(pixels), same(pixels)) and not torch.equal(encoder(pixels), other(pixels))
 
 
+@pytest.mark.parametrize("source", [SmallResNetEncoder("resnet8", depth=8), LargeResNetEncoder("resnext50", **RESNEXT)])
+def test_an_embedding_is_the_mean_of_its_feature_map(source):
+    encoder = source.load().eval()
+    pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    maps = encoder.feature_map(pixels)
+    assert maps.shape[:2] == (2, encoder.hidden_size) and maps.shape[2] > 1
+    torch.testing.assert_close(maps.mean((2, 3)), encoder(pixels))
+
+
 def test_pixels_are_an_encoder():
     pixels = torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8)
     encoder = PixelEncoder().load()

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from lightning_modules.encoders.resnet import SmallResNetEncoder
 from lightning_modules.methods.supervised.dscl import DSCLModule
 from lightning_modules.methods.supervised.gml import GMLModule
 from lightning_modules.methods.supervised.kcl import KCLModule
@@ -48,10 +49,11 @@ class Encoder(nn.Module):
         return self.table(input_ids[:, 0])
 
 
-def build(method, total_steps=10, frozen=False, loss=None, **options):
+def build(method, total_steps=10, frozen=False, loss=None, encoder=None, **options):
     torch.manual_seed(0)
-    encoder = Encoder()
-    encoder.frozen = frozen
+    if encoder is None:
+        encoder = Encoder()
+        encoder.frozen = frozen
     kind, default = METHODS[method]
     if method == "gpaco":
         options = {"momentum": None, **options}
@@ -60,7 +62,12 @@ def build(method, total_steps=10, frozen=False, loss=None, **options):
     scheduler = partial(linear_warmup, warmup_ratio=0.5)
     module = kind(encoder, loss or default(), COUNTS, optimizer, scheduler, method, **options)
     module.trainer = SimpleNamespace(
-        global_step=0, estimated_stepping_batches=total_steps, optimizers=[], strategy=None, current_epoch=0
+        global_step=0,
+        global_rank=0,
+        estimated_stepping_batches=total_steps,
+        optimizers=[],
+        strategy=None,
+        current_epoch=0,
     )
     return module
 
@@ -303,6 +310,27 @@ def test_the_first_view_asks_and_the_second_is_its_key(method, stays):
     drawn = [copy.step_generator()] if stays else []
     expected = copy.loss(queries, batch["labels"], keys, queue, queue_labels, *drawn)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+def test_dscl_of_images_distils_regions_into_patches():
+    def new(**options):
+        return build("dscl", encoder=SmallResNetEncoder("resnet8", depth=8).load(), momentum=0.5, **options)
+
+    pixels = torch.randint(256, (10, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    batch = {"pixels": pixels, "labels": torch.arange(5) % 3, "num_views": 2}
+    module, other, without = new(patch_weight=2.0), new(patches=1), new(patches=0)
+    losses = module.training_losses(batch)
+    assert losses["patch_distillation"].item() == 0  # over an empty queue all belong to their key
+    losses = module.training_losses(batch)
+    expected = losses["contrastive"] + 2 * losses["patch_distillation"]
+    torch.testing.assert_close(losses["loss"], expected)
+    assert set(without.training_losses(batch)) == {"loss", "stage"}
+    losses["patch_distillation"].backward()
+    assert module.encoder.network[0].weight.grad.abs().sum() > 0
+    assert other.patches == 1 and module.patches == 5 and build("dscl").patches == 0
+    for options, message in (({"patches": 2}, "patches: found 2"), ({"patch_weight": 1.0}, "patch_weight: found 1.0")):
+        with pytest.raises(ValueError, match=message):
+            build("dscl", **options)
 
 
 def test_gml_adds_up_the_classified_first_view_and_its_mixtures():

@@ -26,6 +26,7 @@ from storage.errors import ReportError
 
 ROOT = Path(__file__).resolve().parents[1]
 CONDITION = re.compile(r"'with (\w+)=([\w|]+)'")  # in an annotation
+KNOWN_BY = re.compile(r"'known by (\w+)'")  # likewise: a file whose content another argument tells
 SCHEMA = 2  # 1 hashed the whole config, places of code included
 
 # Left out: where files lie, what is shown, what is asked of the run, and on which device it works.
@@ -207,14 +208,20 @@ def _defaults(target: str) -> dict[str, str]:
 
 
 def _idle(target: str, node: Mapping[str, Any]) -> set[str]:
-    """Arguments of a node that count only with others, `"with train=top_layers"`, which have other values there."""
+    """Arguments of a node that do not count beside its others.
+
+    Those that need another value there, `"with train=top_layers"`, and files of a digest, `"known by md5"`.
+    """
     parameters = _parameters(target)[0]
     values = {name: node.get(name, parameter.default) for name, parameter in parameters.items()}
     return {
         name
         for name, parameter in parameters.items()
-        for key, wanted in CONDITION.findall(str(parameter.annotation))
-        if key in values and str(values[key]) not in wanted.split("|")
+        if any(
+            key in values and str(values[key]) not in wanted.split("|")
+            for key, wanted in CONDITION.findall(str(parameter.annotation))
+        )
+        or any(values.get(key) is not None for key in KNOWN_BY.findall(str(parameter.annotation)))
     }
 
 

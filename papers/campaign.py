@@ -35,7 +35,7 @@ from storage.records import add_records
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE, BUDGET = "sharprecl_2", "evidence"
-GPU_TESTS = "tests/test_gpu.py"
+GPU_TESTS = ("tests/test_gpu.py", "tests/tasks/test_images.py::test_cifar_from_the_archive_to_figures")
 SHARE_OF_TUNING = 0.5  # of the time that is left after the tests
 
 
@@ -122,7 +122,7 @@ def _seed(line: Sequence[str]) -> int:
 
 def show(options: Options) -> None:
     """What would be done, in order."""
-    print(f"1. {GPU_TESTS}: NCCL with one process, bf16, LoRA in 4 bits, faiss on the GPU")
+    print("1. tests: NCCL with one process, bf16, LoRA in 4 bits, faiss on the GPU, images laid out as CIFAR-100")
     chosen = planned(options.column)
     for cell in chosen:
         state = "tuned already" if tuned(cell, options.runs) is not None else "tunes"
@@ -140,7 +140,8 @@ def main(words: Sequence[str]) -> int:
     import torch
 
     started, on_gpu = time.monotonic(), torch.cuda.is_available()
-    if on_gpu and (code := subprocess.call([sys.executable, "-m", "pytest", "-q", "-n0", GPU_TESTS], cwd=ROOT)):
+    tests = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", "", *GPU_TESTS]  # slow ones too
+    if on_gpu and (code := subprocess.call(tests, cwd=ROOT)):
         return code
     os.environ[SHARED_WORDS] = "1"
     arguments = ["logger=csv", "rival=null", *options.passed_on, f"paths.runs={options.runs.absolute()}"]

@@ -3,7 +3,7 @@
     make reproduce-tables BUDGET=smoke|cpu|frozen|paper [TABLE=NAME,…] [DRY_RUN=1] [ARGS="key=value …"]
     python -m papers.reproduce budget=cpu [table=NAME,…] [dry_run=1] [runs=DIR] [records=DIR] [out=DIR] [jobs=1]
         [hours=H] [priority=3] [column=NAME,…] [row=NAME,…] [report_only=1]
-        [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=…]
+        [paths.data=… paths.cache=… paths.source_mirror=… trainer.num_threads=… dataset.archive=…]
 
 A run counts as done where the run store or the records hold it finished. Stopped at any moment, the same line goes on.
 `hours` starts no further run after that time; `priority=1` leaves out the side tables, `column` runs those data alone,
@@ -37,7 +37,7 @@ from storage.records import Run, add_records
 
 ROOT = Path(__file__).resolve().parents[1]
 RATIOS = (None, 50, 20, 10)
-PASSED_ON = ("paths.", "logger", "trainer.num_threads")  # what a run id leaves out
+PASSED_ON = ("paths.", "logger", "trainer.num_threads", "dataset.archive")  # what a run id leaves out
 
 
 @dataclass

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 # Below 6 pairs the two-sided signed-rank test cannot reach 0.05, whatever the differences: its least p is 2 / 2^n.
 WILCOXON_MIN_PAIRS = 6
 T_TEST_MIN_PAIRS = 2
+ROUNDING = 1e-12  # share by which figures that are equal in decimal may differ in binary
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def paired_comparison(a: Mapping[int, float], b: Mapping[int, float]) -> PairedC
         raise ValueError("values to compare must be finite numbers")
     notes = _notes(len(seeds), len(set(a) ^ set(b)))
     interval = t_test_p = wilcoxon_p = None
-    if np.ptp(difference) == 0:
+    if _is_constant(difference):
         notes.append("the difference is the same at every seed: no test")
     elif len(seeds) >= T_TEST_MIN_PAIRS:
         outcome = stats.ttest_rel(first, second)
@@ -97,10 +98,15 @@ def spread_comparison(a: Mapping[int, float], b: Mapping[int, float]) -> PairedC
     spread_a, spread_b = float(first.std(ddof=1)), float(second.std(ddof=1))
     total, difference = first + second, first - second
     p = None
-    if len(seeds) > 2 and np.ptp(total) > 0 and np.ptp(difference) > 0:
+    if len(seeds) > 2 and not _is_constant(total) and not _is_constant(difference):
         p = float(stats.pearsonr(total, difference).pvalue)
     note = "Pitman-Morgan test" if p is not None else "too few seeds or no spread: no test"
     return PairedComparison(seeds, spread_a, spread_b, spread_a - spread_b, None, p, None, note)
+
+
+def _is_constant(values: np.ndarray) -> bool:
+    """Whether values (N,) are all the same but for rounding, which would make a test of it look certain."""
+    return bool(np.ptp(values) <= ROUNDING * np.abs(values).max())
 
 
 def _notes(pairs: int, unpaired: int) -> list[str]:
@@ -132,7 +138,7 @@ def effect_size(a: Mapping[int, float], b: Mapping[int, float]) -> EffectSize | 
     seeds = sorted(set(a) & set(b))
     difference = np.array([a[seed] - b[seed] for seed in seeds], dtype=np.float64)
     pairs = len(seeds)
-    if pairs < T_TEST_MIN_PAIRS or np.ptp(difference) == 0:
+    if pairs < T_TEST_MIN_PAIRS or _is_constant(difference):
         return None
     d = float(difference.mean() / difference.std(ddof=1))
     root, correction = np.sqrt(pairs), 1 - 3 / (4 * pairs - 5) if pairs > 2 else 1.0
@@ -244,6 +250,6 @@ def equivalence_p(a: Mapping[int, float], b: Mapping[int, float], margin: float)
     if len(seeds) < T_TEST_MIN_PAIRS:
         return None
     first, second = (np.array([values[seed] for seed in seeds], dtype=np.float64) for values in (a, b))
-    if np.ptp(first - second) == 0:
+    if _is_constant(first - second):
         return 0.0 if abs(float((first - second)[0])) < margin else 1.0
     return float(ttost_paired(first, second, -margin, margin)[0])

@@ -49,6 +49,11 @@ class ImageAugmentation:
     ) -> None:
         self.name, self.first, self.others, self.padding = name, first, others or first, padding
 
+    def load(self) -> None:
+        """Import what the policies draw by: W&B's hooks on imports fail in forked loader processes."""
+        if {self.first, self.others} - {"shift", "crop_flip"}:
+            import kornia.augmentation.auto  # noqa: F401
+
     def view(self, pixels: Tensor, number: int, size: int, seed: int) -> Tensor:
         """One view of each image.
 

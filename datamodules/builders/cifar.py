@@ -10,7 +10,7 @@ import pickle
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from storage.run_store import first_line
 
 DAMAGED = LookupError, TypeError, ValueError, EOFError, OSError, tarfile.TarError, pickle.PickleError
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
+Archive = Annotated[str | None, "known by md5"]  # a run has the same id wherever the archive lies
+
 
 class Cifar(ImageDataset):
     """The published archive, from a folder of the user's.
@@ -96,7 +98,7 @@ class Cifar10(Cifar):
 
     def __init__(
         self,
-        archive: str | None = None,
+        archive: Archive = None,
         name: Name = "cifar10",
         md5: str | None = "c58f30108f718f92721af3b95e74349a",
         **options: Any,
@@ -113,7 +115,7 @@ class Cifar100(Cifar):
 
     def __init__(
         self,
-        archive: str | None = None,
+        archive: Archive = None,
         name: Name = "cifar100",
         md5: str | None = "eb9058c3a382ffc7106e4002c42a8d85",
         **options: Any,

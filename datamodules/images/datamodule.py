@@ -83,6 +83,7 @@ class AugmentedBatches(Dataset):
 
     def __init__(self, batches: ImageBatches, augment: Any, num_views: int, seed: int) -> None:
         self.batches, self.augment, self.num_views, self.seed = batches, augment, num_views, seed
+        augment.load()
 
     def __len__(self) -> int:
         return len(self.batches)

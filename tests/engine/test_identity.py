@@ -106,6 +106,13 @@ def test_own_files_count_by_content_and_not_by_name(config):
 VALUES = st.lists(st.one_of(st.integers(), st.floats(), st.none()))
 
 
+def test_a_published_archive_counts_by_its_digest_wherever_it_lies():
+    line = ("method=ce", "dataset=cifar100", "dataset.archive=")
+    here, there = (compose_run((*line[:2], line[2] + place)).id(0) for place in ("/a.tar.gz", "/b.tar.gz"))
+    other, another = (compose_run((*line[:2], line[2] + p, "dataset.md5=null")).id(0) for p in ("/a.tgz", "/b.tgz"))
+    assert here == there == compose_run(line[:2]).id(0) and len({here, other, another}) == 3
+
+
 @given(st.dictionaries(st.text("ab", min_size=1), VALUES, min_size=1))
 def test_the_order_of_keys_and_the_kind_of_sequence_say_nothing(node):
     config = {"method": {"name": "m"}, "dataset": {"name": "d"}, "own": node}

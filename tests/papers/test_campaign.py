@@ -14,7 +14,7 @@ def test_a_dry_run_lists_tests_searches_and_seeds(capsys, tmp_path):
     out = capsys.readouterr().out
     searches = [line for line in out.splitlines() if line.startswith("2. tunes: python run.py ")]
     assert len(searches) == 27 and all(line.endswith("search=halving") for line in searches)
-    assert "tests/test_gpu.py" in out and "270 runs with what won, 10 seeds a cell" in out
+    assert "images laid out as CIFAR-100" in out and "270 runs with what won, 10 seeds a cell" in out
 
 
 def search_through(folder, cell, settings):

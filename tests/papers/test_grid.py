@@ -16,7 +16,7 @@ from papers.grid import (
 )
 from storage.errors import ReportError
 
-BUDGETS = ("smoke", "cpu", "frozen", "paper")
+BUDGETS = ("smoke", "cpu", "frozen", "images", "paper", "paper_images")
 WITH_RUNS = [name for name in table_names() if not load_grid(name).statistics]
 
 
@@ -103,6 +103,6 @@ def test_the_last_word_on_a_key_wins():
 def test_unknown_names_are_refused_with_what_there_is():
     with pytest.raises(ReportError, match="table=sharprecl_9: no such table; allowed: .*sharprecl_2"):
         load_grid("sharprecl_9")
-    budgets = "smoke, cpu, frozen, images, evidence, paper"
+    budgets = "smoke, cpu, frozen, images, paper_images, evidence, paper"
     with pytest.raises(ReportError, match=f"budget=large: no such budget; allowed: {budgets}"):
         load_budget("large")

@@ -75,4 +75,6 @@ def test_holm_by_hand_and_tests_that_were_not_made():
     assert holm([0.01, 0.04, None, 0.03]) == pytest.approx([0.03, 0.06, None, 0.06], nan_ok=True)
     assert holm([]) == [] and holm([None]) == [None]
     assert effect_size({0: 1.0}, {0: 0.5}) is None and effect_size({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5}) is None
+    rounded = {0: 0.75, 1: 0.25, 2: 0.65}, {0: 0.75 - 0.1, 1: 0.25 - 0.1, 2: 0.65 - 0.1}
+    assert effect_size(*rounded) is None and paired_comparison(*rounded).t_test_p is None
     assert equivalence_p({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, 0.1) == 0.0

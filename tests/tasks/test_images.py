@@ -7,13 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hydra.utils import get_object
 from PIL import Image
+from sklearn.datasets import load_digits
 
+from datamodules.builders.cifar import Cifar100
 from engine.choices import choices
 from engine.composition import serves
 from tests.command_lines import Result, command, rows
 from tests.conftest import ROOT
+from tests.datamodules.test_images import archive
 from tests.engine.test_kinds import refusal
 from tests.own_process import assert_equal, context, die_at_write, run_alone, the_run
 
@@ -31,8 +35,6 @@ def train(store: list[str]):
 
 
 def digit_files(folder: Path, number: int) -> Path:
-    from sklearn.datasets import load_digits
-
     folder.mkdir()
     for place, image in enumerate(load_digits().images[:number]):
         Image.fromarray(np.rint(image * 255 / 16).astype(np.uint8)).save(folder / f"{place:02}.png")
@@ -78,6 +80,44 @@ def test_a_killed_run_ends_with_the_same_bits(store, tmp_path, monkeypatch):
         process.join()
         assert process.exitcode == (0 if dies is None else -signal.SIGKILL), (tmp_path / "output.err").read_text()
     assert_equal(the_run(tmp_path), whole)
+
+
+@pytest.fixture
+def cifar(tmp_path) -> list[str]:
+    """60 train and 60 test images of noise in an archive as CIFAR-100's."""
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 3072), np.uint8)
+    path = archive(tmp_path, Cifar100, {b"data": pixels, b"fine_labels": [0, 1, 2] * 20})
+    return ["dataset=cifar100", f"dataset.archive={path}", "dataset.md5=null", "imbalance.ir=4"]
+
+
+ACL = ["method=acl", "trainer.max_epochs=1"]
+ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU on this machine")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [ACL, ["method=logistic", "encoder=pixels", "encoder.size=32"], pytest.param([*ACL, "trainer=gpu"], marks=ON_GPU)],
+    ids=["acl", "logistic", "gpu"],
+)
+def test_cifar_from_the_archive_to_figures(words, cifar, store):
+    run = command([*cifar, *store, *words])
+    assert run.metrics["status"] == "finished"
+    assert sum(row["split"] == "test" for row in rows(run.folder / "predictions.csv")) == 60
+
+
+@pytest.mark.slow
+def test_listed_files_from_one_line_to_figures(store, tmp_path):
+    folder = digit_files(tmp_path / "images", 120)
+    labels = load_digits().target % 2
+    for name, rows_ in (("train", range(80)), ("test", range(80, 120))):
+        lines = [f"{row:02}.png {labels[row]}" for row in rows_]
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines))
+    lists = [f"dataset.{name}_list={tmp_path / f'{name}.txt'}" for name in ("train", "test")]
+    line = ["dataset=image_folder", f"dataset.root={folder}", *lists, "dataset.size=32", "trainer.max_epochs=1"]
+    run = command([*line, *store, "method=balanced_softmax", "dataset.num_workers=1"])
+    assert run.metrics["status"] == "finished"
+    assert sum(row["split"] == "test" for row in rows(run.folder / "predictions.csv")) == 40
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_a_cell_joins_budget_table_column_and_row():
         "experiment=acl_scl",
         "protocol.val_from=unthinned",
     )
-    assert actual[0].seeds == (0, 1, 2)
+    assert actual[0].seeds == (0, 1, 2, 3, 4)
     main = {c.row: c for c in cells(load_grid("sharprecl_2"), load_budget("cpu")) if c.column == "ohsumed"}
     assert main["sharprecl"].seeds == (0, 1, 2, 3, 4) and main["dice"].seeds == (0, 1, 2)
     assert main["roberta"].skipped

@@ -1,9 +1,10 @@
 """A training step of ResNet-32 on images of CIFAR's size, against the plain loop of published code.
 
-    python -m benchmarks.images [--pairs 6] [--threads 2] [--policy crop_flip]
+    python -m benchmarks.images [--pairs 6] [--threads 2] [--policy crop_flip] [--precision auto]
 
 Batches of 128 generated images of 32 x 32 pixels, cross-entropy, SGD with momentum. The peer is the loop that long-tail
-codes share, written here from the recipe: float32, channels first, a loader that crops and flips image by image.
+codes share, written here from the recipe: float32, channels first, a loader that augments image by image, with the same
+policy as ours.
 Ours is `method=ce dataset=cifar100` as it runs: data module, Lightning's trainer, its precision. The two take turns,
 some steps each, and the ratio is taken pair by pair. `loading` is the share of a step that making its batch takes.
 """
@@ -24,6 +25,7 @@ from tabulate import tabulate
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks._autoaugment import auto_augmented, cut_out
 from datamodules.builders.cifar import Cifar100
 from datamodules.corpus import Corpus, prepare
 from engine.plan import Plan, instantiate_partial
@@ -48,9 +50,10 @@ class Generated(Cifar100):
 
 
 class Images(Dataset):
-    """The peer's data: one image at a time, cropped, flipped and normalised."""
+    """The peer's data: one image at a time, cropped, flipped, by Pillow's AutoAugment and Cutout, and normalised."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, policy: str) -> None:
+        self.policy = policy
         table = corpus.table("train")
         pixels = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, 3, 32, 32)
         self.pixels, self.labels = torch.from_numpy(pixels.copy()), table["label"].to_numpy()
@@ -64,17 +67,19 @@ class Images(Dataset):
         top, left = torch.randint(9, (2,)).tolist()
         image = image[:, top : top + 32, left : left + 32]
         image = image.flip(2) if torch.rand(()) < 0.5 else image
+        if self.policy == "autoaugment_cutout":
+            image = cut_out(auto_augmented(image), 16)
         return (image.float() / 255 - self.mean) / self.std, int(self.labels[row])
 
 
 class Peer:
     """The plain loop; `turn` does some steps of it."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, policy: str) -> None:
         torch.manual_seed(0)
         self.model = nn.Sequential(SmallResNet(32), nn.Linear(64, CLASSES)).train()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
-        self.loader = DataLoader(Images(corpus), BATCH, shuffle=True, drop_last=True)
+        self.loader = DataLoader(Images(corpus, policy), BATCH, shuffle=True, drop_last=True)
         self.batches = itertools.chain.from_iterable(itertools.repeat(self.loader))
         self.loading = 0.0
 
@@ -113,18 +118,19 @@ class Turns(Callback):
         self.since = time.perf_counter()
 
 
-def make_plan(folder: Path, policy: str, threads: int) -> Plan:
+def make_plan(folder: Path, policy: str, precision: str, threads: int) -> Plan:
     overrides = ["method=ce", "dataset=cifar100", f"augment={policy}", f"trainer.num_threads={threads}"]
+    overrides += [f"trainer.precision={precision}"]
     overrides += [f"paths.{name}={folder / name}" for name in ("runs", "data", "cache")]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return Plan.make(compose("config", overrides=overrides))
 
 
-def race(folder: Path, policy: str, pairs: int, threads: int) -> None:
+def race(folder: Path, policy: str, precision: str, pairs: int, threads: int) -> None:
     torch.set_num_threads(threads)
     corpus = prepare(Generated(), folder / "data", None)
-    plan = make_plan(folder, policy, threads)
-    datamodule, peer = plan.datamodule(corpus), Peer(corpus)
+    plan = make_plan(folder, policy, precision, threads)
+    datamodule, peer = plan.datamodule(corpus), Peer(corpus, policy)
     turns = Turns(peer.turn, pairs)
     trainer = instantiate_partial(plan.config.trainer)(
         run_folder=folder, callbacks=[turns], logger=False, plugins=[]
@@ -151,10 +157,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--policy", default="crop_flip", help="a choice of the group augment")
+    parser.add_argument("--policy", default="crop_flip", choices=("crop_flip", "autoaugment_cutout"))
+    parser.add_argument("--precision", default="auto", help="of ours; 32: as the peer's")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        race(Path(folder), arguments.policy, arguments.pairs, arguments.threads)
+        race(Path(folder), arguments.policy, arguments.precision, arguments.pairs, arguments.threads)
 
 
 if __name__ == "__main__":

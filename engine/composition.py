@@ -121,6 +121,10 @@ def _findings(plain: Plain) -> Iterator[str]:
     if plain.get("head"):
         yield from _head_findings(plain)
     yield from trainer_findings(plain)
+    if plain["trainer"].get("gradient_cache_chunk") is not None and plain.get("encoder"):
+        if getattr(target_class(plain["encoder"]), "reads_whole_batches", False):
+            encoder = f"encoder={plain['encoder']['name']}, which normalises over the batch"
+            yield f"trainer.gradient_cache_chunk: allowed with {encoder}: null"
     if plain.get("retrieval"):
         yield from _retrieval_findings(plain["retrieval"])
 

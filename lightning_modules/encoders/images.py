@@ -71,6 +71,7 @@ class ImageEncoderSource:
 
     kinds = ("image",)
     has_weights = False  # without `path`
+    reads_whole_batches = True  # batch normalisation: an embedding depends on the batch beside it
     pooling = "mean"
     hidden_size: int
 

@@ -56,6 +56,11 @@ def test_parts_of_the_other_kind_are_refused(group: str, of_texts: set[str], of_
             assert line is not None and line.startswith(f"{group}: found ") and kind.kinds
 
 
+def test_gradients_are_not_cached_where_a_batch_is_normalised() -> None:
+    line = "trainer.gradient_cache_chunk: allowed with encoder=resnet8, which normalises over the batch: null"
+    assert findings("method=ce dataset=digits trainer.gradient_cache_chunk=4") == [line]
+
+
 def test_tasks_for_texts_are_refused() -> None:
     node = {"_target_": choices("method")["ce"], "name": "ce"}
     with pytest.raises(ConfigError, match="task: found cluster; allowed with dataset=digits, which holds images"):

@@ -68,6 +68,8 @@ def test_rows_and_columns_of_a_budget_exist(budget):
 def test_a_cell_joins_budget_table_column_and_row():
     actual = [c for c in cells(load_grid("acl_conflict"), load_budget("cpu")) if c.column == "trec_50"]
     assert actual[0].overrides == (
+        "encoder.train=top_layers",
+        "encoder.num_top_layers=1",
         "callbacks=gradient_conflict",
         "dataset=trec",
         "imbalance.ir=50",

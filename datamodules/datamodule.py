@@ -87,7 +87,7 @@ class DataModule(LightningDataModule):
         num_views: Annotated[int, ">= 1"],
         seed: Annotated[int, ">= 0"],
         singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
-        num_workers: Annotated[int, ">= 0"] = 0,
+        num_workers: Annotated[int, ">= 0", "<= 256"] = 0,
         budget: LabelBudget | None = None,
         takes_unlabelled: bool = False,
         trains_unlabelled: bool = False,

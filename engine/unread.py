@@ -139,9 +139,11 @@ def _conditions(hint: Any) -> Iterator[str]:
 
 
 def _holds(plain: Mapping[str, Any], condition: str) -> bool:
-    """Whether a condition `key=a|b` or `key>number` is true of a config."""
-    key, symbol, wanted = re.split(r"(=|>)", condition, maxsplit=1)
+    """Whether a condition `key=a|b`, `key>number` or `key<number` is true of a config."""
+    key, symbol, wanted = re.split(r"([=<>])", condition, maxsplit=1)
     value: Any = plain
     for name in key.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
-    return value is not None and value > float(wanted) if symbol == ">" else str(value) in wanted.split("|")
+    if symbol == "=":
+        return str(value) in wanted.split("|")
+    return value is not None and (value > float(wanted) if symbol == ">" else value < float(wanted))

@@ -73,7 +73,7 @@ class EncoderModule(pl.LightningModule):
         scheduler: Callable,
         name: str,
         seed: int = 0,
-        num_views: Annotated[int, ">= 1"] = 1,
+        num_views: Annotated[int, ">= 1", "<= 64"] = 1,
         head_lr: Annotated[float, "> 0"] = 1e-3,
     ) -> None:
         super().__init__()
@@ -283,7 +283,7 @@ class ClassifierModule(EncoderModule):
         scheduler: Callable,
         name: str,
         seed: int = 0,
-        num_views: Annotated[int, ">= 1"] = 1,
+        num_views: Annotated[int, ">= 1", "<= 64"] = 1,
         head_lr: Annotated[float, "> 0"] = 1e-3,
         dropout: Annotated[float, ">= 0", "< 1"] = 0.1,
         classifier_bias: bool = True,

@@ -52,7 +52,11 @@ class GeneralisedReweightingLoss(ClassificationLoss):
         average: over ``rows`` or over ``weights``.
     """
 
-    def __init__(self, exponent: Annotated[float, ">= 0"] = 1.2, average: Average = "weights") -> None:
+    def __init__(
+        self,
+        exponent: Annotated[float, ">= 0", "with method.representation_share<1"] = 1.2,
+        average: Annotated[Average, "with method.representation_share<1"] = "weights",
+    ) -> None:
         super().__init__()
         self.exponent = _check_exponent(exponent)
         self.average = check_choice("average", average, get_args(Average))

@@ -28,7 +28,11 @@ class DecoupledContrastiveLoss(nn.Module):
         ValueError: an argument out of range.
     """
 
-    def __init__(self, tau: Annotated[float, "> 0"] = 0.07, positive_weight: Annotated[float, ">= 0"] = 8.0) -> None:
+    def __init__(
+        self,
+        tau: Annotated[float, "> 0", "with method.representation_share>0"] = 0.07,
+        positive_weight: Annotated[float, ">= 0", "with method.queue_size>0"] = 8.0,
+    ) -> None:
         super().__init__()
         if not positive_weight >= 0:
             raise ValueError(f"positive_weight must be >= 0, got {positive_weight}")
@@ -62,7 +66,7 @@ class DecoupledContrastiveLoss(nn.Module):
 
 
 class PatchDistillationLoss(nn.Module):
-    """Patches of an image shall be as near to its key and a queue as the same regions of its feature map are.
+    """Patches (R, D) of images shall be as near to their keys and a queue as the same regions of feature maps are.
 
     L = -1/R sum_r sum_j t_rj log p_rj, t the softmax of z.z/tau of region r, without gradient, and p that of patch r,
     over the image's own key and the queue. Source: patch-based self-distillation of Xuan and Zhang (AAAI 2024).

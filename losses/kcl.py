@@ -33,9 +33,9 @@ class KPositiveContrastiveLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0"] = 0.07,
-        num_positives: Annotated[int, ">= 0"] = 6,
-        surplus: Surplus = "kept",
+        tau: Annotated[float, "> 0", "with method.representation_share>0"] = 0.07,
+        num_positives: Annotated[int, ">= 0", "with method.queue_size>0"] = 6,
+        surplus: Annotated[Surplus, "with num_positives>0"] = "kept",
     ) -> None:
         super().__init__()
         if not num_positives >= 0:

@@ -72,8 +72,8 @@ class LabelAwareSmoothingLoss(ClassificationLoss):
 
     def __init__(
         self,
-        head_smoothing: Annotated[float, ">= 0", "< 1"] = 0.3,
-        tail_smoothing: Annotated[float, ">= 0", "< 1"] = 0.0,
+        head_smoothing: Annotated[float, ">= 0", "< 1", "with method.representation_share<1"] = 0.3,
+        tail_smoothing: Annotated[float, ">= 0", "< 1", "with method.representation_share<1"] = 0.0,
     ) -> None:
         super().__init__()
         _check_smoothing(head_smoothing, tail_smoothing)

@@ -74,8 +74,8 @@ class LADELoss(ClassificationLoss):
     def __init__(
         self,
         regulariser_weight: Annotated[float, ">= 0"] = 0.1,
-        square_weight: Annotated[float, ">= 0"] = 0.1,
-        importance: Importance = "of_rows",
+        square_weight: Annotated[float, ">= 0", "with regulariser_weight>0"] = 0.1,
+        importance: Annotated[Importance, "with regulariser_weight>0"] = "of_rows",
     ) -> None:
         super().__init__()
         for name, value in {"regulariser_weight": regulariser_weight, "square_weight": square_weight}.items():

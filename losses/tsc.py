@@ -81,9 +81,9 @@ class TargetedContrastiveLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0"] = 0.07,
-        num_positives: Annotated[int, ">= 0"] = 6,
-        target_weight: Annotated[float, ">= 0"] = 0.2,
+        tau: Annotated[float, "> 0", "with method.representation_share>0"] = 0.07,
+        num_positives: Annotated[int, ">= 0", "with method.queue_size>0"] = 6,
+        target_weight: Annotated[float, ">= 0", "with method.representation_share>0"] = 0.2,
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)

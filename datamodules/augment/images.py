@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-Policy = Literal["shift", "crop_flip", "autoaugment_cutout", "randaugment", "simaugment"]
+Policy = Literal["shift", "crop_flip", "autoaugment_cutout", "randaugment", "simaugment", "randaugment_stack"]
 
 
 class ImageAugmentation:
@@ -29,6 +29,7 @@ class ImageAugmentation:
       by up to 40 %, two operations of RandAugment at magnitude 10 (Cubuk et al., 2020).
     * ``simaugment``: 20 to 100 % of the area scaled to the whole, flipped, colours changed in four of five (40 %,
       hue 10 %), one of five grey (Chen et al., ICML 2020), as PaCo's and ACL's further views.
+    * ``randaugment_stack``: simaugment, half of the images blurred, then RandAugment as above: ACL on ImageNet-LT.
 
     Args:
         name: in a run's record.
@@ -70,7 +71,7 @@ class ImageAugmentation:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
             policy = self.others if number else self.first
-            if policy in ("randaugment", "simaugment"):
+            if policy in _FLOAT_POLICIES:
                 return _bytes(_FLOAT_POLICIES[policy](_floats(pixels), size))
             pixels = cropped(pixels, size, self.padding)
             if policy == "shift":
@@ -138,7 +139,22 @@ def _sim_view(images: Tensor, size: int) -> Tensor:
     return _transforms()["sim"](_resized(images, size, 0.2))
 
 
-_FLOAT_POLICIES: dict[str, Callable[[Tensor, int], Tensor]] = {"randaugment": _rand_view, "simaugment": _sim_view}
+def _stacked_view(images: Tensor, size: int) -> Tensor:
+    return rand_augmented(_blurred(_sim_view(images, size)))
+
+
+def _blurred(images: Tensor) -> Tensor:
+    import kornia.augmentation as K
+
+    width = max(3, images.shape[-1] // 20 * 2 + 1)  # odd, a tenth of the side
+    return K.RandomGaussianBlur((width, width), (0.1, 2.0), p=0.5)(images)
+
+
+_FLOAT_POLICIES: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "randaugment": _rand_view,
+    "simaugment": _sim_view,
+    "randaugment_stack": _stacked_view,
+}
 
 
 def _resized(images: Tensor, size: int, least: float) -> Tensor:

@@ -68,10 +68,19 @@ class Cifar(ImageDataset):
             raise InputError(
                 f"dataset.archive={archive}: found MD5 {digest}, allowed: {self.md5}, that of {self.file} at {PAGE}"
             )
-        with tarfile.open(archive) as tar:
-            names = [name.decode() for name in self._member(tar, self.names[0])[self.names[1]]]
-            parts = {split: [self._member(tar, name) for name in self.members[split]] for split in self.members}
+        try:
+            with tarfile.open(archive) as tar:
+                names = [name.decode() for name in self._member(tar, self.names[0])[self.names[1]]]
+                parts = {split: [self._member(tar, name) for name in self.members[split]] for split in self.members}
+            if not all(self._is_whole(part, len(names)) for split in parts for part in parts[split]):
+                raise ValueError("images and labels that do not fit")
+        except DAMAGED as error:
+            raise InputError(f"dataset.archive={archive}: found no {self.file} ({first_line(error)})") from error
         return {split: self._rows_of(parts[split], names) for split in parts}
+
+    def _is_whole(self, part: dict[bytes, Any], num_classes: int) -> bool:
+        pixels, labels = np.asarray(part[b"data"]), part[self.labels]
+        return pixels.shape == (len(labels), 3072) and all(0 <= label < num_classes for label in labels)
 
     def _member(self, tar: tarfile.TarFile, name: str) -> dict[bytes, Any]:
         path = f"{self.folder}/{name}"

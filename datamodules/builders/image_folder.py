@@ -94,7 +94,12 @@ class ImageFolder(ImageDataset):
             yield {"image": checked_image(self.root, path.strip(), where), "label": label, "where": where}
 
     def _found(self, folder: Path) -> Iterator[Row]:
-        for file in image_files(folder):
+        files = image_files(folder)
+        classes = {Path(file).relative_to(folder).parts[0] for file in files}
+        for path in sorted(folder.iterdir()):
+            if path.is_dir() and not path.name.startswith(".") and path.name not in classes:
+                raise InputError(f"{path}: found no image, allowed: images in the folder of each class")
+        for file in files:
             label = Path(file).relative_to(folder).parts[0]
             if Path(file).parent == folder:
                 raise InputError(f"{file}: found an image outside the folders of the classes, allowed: a folder each")

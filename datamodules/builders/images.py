@@ -38,7 +38,7 @@ class ImageDataset(Dataset):
         self,
         name: Name,
         singleton_classes: Singletons = "refuse",
-        num_workers: Annotated[int, ">= 0"] = 0,
+        num_workers: Annotated[int, ">= 0", "<= 256"] = 0,
         **options: Any,
     ) -> None:
         super().__init__(name, singleton_classes, **options)

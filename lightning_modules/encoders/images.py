@@ -24,6 +24,10 @@ class ImageEncoder(nn.Module):
         hidden_size: of the embeddings.
         mean, std: of R, G and B in [0, 1], that pixels are normalised by.
         frozen: whether it is never trained, and stays in eval mode.
+        least_size: pixels of the smallest side that leaves the network one of its own.
+
+    Raises:
+        ValueError: smaller images, with the first batch.
     """
 
     top_layers = None
@@ -31,9 +35,16 @@ class ImageEncoder(nn.Module):
     std: Tensor
 
     def __init__(
-        self, network: nn.Module, hidden_size: int, mean: Sequence[float], std: Sequence[float], frozen: bool
+        self,
+        network: nn.Module,
+        hidden_size: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        frozen: bool,
+        least_size: int = 1,
     ) -> None:
         super().__init__()
+        self.least_size = least_size
         self.network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.hidden_size, self.frozen = hidden_size, frozen
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
@@ -54,6 +65,8 @@ class ImageEncoder(nn.Module):
         return self.network.feature_map(self._normalised(pixels)).float()
 
     def _normalised(self, pixels: Tensor) -> Tensor:
+        if (side := min(pixels.shape[-2:])) < self.least_size:
+            raise ValueError(f"encoder: found images of {side} pixels; allowed: {self.least_size} or more")
         pixels = pixels.contiguous(memory_format=torch.channels_last)  # in which convolutions are fastest
         return (pixels.float() / 255 - self.mean) / self.std
 
@@ -74,6 +87,7 @@ class ImageEncoderSource:
     reads_whole_batches = True  # batch normalisation: an embedding depends on the batch beside it
     pooling = "mean"
     hidden_size: int
+    least_size: int  # pixels: the stride of the whole network
 
     def __init__(
         self,
@@ -107,7 +121,8 @@ class ImageEncoderSource:
             network = self.network()
         if self.path is not None:
             self._fill(network, _state(self._file()))
-        return ImageEncoder(network, self.hidden_size, self.mean, self.std, self.training == "frozen").train()
+        frozen = self.training == "frozen"
+        return ImageEncoder(network, self.hidden_size, self.mean, self.std, frozen, self.least_size).train()
 
     def _file(self) -> Path:
         if self.path is None or not Path(self.path).expanduser().is_file():

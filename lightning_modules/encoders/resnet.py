@@ -10,6 +10,8 @@ from torch.nn import functional
 from lightning_modules.encoders.images import ImageEncoderSource
 
 Triple = tuple[float, float, float]
+Positive = Annotated[float, "> 0"]
+Positives = tuple[Positive, Positive, Positive]
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -135,7 +137,7 @@ class SmallResNetEncoder(ImageEncoderSource):
         depth: layers with weights, the classifier's included: 6 n + 2.
     """
 
-    hidden_size = 64
+    hidden_size, least_size = 64, 4
 
     def __init__(
         self,
@@ -143,7 +145,7 @@ class SmallResNetEncoder(ImageEncoderSource):
         path: str | None = None,
         train: Literal["full", "frozen"] = "full",
         mean: Triple = CIFAR_MEAN,
-        std: Triple = CIFAR_STD,
+        std: Positives = CIFAR_STD,
         depth: Annotated[int, ">= 8"] = 32,
     ) -> None:
         super().__init__(name, path, train, mean, std)
@@ -164,7 +166,7 @@ class LargeResNetEncoder(ImageEncoderSource):
         group_width: channels of a group in the first stage.
     """
 
-    hidden_size = 2048
+    hidden_size, least_size = 2048, 32
 
     def __init__(
         self,
@@ -172,7 +174,7 @@ class LargeResNetEncoder(ImageEncoderSource):
         path: str | None = None,
         train: Literal["full", "frozen"] = "full",
         mean: Triple = IMAGENET_MEAN,
-        std: Triple = IMAGENET_STD,
+        std: Positives = IMAGENET_STD,
         groups: Annotated[int, ">= 1"] = 1,
         group_width: Annotated[int, ">= 1"] = 64,
     ) -> None:

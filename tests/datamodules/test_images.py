@@ -23,7 +23,7 @@ from datamodules.samplers import Shuffle
 from storage.errors import InputError
 
 RNG = np.random.default_rng(0)
-POLICIES = ("shift", "crop_flip", "autoaugment_cutout", "randaugment", "simaugment")
+POLICIES = ("shift", "crop_flip", "autoaugment_cutout", "randaugment", "simaugment", "randaugment_stack")
 
 
 def datamodule(corpus, size=8, read_size=8, augment=None, num_views=1, **options):

@@ -19,7 +19,7 @@ ONE_LINE = [
     (["loss.tau=abc"], ["loss.tau", "abc", "a number"]),
     (["imbalance.ir=1000"], ["imbalance.ir", "1000"]),
     (["dataset.max_length=5000"], ["dataset.max_length", "5000", "64"]),
-    (["method_dataset=nonsense"], ["method_dataset=nonsense: unknown choice; allowed: aecl_agnews8000, "]),
+    (["method_dataset=nonsense"], ["method_dataset=nonsense: unknown choice; allowed: acl_cifar100, "]),
     (["trainer=gpu"], ["trainer.accelerator", "gpu", "no GPU", "cpu"]),
     (["dataset=[1]"], ["dataset=[1]", "group=choice"]),
     (["output={a: 1}"], ["output", "text"]),

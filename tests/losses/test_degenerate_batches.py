@@ -37,6 +37,7 @@ from losses import (
     LogitCompensatedCrossEntropy,
     MultiLabelContrastiveLoss,
     ParametricContrastiveLoss,
+    PatchDistillationLoss,
     ProCoLoss,
     PrototypicalContrastiveLoss,
     PseudoLabelLoss,
@@ -309,6 +310,12 @@ CASES = {
         for size in (0, 1, 5)
     },
     **{f"dscl with a queue of {size}": Case(DecoupledContrastiveLoss(), queued(size)) for size in (0, 1, 5)},
+    **{
+        f"patches with a queue of {size}": Case(
+            PatchDistillationLoss(), lambda b, size=size: (b.z, b.other, b.other.roll(1, 0), b.keys[:size])
+        )
+        for size in (0, 1, 5)
+    },
     "gml": Case(GaussianMixtureLoss(), with_keys),
     "proco": Case(ProCoLoss(), lambda b: (b.z, b.labels, 0.9 * b.targets, b.counts)),
     "proco of classes without and with one row": Case(

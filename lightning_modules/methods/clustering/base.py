@@ -46,7 +46,7 @@ class ClusteringModule(EncoderModule):
         name: str,
         num_clusters: Annotated[int, ">= 2"] | Literal["auto"] | None = None,
         seed: int = 0,
-        num_views: Annotated[int, ">= 1"] = 2,
+        num_views: Annotated[int, ">= 1", "<= 64"] = 2,
         head_lr: Annotated[float, "> 0"] = 5e-4,
     ) -> None:
         super().__init__(encoder, loss, optimizer, scheduler, name, seed, num_views, head_lr)

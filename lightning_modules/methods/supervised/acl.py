@@ -50,9 +50,9 @@ class ACLModule(ClassifierModule):
         many_above: Annotated[int, ">= 0"] = 100,
         few_below: Annotated[int, ">= 0"] = 20,
         classification_views: Literal["all", "contrastive"] = "all",
-        centre_momentum: Annotated[float, ">= 0", "< 1"] = 0.9,
-        projection_size: Annotated[int, ">= 1"] = 128,
-        num_views: Annotated[int, ">= 1"] = 4,
+        centre_momentum: Annotated[float, ">= 0", "< 1", "with loss.with_centres=True"] = 0.9,
+        projection_size: Annotated[int, ">= 1", "with alpha>0"] = 128,
+        num_views: Annotated[int, ">= 1", "<= 64"] = 4,
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs | {"num_views": num_views})

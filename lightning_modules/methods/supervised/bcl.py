@@ -39,7 +39,7 @@ class BCLModule(CosineModule):
         projection_norm: Literal["none", "batch_norm"] = "none",
         adjustment_strength: Annotated[float, ">= 0"] = 1.0,
         views: Literal["shared", "separate"] = "shared",
-        num_views: Annotated[int, ">= 1"] = 2,
+        num_views: Annotated[int, ">= 1", "<= 64"] = 2,
         **kwargs,
     ) -> None:
         super().__init__(*args, num_views=num_views, **kwargs)

@@ -30,7 +30,7 @@ class DisAlignModule(TwoStageModule):
     def __init__(
         self,
         *args,
-        class_lr: Annotated[float, "> 0"] = 0.1,
+        class_lr: Annotated[float, "> 0", "with representation_share<1"] = 0.1,
         classifier_weighting: Literal["none"] = "none",
         **kwargs,
     ) -> None:

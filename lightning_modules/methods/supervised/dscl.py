@@ -16,15 +16,14 @@ from losses import DecoupledContrastiveLoss, PatchDistillationLoss
 PATCHES, PATCH_WEIGHT = 5, 1.5  # published
 AREA, RATIO = (0.05, 0.6), (3 / 4, 4 / 3)  # of a patch: share of the image, width to height
 PATCH_SIDE = 2 / 7  # of the image's: 64 of 224 pixels
-LEAST_SIDE = 4  # pixels: the stride of the smallest networks, below which a convolution has none left
 
 
 class DSCLModule(QueueContrastModule):
     """Two stages: contrast whose positives pull alike in every class, then a classifier on it: `method=dscl`.
 
-    On images patches of the first view, scaled to 2/7 of its side (at least 4 pixels), shall relate to key and queue as
-    the same regions of its feature map do. The published code changes colours and blur of each patch anew; here a patch
-    has those of its view. Texts have no patches.
+    On images patches of the first view, scaled to 2/7 of its side or to the least that the encoder takes, shall relate
+    to key and queue as the same regions of its feature map do. The published code changes colours and blur of each
+    patch anew; here a patch has those of its view. Texts have no patches.
 
     Args:
         patches: of each image; null: 5 of images, 0 of texts.
@@ -41,7 +40,7 @@ class DSCLModule(QueueContrastModule):
     def __init__(
         self,
         *args,
-        patches: Annotated[int, ">= 0"] | None = None,
+        patches: Annotated[int, ">= 0", "<= 64"] | None = None,
         patch_weight: Annotated[float, ">= 0"] | None = None,
         **kwargs,
     ) -> None:
@@ -52,6 +51,8 @@ class DSCLModule(QueueContrastModule):
         self.patches = (PATCHES if has_map else 0) if patches is None else patches
         if patch_weight is not None and not self.patches:
             raise ValueError(f"method.patch_weight: found {patch_weight}, and there are no patches; allowed: null")
+        if patch_weight == 0:
+            raise ValueError("method.patch_weight: found 0; allowed: > 0, or method.patches=0")
         self.patch_weight = PATCH_WEIGHT if patch_weight is None else patch_weight
         self.distil = PatchDistillationLoss(self.loss.tau)
 
@@ -79,6 +80,6 @@ class DSCLModule(QueueContrastModule):
         boxes = random_boxes(len(pixels), torch.Generator().manual_seed(seed), AREA, RATIO).to(maps)
         with torch.no_grad():
             regions = self.project(samples_in(maps, boxes, 4).mean((2, 3)))
-        cut = samples_in(pixels.float(), boxes, max(LEAST_SIDE, round(PATCH_SIDE * pixels.shape[-1])))
+        cut = samples_in(pixels.float(), boxes, max(self.encoder.least_size, round(PATCH_SIDE * pixels.shape[-1])))
         patches = self.project(self.encode(self.encoder, cut))
         return self.distil(*gathered(patches, regions, keys), self.queued()[0])

@@ -24,7 +24,7 @@ class GMLModule(CosineModule, QueueModule):
         mu: weight of the mixtures (published: 1).
         least_keys: the smallest share of a class in the queue.
         adjustment_strength: factor of the log prior in cross-entropy.
-        queue_size: keys kept, divided among the classes by frequency, rounded down, but for `least_keys`.
+        queue_size: keys kept, divided among the classes by frequency, rounded down, but for `least_keys` of each.
         momentum: of the momentum encoder, as in `QueueModule`.
         num_views: 2.
 
@@ -39,10 +39,10 @@ class GMLModule(CosineModule, QueueModule):
         self,
         *args,
         mu: Annotated[float, ">= 0"] = 1.0,
-        least_keys: Annotated[int, ">= 1"] = 8,
+        least_keys: Annotated[int, ">= 1", "with mu>0"] = 8,
         adjustment_strength: Annotated[float, ">= 0"] = 1.0,
-        queue_size: Annotated[int, ">= 0"] = 1024,
-        momentum: Annotated[float, ">= 0", "< 1"] = 0.999,
+        queue_size: Annotated[int, ">= 0", "<= 1048576", "with mu>0"] = 1024,
+        momentum: Annotated[float, ">= 0", "< 1", "with mu>0"] = 0.999,
         num_views: Literal[2] = 2,
         **kwargs,
     ) -> None:

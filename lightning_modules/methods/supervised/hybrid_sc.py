@@ -39,7 +39,7 @@ class HybridSCModule(ClassifierModule):
         classifier_weighting: Literal["inverse_frequency", "none"] = "inverse_frequency",
         schedule_by: Literal["step", "epoch"] = "step",
         projection_size: Annotated[int, ">= 1"] = 128,
-        num_views: Annotated[int, ">= 1"] = 2,
+        num_views: Annotated[int, ">= 1", "<= 64"] = 2,
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs | {"num_views": num_views})

@@ -38,8 +38,8 @@ class MiSLASModule(TwoStageModule):
     def __init__(
         self,
         *args,
-        mixup_alpha: Annotated[float, ">= 0"] = 1.0,
-        class_lr: Annotated[float, "> 0"] = 1e-2,
+        mixup_alpha: Annotated[float, ">= 0", "with representation_share>0"] = 1.0,
+        class_lr: Annotated[float, "> 0", "with representation_share<1"] = 1e-2,
         classifier_weighting: Weighting = "class_balanced",
         num_views: Literal[1] = 1,
         **kwargs,

@@ -41,7 +41,7 @@ class QueueModule(ClassifierModule):
     def __init__(
         self,
         *args,
-        queue_size: Annotated[int, ">= 0"] = 1024,
+        queue_size: Annotated[int, ">= 0", "<= 1048576"] = 1024,
         momentum: Annotated[float, ">= 0", "< 1"] | None = 0.999,
         projection_size: Annotated[int, ">= 1", "<= 65536"] = 128,
         **kwargs,

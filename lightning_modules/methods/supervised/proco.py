@@ -36,7 +36,7 @@ class ProCoModule(ClassifierModule):
         self,
         *args,
         mu: Annotated[float, ">= 0"] = 1.0,
-        projection_size: Annotated[int, ">= 2"] = 128,
+        projection_size: Annotated[int, ">= 2", "<= 65536", "with mu>0"] = 128,
         adjustment_strength: Annotated[float, ">= 0"] = 1.0,
         num_views: Literal[2] = 2,
         **kwargs,

@@ -27,7 +27,7 @@ class QueueContrastModule(TwoStageModule, QueueModule):
     def __init__(
         self,
         *args,
-        momentum: Annotated[float, ">= 0", "< 1"] = 0.999,
+        momentum: Annotated[float, ">= 0", "< 1", "with representation_share>0"] = 0.999,
         num_views: Literal[2] = 2,
         **kwargs,
     ) -> None:

@@ -57,7 +57,7 @@ class SharpReCLModule(ClassifierModule):
         samples: Literal["simple_and_hard", "simple", "hard"] = "simple_and_hard",
         prototypes_from: Literal["classifier", "own_weights"] = "classifier",
         classifier_input: Literal["embeddings", "detached_embeddings"] = "embeddings",
-        num_views: Annotated[int, ">= 1"] = 2,
+        num_views: Annotated[int, ">= 1", "<= 64"] = 2,
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs | {"num_views": num_views})

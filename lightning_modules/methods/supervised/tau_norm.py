@@ -36,7 +36,7 @@ class TauNormModule(CrossEntropyModule):
     def __init__(
         self,
         *args,
-        exponent: Annotated[float, ">= 0"] | Literal["validation"] = "validation",
+        exponent: Annotated[float, ">= 0", "<= 10"] | Literal["validation"] = "validation",
         classifier_bias: Literal[False] = False,
         **kwargs,
     ) -> None:

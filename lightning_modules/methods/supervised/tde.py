@@ -45,7 +45,7 @@ class TDEModule(ClassifierModule):
         scale: Annotated[float, "> 0"] = 16.0,
         weight_offset: Annotated[float, ">= 0"] = 0.03125,
         effect_strength: Annotated[float, ">= 0"] = 1.0,
-        direction_momentum: Annotated[float, ">= 0", "< 1"] = 0.9,
+        direction_momentum: Annotated[float, ">= 0", "< 1", "with effect_strength>0"] = 0.9,
         classifier_bias: Literal[False] = False,
         **kwargs,
     ) -> None:

@@ -14,7 +14,7 @@ from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.methods.supervised.momentum import view_of
 from losses import gather, inverse_frequency_weights
 
-Weighting = Literal["inverse_frequency", "class_balanced", "none"]
+Weighting = Annotated[Literal["inverse_frequency", "class_balanced", "none"], "with representation_share<1"]
 
 
 class TwoStageModule(ClassifierModule):

@@ -168,6 +168,14 @@ def test_a_missing_or_other_archive_is_one_line(tmp_path):
         prepare(Cifar10(str(archive(tmp_path, Cifar10))), tmp_path / "data", None)
 
 
+def test_what_is_no_archive_of_images_is_one_line(tmp_path):
+    (tmp_path / "other.tar.gz").write_bytes(b"no archive")
+    uneven = archive(tmp_path, Cifar10, {b"data": np.zeros((6, 3072), np.uint8), b"labels": [0, 1]})
+    for path in (tmp_path / "other.tar.gz", uneven):
+        with pytest.raises(InputError, match=rf"dataset.archive={path}: found no cifar-10-python.tar.gz \("):
+            prepare(Cifar10(str(path), md5=None), tmp_path / "data", None)
+
+
 class Evil:
     """What a pickle may not do."""
 
@@ -243,6 +251,13 @@ def test_a_bad_line_of_a_list_is_named(train, test, finding, tmp_path):
     lists = {f"{name}_list": str(tmp_path / name) for name in ("train", "test")}
     with pytest.raises(InputError, match=finding):
         prepare(ImageFolder(str(root), size=14, **lists), tmp_path / "data", None)
+
+
+def test_a_class_without_images_is_named(tmp_path):
+    root = folder_of(tmp_path / "images")
+    (root / "cow").mkdir()
+    with pytest.raises(InputError, match="cow: found no image, allowed: images in the folder of each class"):
+        prepare(ImageFolder(str(root), size=14), tmp_path / "data", None)
 
 
 def test_an_edited_image_is_another_store(tmp_path):

@@ -61,6 +61,11 @@ def test_pixels_are_an_encoder():
     assert encoder.hidden_size == 192 and encoder.frozen
 
 
+def test_images_below_the_stride_of_a_network_are_refused():
+    with pytest.raises(ValueError, match="encoder: found images of 3 pixels; allowed: 4 or more"):
+        SmallResNetEncoder("resnet8", depth=8).load()(torch.zeros(2, 3, 3, 8))
+
+
 def test_a_depth_is_6n_plus_2():
     with pytest.raises(ValueError, match="encoder.depth: found 33; allowed: 6 n"):
         SmallResNetEncoder("resnet33", depth=33)

@@ -213,6 +213,7 @@ class EncoderModule(pl.LightningModule):
             optimizer = self.optimizer(self.parameter_groups())
         except (ValueError, TypeError) as error:
             raise ValueError(f"optimizer: {error}; allowed: what its _target_ takes") from error
+        _begin_momentum(optimizer)
         try:
             schedule = self.scheduler(optimizer, total_steps=self.total_steps)
         except TypeError as error:
@@ -244,6 +245,14 @@ class EncoderModule(pl.LightningModule):
             )
         encoder_state = {f"encoder.{k}": v for k, v in self.encoder.state_dict().items()}
         checkpoint["state_dict"] = {**encoder_state, **checkpoint["state_dict"]}
+
+
+def _begin_momentum(optimizer: torch.optim.Optimizer) -> None:
+    """Momentum from 0 for all: fused SGD fails where a group has some before others, as heads of later stages have."""
+    if isinstance(optimizer, torch.optim.SGD) and optimizer.defaults["fused"] and optimizer.defaults["momentum"]:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 class ClassifierModule(EncoderModule):

@@ -145,10 +145,12 @@ class Client:
 
 
 def resident_mib(process: int) -> float:
-    """Resident memory of a process and those that it started. Linux only."""
+    """Resident memory of a process and those that it started, shared pages once. Linux only."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    lines = [line for one in (process, *children) for line in Path(f"/proc/{one}/status").read_text().splitlines()]
-    return sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+    lines = [
+        line for one in (process, *children) for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+    ]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def soak(port: int, process: int, texts: list[str], number: int, expected: dict[str, str]) -> None:

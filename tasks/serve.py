@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
+from threadpoolctl import threadpool_limits
 
 from engine.finished import open_run
 from storage.errors import ReportError
 from tasks.predict import Predictor, classifier_predictor
 
-WARM_UP = *range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64  # texts; of some 16 tokens each
-WARM_UP_TEXT = "a " * 14
+MOST_WORKERS = 8  # more than one process could hand on requests to
+WARM_UP = *range(1, 9), *range(10, 17, 2), *range(20, 33, 4), *range(40, 65, 8)  # texts, of some 8 tokens each
+WARM_UP_TEXT = "a " * 6
 WARM_UP_SECONDS = 3.0
 
 
@@ -36,29 +39,38 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
 
         from tasks.requests import address_of, listen
         from tasks.service.batching import answer_batches
-        from tasks.service.process import start_http
+        from tasks.service.process import fork_workers, start_http
     except ImportError as error:
         raise ValueError("task=serve: needs fastapi and uvicorn; pip install kontrast[serve]") from error
     run, plan = open_run(config)
     explains = bool(plan.config.get("retrieval"))
+    workers = min(plan.config.trainer.num_threads or torch.get_num_threads(), MOST_WORKERS)
     predictor = classifier_predictor(run, plan, explains)
-    if plan.config.trainer.num_threads:
-        torch.set_num_threads(plan.config.trainer.num_threads)
     try:
         listener = uvicorn.Config("", config.host, config.port, log_config=None).bind_socket()
     except SystemExit as error:
         raise ValueError(f"port: {config.host}:{config.port} cannot be listened on; allowed: another port") from error
     listen(listener)
     address = f"http://{address_of(*listener.getsockname()[:2])}"
-    http, batches = start_http(run.id, predictor.label_names, explains, listener)
+    http, batches = start_http(run.id, predictor.label_names, explains, listener, workers)
+    _one_thread()
     _warm_up(predictor)
+    processes = [*fork_workers(batches, predictor.answers), http]
     with _signals_end(http) as ended:
         print(f"{run.id} answers on {address}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        answer_batches(batches, predictor.answers)
+        answer_batches(batches[0], predictor.answers)
         http.join()
         if not ended:
-            raise ReportError(f"task=serve: the process that speaks HTTP ended by itself, with status {http.exitcode}")
+            first = next((process for process in processes if process.exitcode), http)
+            raise ReportError(f"task=serve: the process {first.name} ended by itself, with status {first.exitcode}")
     return run.path
+
+
+def _one_thread() -> None:
+    """From now on, in this process and its forks: so many workers each have one, and wait for no other's."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def _warm_up(predictor: Predictor) -> None:

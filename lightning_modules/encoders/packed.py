@@ -50,7 +50,7 @@ class Packing:
 
 def _round(number: int) -> int:
     """So many tokens or up to a quarter more: a product of matrices of a new size is prepared for milliseconds."""
-    step = max(16, 1 << max(number.bit_length() - 3, 0))
+    step = max(8, 1 << max(number.bit_length() - 3, 0))
     return -(-number // step) * step
 
 

@@ -19,7 +19,7 @@ from storage.files import replacing_folder, write_errors
 from storage.run_store import RunFolder
 from tasks.export import onnx_folder, sentence_transformers_folder, transformers_folder
 from tasks.export.card import Card
-from tasks.export.classifier import Classifier, classifier_of
+from tasks.export.classifier import Classifier, classifier_of, sample_texts
 from tasks.predict import Encoded
 
 FORMATS = {
@@ -51,7 +51,7 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     module, label_names = load_module(run, plan)
     head = module.prediction_head()
     encoded = Encoded(module, plan, as_loaded=True)  # as the folder has it
-    texts = _sample_texts(label_names)
+    texts = sample_texts(label_names)
     expected = module.probabilities(torch.from_numpy(encoded(texts)[0])).numpy()
     classifier = classifier_of(run, plan, module, head, label_names)
     with write_errors(folder), replacing_folder(folder) as temporary:
@@ -81,12 +81,6 @@ def _check_exportable(plan: Plan, model_alone: bool) -> None:
             "task=export: the run predicts with its neighbours, which no exported folder holds; allowed: task=serve, "
             "or retrieval=none for the model without them"
         )
-
-
-def _sample_texts(label_names: tuple[str, ...]) -> list[str]:
-    """Texts of several lengths, some beyond what the model reads."""
-    words = " ".join(label_names).split()[:20] or ["text"]
-    return ["a", "a text", *words, " ".join(words), 'Ünlike 日本, "quoted"; (2) texts\n' * 4, "a longer text " * 200]
 
 
 def _facts(classifier: Classifier, config: DictConfig) -> dict:

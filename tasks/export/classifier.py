@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,3 +93,9 @@ def classifier_of(
 def as_probabilities(logits: Tensor, several_labels: bool) -> Tensor:
     """Of the classes (B, C)."""
     return logits.sigmoid() if several_labels else logits.softmax(-1)
+
+
+def sample_texts(label_names: Sequence[str]) -> list[str]:
+    """Texts of several lengths, some beyond what the model reads."""
+    words = " ".join(label_names).split()[:20] or ["text"]
+    return ["a", "a text", *words, " ".join(words), 'Ünlike 日本, "quoted"; (2) texts\n' * 4, "a longer text " * 200]

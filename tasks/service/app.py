@@ -88,10 +88,9 @@ def application(
         if question.explain and not explains:
             raise Refusal(400, "explain: found true, allowed: false; this run has no neighbours")
         try:
-            awaited = batcher.submit(question.texts)
+            answers = await batcher.answers(question.texts)
         except Full:
             raise Refusal(503, "too many texts wait; ask again later") from None
-        answers = await awaited
         hidden = set() if question.explain else {"neighbours"}
         shown = [{key: value for key, value in answer.items() if key not in hidden} for answer in answers]
         return JSONResponse({"run": run, "predictions": shown})

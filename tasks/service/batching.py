@@ -1,15 +1,17 @@
-"""Texts of several requests, predicted together by another process."""
+"""Texts of several requests, predicted together by other processes."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
-MAX_BATCH = 128  # texts from which on a batch takes no further request
+MIN_BATCH = 4  # texts from which on a batch is seldom worth waiting for
+MAX_BATCH = 32  # texts from which on a larger batch takes no less time a text
 MAX_WAITING = 16_384  # texts that may wait
 
 
@@ -18,54 +20,65 @@ class Full(Exception):
 
 
 class Waiting(NamedTuple):
-    """A request: its texts, and where its answers are awaited."""
+    """A request, or a piece of one: its texts, and where its answers are awaited."""
 
     texts: list[str]
     answers: asyncio.Future[list[Row]]
 
 
 class Batcher:
-    """What comes in while a batch is predicted is the next batch: nothing waits for company.
+    """What comes in while all workers are at work is for the next batches: nothing waits for company.
+
+    A batch takes half of a worker's share of what waits: a large one takes less time a text, but all of it is waited
+    for, by its own texts and by those that come after.
 
     Args:
-        model: where `answer_batches` works. It gets the next batch when it has answered the last.
+        workers: where `answer_batches` works. Each gets its next batch when it has answered its last.
     """
 
-    def __init__(self, model: Connection) -> None:
-        self.model = model
+    def __init__(self, workers: Sequence[Connection]) -> None:
+        self.number, self.free = len(workers), list(workers)
         self.queue: deque[Waiting] = deque()
-        self.batch: list[Waiting] = []  # what the model works on
-        self.texts = self.batches = self.waiting = 0
+        self.at_work: dict[Connection, list[Waiting]] = {}
+        self.texts = self.batches = self.waiting = self.queued = 0
 
-    def submit(self, texts: list[str]) -> asyncio.Future[list[Row]]:
-        """The answers to come, in the order of the texts; asked for in an event loop. Raises Full."""
+    async def answers(self, texts: list[str]) -> list[Row]:
+        """The answers in the order of the texts. Raises Full, and RuntimeError where the model could not."""
         if self.waiting + len(texts) > MAX_WAITING:
             raise Full
         self.waiting += len(texts)
-        request = Waiting(texts, asyncio.get_running_loop().create_future())
-        self.queue.append(request)
-        if not self.batch:
-            self._send_next()
-        return request.answers
+        loop = asyncio.get_running_loop()
+        starts = range(0, len(texts), MAX_BATCH)
+        pieces = [Waiting(texts[start : start + MAX_BATCH], loop.create_future()) for start in starts]
+        self.queue.extend(pieces)
+        self.queued += len(texts)
+        self._send()
+        answers = await asyncio.gather(*(piece.answers for piece in pieces))
+        return [row for piece in answers for row in piece]
 
-    def receive(self, answers: list[Row] | Exception) -> None:
-        """Take what the model sent for its batch, and give it the next one."""
-        batch, self.batch = self.batch, []
-        self._send_next()  # first: the model waits
+    def receive(self, worker: Connection, answers: list[Row] | Exception) -> None:
+        """Take what a worker sent for its batch, and give it the next one."""
+        batch = self.at_work.pop(worker)
+        self.free.append(worker)
+        self._send()  # first: the worker waits
         self._settle(batch, answers)
 
     def fail(self) -> None:
-        """Let nobody wait: the model has ended."""
-        waiting, self.queue, self.batch = [*self.batch, *self.queue], deque(), []
+        """Let nobody wait: a worker has ended."""
+        waiting = [*itertools.chain(*self.at_work.values()), *self.queue]
+        self.queue, self.at_work = deque(), {}
         self._settle(waiting, RuntimeError("the model has ended"))
 
-    def _send_next(self) -> None:
-        number = 0
-        while self.queue and number < MAX_BATCH:
-            self.batch.append(self.queue.popleft())
-            number += len(self.batch[-1].texts)
-        if self.batch:
-            self.model.send([text for request in self.batch for text in request.texts])
+    def _send(self) -> None:
+        while self.free and self.queue:
+            size = min(max(self.queued // (2 * self.number), MIN_BATCH), MAX_BATCH)
+            worker, batch, number = self.free.pop(), [], 0
+            while self.queue and number < size:
+                batch.append(self.queue.popleft())
+                number += len(batch[-1].texts)
+            self.queued -= number
+            self.at_work[worker] = batch
+            worker.send([text for piece in batch for text in piece.texts])
 
     def _settle(self, batch: list[Waiting], answers: list[Row] | Exception) -> None:
         start, self.batches = 0, self.batches + 1

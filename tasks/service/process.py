@@ -1,4 +1,4 @@
-"""The process that speaks HTTP."""
+"""The processes of the service: one speaks HTTP, and the others, of one thread each, are the model."""
 
 from __future__ import annotations
 
@@ -8,60 +8,87 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkProcess, SpawnProcess
 
 import uvicorn
 from fastapi import FastAPI
 
 from tasks.service.app import application
-from tasks.service.batching import Batcher
+from tasks.service.batching import Batcher, Row, answer_batches
+
+KEEP_SECONDS = 75  # a connection on which nothing is asked; proxies mostly end theirs after 60
 
 
 def start_http(
-    run: str, label_names: tuple[str, ...], explains: bool, listener: socket.socket
-) -> tuple[SpawnProcess, Connection]:
-    """Start the process, and give it the listener. Returns it, and where its batches come from."""
+    run: str, label_names: tuple[str, ...], explains: bool, listener: socket.socket, workers: int
+) -> tuple[SpawnProcess, list[Connection]]:
+    """Start the process, and give it the listener. Returns it, and where the batches of each worker come from."""
     context = multiprocessing.get_context("spawn")
-    batches, model = context.Pipe()
+    batches, ends = zip(*(context.Pipe() for _ in range(workers)), strict=True)
     process = context.Process(
-        target=answer_requests, args=(run, label_names, explains, listener, model), name="http", daemon=True
+        target=answer_requests, args=(run, label_names, explains, listener, ends), name="http", daemon=True
     )
     process.start()
-    model.close()  # so that the end of either process is seen by the other
+    for end in ends:  # so that the end of either process is seen by the other
+        end.close()
     listener.close()
-    return process, batches
+    return process, list(batches)
+
+
+def fork_workers(batches: list[Connection], predict: Callable[[list[str]], list[Row]]) -> list[ForkProcess]:
+    """A fork of this process for each connection but the first, which is left to this one.
+
+    They share the model's memory, and so the processor's cache: its threads would wait for the interpreter's lock.
+    """
+    context = multiprocessing.get_context("fork")
+    workers: list[ForkProcess] = []
+    while len(batches) > 1:
+        worker = context.Process(target=_work, args=(batches, predict), name=f"worker {len(workers) + 1}", daemon=True)
+        worker.start()
+        batches.pop().close()
+        workers.append(worker)
+    return workers
+
+
+def _work(batches: list[Connection], predict: Callable[[list[str]], list[Row]]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # it ends when the process that speaks HTTP has
+    for other in batches[:-1]:
+        other.close()
+    answer_batches(batches[-1], predict)
 
 
 def answer_requests(
-    run: str, label_names: tuple[str, ...], explains: bool, listener: socket.socket, model: Connection
+    run: str, label_names: tuple[str, ...], explains: bool, listener: socket.socket, workers: tuple[Connection, ...]
 ) -> None:
-    """Serve until SIGTERM, and then what has been asked; also until the model ends."""
+    """Serve until SIGTERM, and then what has been asked; also until a worker ends."""
     os.setsid()  # Ctrl-C is for the process of the model, which passes it on
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    batcher = Batcher(model)
+    batcher = Batcher(workers)
 
     @asynccontextmanager
     async def reading(_: FastAPI) -> AsyncIterator[None]:
-        threading.Thread(target=read, args=[asyncio.get_running_loop()], name="answers", daemon=True).start()
+        for worker in workers:
+            threading.Thread(target=read, args=[worker, asyncio.get_running_loop()], daemon=True).start()
         yield
 
-    def read(loop: asyncio.AbstractEventLoop) -> None:
-        """Hand over what the model sends. A thread: an event loop would make the connection one that never waits."""
+    def read(worker: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand over what a worker sends. A thread: an event loop would make the connection one that never waits."""
         while True:
             try:
-                answers = model.recv()
+                answers = worker.recv()
             except (EOFError, OSError):
                 loop.call_soon_threadsafe(end)
                 return
-            loop.call_soon_threadsafe(batcher.receive, answers)
+            loop.call_soon_threadsafe(batcher.receive, worker, answers)
 
     def end() -> None:
         batcher.fail()
         server.should_exit = True
 
     app = application(run, label_names, batcher, explains, reading)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_keep_alive=KEEP_SECONDS))
     server.run([listener])

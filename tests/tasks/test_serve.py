@@ -48,7 +48,7 @@ def test_a_malformed_body_is_refused_in_a_line(body):
     assert refusal.value.status == 422 and refusal.value.line and "\n" not in refusal.value.line
 
 
-def test_requests_that_wait_are_one_batch():
+def test_workers_share_the_texts_that_wait():
     sizes = []
 
     def predict(texts):
@@ -57,38 +57,45 @@ def test_requests_that_wait_are_one_batch():
             raise RuntimeError("of the model")
         return [{"prediction": text.upper()} for text in texts]
 
-    async def ask(model):
-        batcher = Batcher(model)
+    async def ask(workers):
+        batcher = Batcher(workers)
 
-        async def answer():
-            batcher.receive(await asyncio.to_thread(model.recv))
+        async def answered(*worker_numbers):
+            for number in worker_numbers:
+                batcher.receive(workers[number], await asyncio.to_thread(workers[number].recv))
 
-        asked = [batcher.submit([*text]) for text in ("a", "bcd", "e")]
+        def ask_for(texts):
+            return asyncio.ensure_future(batcher.answers([*texts]))
+
+        asked = [ask_for(texts) for texts in ("a", "bcd", "ef", "gh", "ij", "k" * 40)]
+        await asyncio.sleep(0)
         with pytest.raises(Full):
-            batcher.submit(["f"] * MAX_WAITING)
-        await answer()
-        await answer()
-        answers = [[row["prediction"] for row in await answers] for answers in asked]
-        fault, gone = batcher.submit(["fault"]), batcher.submit(["g"])
+            await batcher.answers(["f"] * MAX_WAITING)
+        await answered(0, 1, 0, 1)
+        answers = [["".join(row["prediction"] for row in await answer)] for answer in asked]
+        fault, gone = ask_for(["fault"]), ask_for("g")
+        await asyncio.sleep(0)
         gone.cancel()
-        await answer()
-        await answer()
+        await answered(0, 1)
         with pytest.raises(RuntimeError, match="of the model"):
             await fault
-        left = batcher.submit(["h"])
+        left = ask_for("h")
+        await asyncio.sleep(0)
         batcher.fail()
         with pytest.raises(RuntimeError, match="ended"):
             await left
-        model.close()
+        for worker in workers:
+            worker.close()
         return answers, batcher
 
-    requests, model = Pipe()
-    with ThreadPoolExecutor(1) as pool:
-        work = pool.submit(answer_batches, requests, predict)
-        answers, batcher = asyncio.run(ask(model))
-        work.result(60)
-    assert answers == [["A"], ["B", "C", "D"], ["E"]]
-    assert sizes == [1, 4, 1, 1, 1] and (batcher.texts, batcher.waiting) == (8, 0)
+    pipes = [Pipe() for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        work = [pool.submit(answer_batches, requests, predict) for requests, _ in pipes]
+        answers, batcher = asyncio.run(ask([worker for _, worker in pipes]))
+        for worker in work:
+            worker.result(60)
+    assert answers == [["A"], ["BCD"], ["EF"], ["GH"], ["IJ"], ["K" * 40]]
+    assert sorted(sizes) == [1, 1, 1, 1, 3, 8, 38] and (batcher.texts, batcher.waiting, batcher.queued) == (53, 0, 0)
 
 
 def asked(address: str, body: bytes) -> tuple[int, dict]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import normalize
 from torch import Tensor
 from torch.nn import functional
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression  # prediction does without its second
 
 INVERSE_PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # C of scikit-learn
 ABSENT = -1e4  # logit of a class without a train row
@@ -36,6 +38,8 @@ def inverse_frequencies(counts: csr_matrix) -> NDArray[np.float64]:
 
 def weighted(counts: csr_matrix, inverse_frequency: NDArray[np.floating]) -> csr_matrix:
     """(1 + ln count) times the inverse frequency (V,), rows (N, V) of unit length."""
+    from sklearn.preprocessing import normalize
+
     weights = counts.copy()
     weights.data = (1 + np.log(weights.data)) * inverse_frequency[weights.indices]
     return normalize(weights)
@@ -53,6 +57,8 @@ def logistic_regression(
     inputs: csr_matrix, labels: NDArray[np.integer], num_classes: int, inverse_penalty: float
 ) -> tuple[NDArray, NDArray]:
     """Weights (C, V) and biases (C,) of softmax; a token of no row has weight 0, a class without a row `ABSENT`."""
+    from sklearn.linear_model import LogisticRegression
+
     seen = np.unique(inputs.indices)  # most of a vocabulary is not
     model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs[:, seen], labels)
     weight = np.zeros((num_classes, inputs.shape[1]))

@@ -14,10 +14,13 @@ class FeatureBatches(Dataset):
         features: ``(V, N, D)``, or ``(1, N, D)`` for the same features in every view.
         labels: ``(N,)`` class indices, -1 where unknown; or ``(N, C)`` of 0 and 1.
         num_views: V.
+        inputs: the same rows as an encoder takes them, for a method that reads both.
     """
 
-    def __init__(self, features: np.ndarray, labels: np.ndarray, num_views: int) -> None:
-        self.features, self.labels, self.num_views = features, labels, num_views
+    def __init__(
+        self, features: np.ndarray, labels: np.ndarray, num_views: int, inputs: Dataset | None = None
+    ) -> None:
+        self.features, self.labels, self.num_views, self.inputs = features, labels, num_views, inputs
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -26,7 +29,8 @@ class FeatureBatches(Dataset):
         views = np.asarray(self.features[: self.num_views, positions])
         views = np.broadcast_to(views, (self.num_views, *views.shape[1:]))
         features = torch.from_numpy(np.array(views).reshape(-1, views.shape[-1]))
-        return {"features": features} | targets(self.labels, positions, self.num_views)
+        inputs = {} if self.inputs is None else self.inputs[positions]
+        return inputs | {"features": features} | targets(self.labels, positions, self.num_views)
 
 
 def targets(labels: np.ndarray, positions: np.ndarray, num_views: int) -> Batch:

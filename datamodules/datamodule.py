@@ -109,6 +109,7 @@ class DataModule(LightningDataModule):
         self._views: dict[str, list[Any]] = {}  # split -> a store for each view
         self._rows: dict[str, list[np.ndarray]] = {}  # split -> for each view the rows of its store
         self._features: dict[str, np.ndarray] | None = None
+        self._beside_inputs = False
         self._ready = False
 
     def _open(self) -> None:
@@ -255,8 +256,8 @@ class DataModule(LightningDataModule):
                 "or a person who is asked for some (active=NAME active.oracle=prompt or file)"
             )
 
-    def use_features(self, features: dict[str, np.ndarray]) -> None:
-        """Batch these features in place of the inputs, for an encoder that does not train.
+    def use_features(self, features: dict[str, np.ndarray], beside_inputs: bool = False) -> None:
+        """Batch these features in place of the inputs or beside them, for an encoder that does not train.
 
         Args:
             features: split -> ``(V, N, D)``, or ``(1, N, D)`` where all views share them; row i belongs to position i
@@ -266,7 +267,7 @@ class DataModule(LightningDataModule):
             views, count = (self.num_views if split == "train" else 1), len(self.indices[split])
             if array.ndim != 3 or array.shape[0] not in (1, views) or array.shape[1] != count:
                 raise InputError(f"{split} features: found shape {array.shape}, allowed: ({views} or 1, {count}, D)")
-        self._features = features
+        self._features, self._beside_inputs = features, beside_inputs
 
     def feature_rows(self, split: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Features ``(V * N, D)`` of a split, view-major, and labels ``(V * N,)`` or ``(V * N, C)``; after
@@ -336,7 +337,7 @@ class DataModule(LightningDataModule):
         order = self.sampler.eval(data.lengths, *(() if every_row else self._place()))
         if self._features is None:
             return loader(data, order, self.num_workers)
-        return loader(FeatureBatches(self._features[split], self.labels[split], 1), order, self.num_workers)
+        return self._feature_batches(split, 1, data, order)
 
     def _eval_loader(self, split: str) -> DataLoader:
         if split not in self.indices:
@@ -349,8 +350,13 @@ class DataModule(LightningDataModule):
     def _loader(self, split: str, data: Dataset, order: Batches) -> DataLoader:
         if self._features is None:
             return loader(data, order, self.num_workers)
-        views = self.num_views if split == "train" else 1
-        return loader(FeatureBatches(self._features[split], self.labels[split], views), order, self.num_workers)
+        return self._feature_batches(split, self.num_views if split == "train" else 1, data, order)
+
+    def _feature_batches(self, split: str, num_views: int, data: Dataset, order: Batches) -> DataLoader:
+        assert self._features is not None
+        inputs = data if self._beside_inputs else None
+        batches = FeatureBatches(self._features[split], self.labels[split], num_views, inputs)
+        return loader(batches, order, self.num_workers)
 
     def _data(self, split: str) -> Any:
         return self._batches(self._views[split], self._rows[split], self.labels[split])

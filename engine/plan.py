@@ -139,13 +139,13 @@ class Plan:
     def module(self, datamodule: DataModule) -> ClassifierModule:
         """The method over the encoder; what the encoder's frozen part makes of the inputs is computed once."""
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
-        self.encode_once(module.encoder, datamodule)
+        self.encode_once(module.encoder, datamodule, beside_inputs=module.solved_from == "both")
         return module
 
-    def encode_once(self, encoder: Any, datamodule: DataModule) -> None:
+    def encode_once(self, encoder: Any, datamodule: DataModule, beside_inputs: bool = False) -> None:
         """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train."""
         if encoder.frozen:
-            datamodule.use_features(self.features(datamodule, encoder))
+            datamodule.use_features(self.features(datamodule, encoder), beside_inputs)
         elif encoder.top_layers is not None and on_processor(self.config.trainer.accelerator):
             splits = datamodule.indices
             batches = (batch for split in splits for batch in datamodule.feature_loader(split))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kontrast.runs import checked_texts, config_of, overrides, written
-from storage.errors import InputError, short_list
+from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
 
 ALL_ROWS = ("protocol=kfold", "protocol.fold=null", "dataset.singleton_classes=keep_in_train")
@@ -41,7 +41,7 @@ class _Settings(BaseEstimator):
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         return tags
 
-    def _words(self, columns: dict[str, Sequence[str]], *more: str) -> list[str]:
+    def _words(self, columns: Mapping[str, Sequence[Any]], *more: str) -> list[str]:
         """The command line of a fit."""
         words = [f"method={self.method}", f"encoder={self.encoder}", *overrides(self._choices(True))]
         paths = config_of([*words, "dataset=csv", "dataset.train=rows"]).paths
@@ -66,7 +66,7 @@ class TextClassifier(ClassifierMixin, _Settings):
             `paths__runs="elsewhere"`, `sampler="class_balanced"`.
 
     Attributes:
-        classes_: (C,) sorted labels.
+        classes_: (C,) sorted labels; of several labels a text the columns of `y`.
         run_: id of the run, for the command line too.
         folder_: the run's folder.
     """
@@ -74,8 +74,14 @@ class TextClassifier(ClassifierMixin, _Settings):
     def __init__(self, method: str = "ce", encoder: str = "minilm", **settings: Any) -> None:
         super().__init__(method, encoder, **settings)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(self, X: Any, y: Any) -> TextClassifier:
-        """Train on texts and their labels, one each: lists, arrays or Series.
+        """Train on texts and their labels: lists, arrays or Series of one each, or where the method takes several an
+        array or frame (N, C) of 0 and 1.
 
         Raises:
             InputError: texts or labels that cannot be used; one line.
@@ -84,20 +90,20 @@ class TextClassifier(ClassifierMixin, _Settings):
         from tasks.fit import trained_run
 
         texts, labels = checked_texts(X), np.asarray(y)
-        if labels.ndim != 1 or len(labels) != len(texts):
-            raise InputError(f"y: found shape {labels.shape}, allowed: one label for each of {len(texts)} texts")
-        classes, places = np.unique(labels, return_inverse=True)
+        if labels.ndim not in (1, 2) or len(labels) != len(texts):
+            raise InputError(f"y: found shape {labels.shape}, allowed: a label, or 0s and 1s, for each of {len(texts)}")
+        classes, rows = _of_several(y, labels) if labels.ndim == 2 else _of_one(labels)
         names = [str(label) for label in classes]
         if len(classes) < 2 or len(set(names)) < len(names):
             raise InputError(f"y: found the labels {short_list(names)}, allowed: at least 2 that differ as text")
-        words = self._words({"text": texts, "label": [names[place] for place in places]})
+        columns = {"text": texts, "label": rows}
+        words = self._words(columns)
         if config_of(words).protocol.name == "clean" and not any(key.startswith("protocol") for key in self.settings):
-            words = self._words({"text": texts, "label": [names[place] for place in places]}, *ALL_ROWS)
+            words = self._words(columns, *ALL_ROWS)
         run = trained_run(_plan(words))
         self._take(run, _open(run.path, words))
-        by_name = dict(zip(names, classes, strict=True))
         self._order = np.array([self._names.index(name) for name in names])
-        self.classes_ = np.array([by_name[name] for name in names], dtype=classes.dtype)
+        self.classes_ = classes
         return self
 
     def _take(self, run: RunFolder, opened: tuple[RunFolder, Any]) -> None:
@@ -120,6 +126,23 @@ class TextClassifier(ClassifierMixin, _Settings):
             return self.classes_[probabilities.argmax(axis=1)]
         thresholds = np.broadcast_to(self._predictor.threshold, len(self._order))
         return (probabilities > thresholds[self._order]).astype(np.int64)
+
+
+def _of_one(labels: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
+    """Sorted classes (C,), and the name of each row's."""
+    classes, places = np.unique(labels, return_inverse=True)
+    return classes, [str(classes[place]) for place in places]
+
+
+def _of_several(y: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], list[list[str]]]:
+    """Labels (C,), the columns of `y`, and the names of each row's. Raises InputError."""
+    if not np.isin(labels, (0, 1)).all():
+        value = labels[~np.isin(labels, (0, 1))][0]
+        raise InputError(f"y: found {short(str(value))} in an array {labels.shape}, allowed there: 0 and 1")
+    classes = np.asarray(getattr(y, "columns", np.arange(labels.shape[1])))
+    if not (has_row := labels.any(axis=0)).all():
+        raise InputError(f"y: found no text with the label {classes[~has_row][0]!s}, allowed: one at least of each")
+    return classes, [[str(label) for label in classes[np.flatnonzero(row)]] for row in labels]
 
 
 class TextClusterer(ClusterMixin, _Settings):

@@ -64,8 +64,8 @@ def checked_texts(texts: Any) -> list[str]:
     return entries
 
 
-def written(columns: Mapping[str, Sequence[str]], folder: Path) -> Path:
-    """The rows as a Parquet file named by its content, so that equal rows are the same run."""
+def written(columns: Mapping[str, Sequence[Any]], folder: Path) -> Path:
+    """The rows, texts or lists of them, as a Parquet file named by its content, so that equal rows are one run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -279,7 +279,7 @@ class ClassifierModule(EncoderModule):
     class_counts: Tensor
     classifier: Any  # linear, or the head that generates
     linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
-    solved_from: ClassVar[str] = "features"  # or "tokens": what `solve` takes of a row
+    solved_from: ClassVar[str] = "features"  # or "tokens", or "both": what `solve` takes of a row
     selected_by_epoch: ClassVar[bool] = True  # whether an epoch is chosen by its figures; otherwise the last one is
     solved_after_training = False  # whether `solve` is called with the embeddings of the trained encoder too
 
@@ -327,7 +327,7 @@ class ClassifierModule(EncoderModule):
 
         Args:
             splits: embeddings (N, D) and labels of "train", "val" and "unlabelled", as far as they are there; in place
-                of embeddings the token ids of each row where `solved_from` says so.
+                of embeddings the token ids of each row, or both in a pair, where `solved_from` says so.
         """
         assert self.linear_loss is not None
         has_bias = self.classifier.bias is not None

@@ -201,7 +201,9 @@ def _train_by_epochs(
 
 def _solve(run: RunFolder, module: ClassifierModule, datamodule: Any) -> dict[str, Any]:
     """Solve the classifier on the features of a frozen encoder; every process of a run does the same."""
-    rows = datamodule.token_rows if module.solved_from == "tokens" else datamodule.feature_rows
+    rows = {"tokens": datamodule.token_rows, "both": datamodule.token_and_feature_rows}.get(
+        module.solved_from, datamodule.feature_rows
+    )
     figures = module.solve({split: rows(split) for split in datamodule.learning_splits})
     _save_best(run, module)
     return {"epochs": 0} | figures

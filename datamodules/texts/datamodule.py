@@ -114,6 +114,11 @@ class TextDataModule(DataModule):
         ids = [tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]] for row in rows]
         return ids, torch.from_numpy(self.labels[split])
 
+    def token_and_feature_rows(self, split: str) -> tuple[tuple[list[np.ndarray], torch.Tensor], torch.Tensor]:
+        """Token ids of each text of a split with its features ``(N, D)``, and labels; after `use_features`."""
+        features, labels = self.feature_rows(split)
+        return (self.token_rows(split)[0], features), labels
+
     def texts(self, split: str) -> list[str]:
         """Texts of a split, in the order of its positions."""
         return self.corpus.table(self._table_of[split]).column("text").take(self.indices[split]).to_pylist()

@@ -87,7 +87,7 @@ def decision_metrics(labels: NDArray[np.integer], answers: NDArray[np.integer], 
 def calibrated_labels(logits: Floats, labels: NDArray[np.integer], rescale: bool = True) -> LabelCalibration:
     """Chosen on validation rows, (N, C) of 0 and 1: the scale of least cross-entropy, and thresholds of best F1, one
     for each label of `LEAST_ROWS` rows or more; the others share the one of best micro-F1."""
-    scale = _scale(logits, labels) if rescale else 1.0
+    scale = best_scale(logits, labels) if rescale else 1.0
     probabilities = expit(logits.astype(np.float64) * scale)
     shared = best_threshold(labels, probabilities, "global")
     own = best_threshold(labels, probabilities, "per_label")
@@ -113,7 +113,7 @@ def calibrated(logits: Floats, labels: NDArray[np.integer], class_counts: NDArra
         return calibrated_labels(logits, labels)
     logits = logits.astype(np.float64)
     num_classes = logits.shape[1]
-    first = _scale(logits, labels)
+    first = best_scale(logits, labels)
     prior = np.log(np.maximum(class_counts, 1) / max(class_counts.sum(), 1))
     figures = []
     for strength in STRENGTHS:
@@ -121,13 +121,13 @@ def calibrated(logits: Floats, labels: NDArray[np.integer], class_counts: NDArra
         figures.append(classification_metrics(labels, predictions, num_classes)["macro_f1"])
     chosen = next(s for s, figure in zip(STRENGTHS, figures, strict=True) if figure >= max(figures) - LEAST_GAIN)
     adjusted = logits * first - chosen * prior
-    second = _scale(adjusted, labels)
+    second = best_scale(adjusted, labels)
     return Calibration(first * second, -chosen * second * prior, chosen)
 
 
 def cross_entropy(logits: Floats, labels: NDArray[np.integer]) -> float:
     """Mean over rows, at the temperature that suits them best."""
-    return _cross_entropy(logits.astype(np.float64) * _scale(logits, labels), labels)
+    return _cross_entropy(logits.astype(np.float64) * best_scale(logits, labels), labels)
 
 
 def _cross_entropy(logits: Floats, labels: NDArray[np.integer]) -> float:
@@ -136,7 +136,7 @@ def _cross_entropy(logits: Floats, labels: NDArray[np.integer]) -> float:
     return float(-log_softmax(logits, axis=1)[np.arange(len(labels)), labels].mean())
 
 
-def _scale(logits: Floats, labels: NDArray[np.integer]) -> float:
+def best_scale(logits: Floats, labels: NDArray[np.integer]) -> float:
     """The factor of least cross-entropy."""
     logits = logits.astype(np.float64)
     minimum = minimize_scalar(

@@ -64,6 +64,13 @@ CANDIDATES = (
         reads_unlabelled=True,
     ),
     Candidate("neighbours", "{encoder} with nearest neighbours", "embeddings", 2, ("method=logistic", "retrieval=knn")),
+    Candidate(
+        "linear_words",
+        "{encoder} and TF-IDF of words, linear classifiers added",
+        "embeddings",
+        3,
+        ("method=linear_words",),
+    ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(
         "setfit_pairs",

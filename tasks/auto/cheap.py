@@ -36,7 +36,7 @@ def unit_rows(rows: Floats) -> Floats:
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
-Scorer = Callable[[Floats], Floats]
+Scorer = Callable[[Any], Floats]
 Path = Callable[[Floats, NDArray[np.int64], int], Iterator[tuple[str, Scorer]]]
 
 
@@ -121,24 +121,93 @@ def logistic(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Itera
 
     The same optimum as `lightning_modules.heads.linear_solver.solve_linear` has, several times sooner on few rows.
     """
+    length = _mean_length(rows)
+    for strength, weight, bias in _logistic_path(np.asarray(rows, np.float64) / length, labels, num_classes):
+        yield f"penalty={strength:.3g}", Linear(weight / length, bias)
+
+
+def _logistic_path(
+    inputs: Any, labels: NDArray[np.int64], num_classes: int
+) -> Iterator[tuple[float, NDArray[np.float64], NDArray[np.float64]]]:
+    """Strength, weight (C, D) and bias (C,), of inputs (N, D) whose mean length is about 1, sparse or not."""
     from sklearn.linear_model import LogisticRegression
 
-    length = _mean_length(rows)
-    inputs, present = np.asarray(rows, np.float64) / length, np.unique(labels)
+    from lightning_modules.heads.tfidf import softmax_rows
+
     model = LogisticRegression(warm_start=True, max_iter=1000)
     for strength in PENALTIES:
-        weight, bias = np.zeros((num_classes, rows.shape[1])), np.full(num_classes, -NO_ROW)
-        bias[present] = 0.0
-        if len(present) > 1:
-            model.set_params(C=1 / (strength * len(rows))).fit(inputs, labels)
-            coefficients, free = model.coef_, model.intercept_
-            if len(present) == 2:  # one row for two classes
-                coefficients, free = (
-                    np.concatenate([-coefficients, coefficients]) / 2,
-                    np.concatenate([-free, free]) / 2,
-                )
-            weight[present], bias[present] = coefficients / length, free
-        yield f"penalty={strength:.3g}", Linear(weight, bias)
+        if len(present := np.unique(labels)) == 1:
+            bias = np.full(num_classes, -NO_ROW)
+            bias[present] = 0.0
+            yield strength, np.zeros((num_classes, inputs.shape[1])), bias
+        else:
+            model.set_params(C=1 / (strength * inputs.shape[0])).fit(inputs, labels)
+            yield strength, *softmax_rows(model, num_classes, -NO_ROW)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Logits `tfidf @ weight.T + bias` of token counts (N, V)."""
+
+    weight: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    inverse_frequency: NDArray[np.float64]
+
+    def __call__(self, counts: Any) -> Floats:
+        from lightning_modules.heads.tfidf import weighted
+
+        return weighted(counts, self.inverse_frequency) @ self.weight.T + self.bias
+
+
+def words(counts: Any, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Words]]:
+    """Multinomial logistic regression on TF-IDF of token counts (N, V), for one penalty after the other."""
+    from lightning_modules.heads.tfidf import inverse_frequencies, weighted
+
+    frequency, seen = inverse_frequencies(counts), np.unique(counts.indices)  # most of a vocabulary is not
+    for strength, own, bias in _logistic_path(weighted(counts, frequency)[:, seen], labels, num_classes):
+        weight = np.zeros((num_classes, counts.shape[1]))
+        weight[:, seen] = own
+        yield f"penalty={strength:.3g}", Words(weight, bias, frequency)
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """N texts as embeddings (N, D) of unit length and as token counts (N, V), sparse."""
+
+    embeddings: Floats
+    counts: Any
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> TextRows:
+        return TextRows(self.embeddings[rows], self.counts[rows])
+
+
+@dataclass(frozen=True)
+class Added:
+    """What each of several paths chooses by itself, at its own temperature, in one sum.
+
+    Attributes:
+        members: the part of `TextRows` that a path reads, and the path.
+    """
+
+    members: tuple[tuple[str, Callable[..., Iterator[tuple[str, Any]]]], ...]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Logits of `TextRows`: those of the scorers, each of the part that it reads, times its scale."""
+
+    scorers: tuple[tuple[str, Any, float], ...]
+
+    def __call__(self, rows: TextRows) -> Floats:
+        return sum(scale * scorer(getattr(rows, part)) for part, scorer, scale in self.scorers)
+
+    def summed(self, part: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weight and bias (C,) of all linear scorers that read this part."""
+        own = [(scorer, scale) for name, scorer, scale in self.scorers if name == part]
+        return sum(scale * scorer.weight for scorer, scale in own), sum(scale * scorer.bias for scorer, scale in own)
 
 
 def label_by_label(rows: Floats, labels: NDArray[np.integer], num_classes: int) -> Iterator[tuple[str, Scorer]]:

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from datamodules.texts.datamodule import predict_loader
 from engine.plan import Plan
+from lightning_modules.heads.tfidf import token_counts
 
 TIMED = 48  # texts that the speed is told from
 TIMED_TOGETHER = 8  # of like length, so that they are padded little, as elsewhere
@@ -27,6 +29,7 @@ class Embeddings:
 
     Attributes:
         rows: (N, D) float32.
+        counts: (N, V) of the encoder's tokens, sparse.
         unlabelled: (M, D) float32, of the texts without a label.
         names: (C, D) of unit length, embeddings of the class names; None where labels are codes or very many.
         seconds_per_text: that encoding takes.
@@ -34,6 +37,7 @@ class Embeddings:
     """
 
     rows: NDArray[np.float32]
+    counts: csr_matrix
     unlabelled: NDArray[np.float32]
     names: NDArray[np.float32] | None
     seconds_per_text: float
@@ -70,12 +74,14 @@ def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Em
     parts = [split for split in ("train", "val") if split in features]  # validation rows are labelled rows, too
     order = np.argsort(np.concatenate([datamodule.indices[split] for split in parts]))
     rows = np.concatenate([features[split] for split in parts])[order]
+    tokens = [ids for split in parts for ids in datamodule.token_rows(split)[0]]
+    counts = token_counts(tokens, len(encoder.token_embeddings()))[order]
     unlabelled = features.get("unlabelled", rows[:0])
     taken = (time.perf_counter() - started) / (len(rows) + len(unlabelled))
     seconds = taken if taken > CACHED * seconds else seconds
     names = None if label_names is None or len(label_names) > MOST_NAMES else plan.class_names(label_names)
     anchors = None if names is None else names(encoder).numpy()
-    return Embeddings(rows, unlabelled, anchors, seconds, _weights_mib(plan.encoder))
+    return Embeddings(rows, counts, unlabelled, anchors, seconds, _weights_mib(plan.encoder))
 
 
 def _weights_mib(encoder) -> float:

@@ -18,6 +18,7 @@ from datamodules.splits import fold_numbers, stratified_split
 from storage.files import replacing
 from tasks.auto.calibration import (
     AnyCalibration,
+    best_scale,
     calibrated,
     calibrated_labels,
     cross_entropy,
@@ -25,8 +26,8 @@ from tasks.auto.calibration import (
     decisions,
     uncalibrated,
 )
+from tasks.auto.cheap import Added, Scorer, Sum
 from tasks.auto.cheap import Path as SettingPath
-from tasks.auto.cheap import Scorer
 
 INNER_FOLDS = 3
 ONE_SPLIT_FROM = 3000  # rows from which one split of a fifth chooses in place of inner folds
@@ -53,48 +54,70 @@ class Fitted:
     validation_macro_f1: float
 
 
-def fitted(path: SettingPath, rows: Floats, labels: NDArray[np.int64], texts: list[str], num_classes: int,
+def fitted(path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], texts: list[str], num_classes: int,
            calibrate: bool = True) -> Fitted:  # fmt: skip
     """The candidate on these rows: its setting by the cross-entropy of inner validation rows, then calibrated on them.
 
     Args:
-        path: of settings, see `tasks.auto.cheap`.
-        rows: (N, D) embeddings.
+        path: of settings, see `tasks.auto.cheap`; or several that are added, each with a setting of its own.
+        rows: (N, D) embeddings; `TextRows` of what is added.
         labels: (N,), or (N, C) of 0 and 1.
         texts: N texts, equal ones stay on one side.
         num_classes: C.
         calibrate: False leaves the scores as they are; thresholds of several labels are chosen all the same.
     """
     with threadpool_limits(1):  # so small that threads cost more than they bring, most of all on a busy machine
-        return _fitted(path, rows, labels, texts, num_classes, calibrate)
+        parts = _inner_parts(labels, texts)
+        truth = np.concatenate([labels[val] for _, val in parts])
+        if isinstance(path, Added):
+            scorer, setting, logits = _added(path, rows, labels, parts, num_classes)
+        else:
+            scorer, setting, logits = _chosen(path, rows, labels, parts, num_classes)
+    calibration: AnyCalibration
+    if calibrate:
+        calibration = calibrated(logits, truth, class_counts(labels, num_classes))
+    elif labels.ndim == 2:
+        calibration = calibrated_labels(logits, truth, rescale=False)
+    else:
+        calibration = uncalibrated(num_classes)
+    answers = decisions(calibration.probabilities(logits), calibration.thresholds)
+    return Fitted(scorer, calibration, setting, decision_metrics(truth, answers, num_classes)["macro_f1"])
 
 
-def _fitted(path: SettingPath, rows: Floats, labels: NDArray[np.int64], texts: list[str], num_classes: int,
-            calibrate: bool) -> Fitted:  # fmt: skip
-    parts = _inner_parts(labels, texts)
-    logits: list[list[Floats]] = []
-    for train, val in parts:
-        logits.append(_path_logits(path, rows, labels, train, val, num_classes))
+Parts = list[tuple[NDArray, NDArray]]
+
+
+def _chosen(
+    path: SettingPath, rows: Any, labels: NDArray[np.int64], parts: Parts, num_classes: int
+) -> tuple[Scorer, str, Floats]:
+    """The setting of least cross-entropy on all rows, its name, and its logits of the validation rows of all parts."""
     truth = np.concatenate([labels[val] for _, val in parts])
+    logits = [_path_logits(path, rows, labels, train, val, num_classes) for train, val in parts]
     depth = min(map(len, logits))
     pooled = [np.concatenate([part[number] for part in logits]) for number in range(depth)]
     best = int(np.argmin([cross_entropy(scores, truth) for scores in pooled]))
-    calibration: AnyCalibration
-    if calibrate:
-        calibration = calibrated(pooled[best], truth, class_counts(labels, num_classes))
-    elif labels.ndim == 2:
-        calibration = calibrated_labels(pooled[best], truth, rescale=False)
-    else:
-        calibration = uncalibrated(num_classes)
-    answers = decisions(calibration.probabilities(pooled[best]), calibration.thresholds)
-    figure = decision_metrics(truth, answers, num_classes)["macro_f1"]
     for number, (setting, scorer) in enumerate(path(rows, labels, num_classes)):
         if number == best:
-            return Fitted(scorer, calibration, setting, figure)
+            return scorer, setting, pooled[best]
     raise AssertionError("a path of settings has the same length on all rows")
 
 
-def _inner_parts(labels: NDArray[np.int64], texts: list[str]) -> list[tuple[NDArray, NDArray]]:
+def _added(
+    path: Added, rows: Any, labels: NDArray[np.int64], parts: Parts, num_classes: int
+) -> tuple[Scorer, str, Floats]:
+    """The same of several paths in one sum, each at the temperature that suits the validation rows."""
+    truth = np.concatenate([labels[val] for _, val in parts])
+    scorers, settings, scaled = [], [], []
+    for part, member in path.members:
+        scorer, setting, logits = _chosen(member, getattr(rows, part), labels, parts, num_classes)
+        scale = best_scale(logits, truth)
+        scorers.append((part, scorer, scale))
+        settings.append(setting)
+        scaled.append(scale * logits)
+    return Sum(tuple(scorers)), "; ".join(settings), np.sum(scaled, axis=0)
+
+
+def _inner_parts(labels: NDArray[np.int64], texts: list[str]) -> Parts:
     if len(labels) >= ONE_SPLIT_FROM:
         return [stratified_split(labels, 0.2, np.random.default_rng([0, _INNER]), "keep_in_train")]
     numbers = fold_numbers(labels, texts, min(INNER_FOLDS, len(set(texts))), repeat=0)
@@ -102,7 +125,7 @@ def _inner_parts(labels: NDArray[np.int64], texts: list[str]) -> list[tuple[NDAr
 
 
 def _path_logits(
-    path: SettingPath, rows: Floats, labels: NDArray[np.int64], train: NDArray, val: NDArray, num_classes: int
+    path: SettingPath, rows: Any, labels: NDArray[np.int64], train: NDArray, val: NDArray, num_classes: int
 ) -> list[Floats]:
     """Logits of the validation rows for one setting after the other, until they stop to get better."""
     logits: list[Floats] = []
@@ -155,8 +178,8 @@ def load_outcome(file: Path) -> FoldOutcome | None:
 
 
 def cheap_fold(
-    path: SettingPath,
-    rows: Floats,
+    path: SettingPath | Added,
+    rows: Any,
     labels: NDArray[np.int64],
     texts: NDArray,
     test: NDArray[np.int64],

@@ -21,7 +21,7 @@ from lightning_modules.encoders.words import WordEncoder
 from retrieval import Datastore, Vote
 from storage.run_store import RunFolder
 from tasks.auto.calibration import AnyCalibration
-from tasks.auto.cheap import Linear, Neighbours
+from tasks.auto.cheap import Linear, Neighbours, Sum
 
 
 def write_linear(run: RunFolder, plan: Plan, names: Sequence[str], counts: np.ndarray, scorer: Linear,
@@ -32,6 +32,17 @@ def write_linear(run: RunFolder, plan: Plan, names: Sequence[str], counts: np.nd
         module.classifier.weight.copy_(torch.from_numpy(scorer.weight * calibration.scale))
         module.classifier.bias.copy_(torch.from_numpy(scorer.bias * calibration.scale + calibration.offset))
     _write(run, plan, module, names, counts, _thresholds(calibration) | more)
+
+
+def write_linear_words(run: RunFolder, plan: Plan, names: Sequence[str], counts: np.ndarray, scorer: Sum,
+                       calibration: AnyCalibration, more: dict[str, Any]) -> None:  # fmt: skip
+    """Linear classifiers over a frozen encoder and over words, calibrated."""
+    module: Any = plan.bare_module(torch.from_numpy(counts), names)
+    (weight, bias), (of_words, free) = scorer.summed("embeddings"), scorer.summed("counts")
+    (frequency,) = (member.inverse_frequency for part, member, _ in scorer.scorers if part == "counts")
+    on_embeddings = torch.from_numpy(weight), torch.from_numpy(bias + free)
+    module.place(on_embeddings, torch.from_numpy(of_words), torch.from_numpy(frequency))
+    write_module(run, plan, module, names, counts, calibration, more)
 
 
 def write_module(run: RunFolder, plan: Plan, module: ClassifierModule, names: Sequence[str], counts: np.ndarray,

@@ -165,7 +165,7 @@ class Study:
     def _is_finished(self, candidate: Candidate) -> bool:
         return self.entries[candidate.name].status == "finished"
 
-    def _path(self, candidate: Candidate) -> cheap.Path | str:
+    def _path(self, candidate: Candidate) -> cheap.Path | cheap.Added | str:
         """The candidate's path of settings, or why it cannot be tried."""
         if candidate.kind == "counts":
             return cheap.majority
@@ -180,13 +180,19 @@ class Study:
             return cheap.prototypes(self.embeddings.names)
         if candidate.name == "discriminant_unlabelled":
             return cheap.refined(self.embeddings.names, cheap.unit_rows(self.embeddings.unlabelled))
+        if candidate.name == "linear_words":
+            on_embeddings = (cheap.logistic, cheap.prototypes(self.embeddings.names))
+            return cheap.Added((*(("embeddings", path) for path in on_embeddings), ("counts", cheap.words)))
         logistic = cheap.label_by_label if self.several else cheap.logistic
         return {"logistic": logistic, "neighbours": cheap.neighbours}[candidate.name]
 
-    @property
-    def _rows(self) -> NDArray[np.floating]:
-        """Embeddings; without them, what a candidate of counts alone slices."""
-        return np.empty((len(self.labels), 0)) if self.embeddings is None else self.embeddings.rows
+    def _rows(self, candidate: Candidate) -> Any:
+        """Embeddings, with token counts where they are read; without them, what a candidate of counts alone slices."""
+        if self.embeddings is None:
+            return np.empty((len(self.labels), 0))
+        if candidate.name == "linear_words":
+            return cheap.TextRows(cheap.unit_rows(self.embeddings.rows), self.embeddings.counts)
+        return self.embeddings.rows
 
     def _try_cheap(self, candidate: Candidate, repeat: int = 0) -> None:
         entry, path = self.entries[candidate.name], self._path(candidate)
@@ -205,7 +211,7 @@ class Study:
                     return
                 try:
                     outcome, _ = cheap_fold(
-                        path, self._rows, self.labels, self.texts, test, self.num_classes,
+                        path, self._rows(candidate), self.labels, self.texts, test, self.num_classes,
                         candidate.name not in UNSCALED, seconds_per_text,
                     )  # fmt: skip
                 except ValueError as error:
@@ -236,7 +242,7 @@ class Study:
             return
         folds = each_fold(self.labels, list(self.texts), self.folds, 0)
         for candidate in candidates:
-            path, rows = self._path(candidate), self._rows
+            path, rows = self._path(candidate), self._rows(candidate)
             assert not isinstance(path, str)
             once = sum(o.seconds_fit for (r, _), o in self.outcomes[candidate.name].items() if r == 0)
             if once * sum(CURVE_SHARES) > 0.2 * self.clock.left:
@@ -384,13 +390,14 @@ class Study:
         """
         if known := [o.seconds_fit for o in self.outcomes.get(candidate.name, {}).values()]:
             return min(known)
-        rows = len(self.labels) * self.num_classes
-        if candidate.name == "logistic":
-            iterations = 1000 if len(self.labels) >= ONE_SPLIT_FROM else 2000  # over all penalties and inner folds
-            return iterations * SECONDS_A_PRODUCT * rows * self._rows.shape[1]
+        product = SECONDS_A_PRODUCT * len(self.labels) * self.num_classes  # of all rows and one dimension
+        words = 10 * sum(len(text.split()) for text in self.texts) / len(self.texts)  # as dear as so many dimensions
         if candidate.kind == "words":
-            words = sum(len(text.split()) for text in self.texts) / len(self.texts)
-            return 1000 * SECONDS_A_PRODUCT * 10 * rows * words
+            return 1000 * product * words
+        iterations = 1000 if len(self.labels) >= ONE_SPLIT_FROM else 2000  # over all penalties and inner folds
+        if self.embeddings is not None and candidate.name in ("logistic", "linear_words"):
+            dimensions = self.embeddings.rows.shape[1] + (words if candidate.name == "linear_words" else 0)
+            return iterations * product * dimensions
         return 0.0
 
     def _expected_seconds(self, candidate: Candidate, fold: int) -> float:
@@ -537,7 +544,9 @@ class Study:
             return distinct * 4 * (self.num_classes + 1) / 2**20
         if candidate.kind == "counts" or self.embeddings is None:
             return 0.0
-        return self.embeddings.size_mib + 4 * numbers * self.embeddings.rows.shape[1] / 2**20
+        width = self.embeddings.rows.shape[1]
+        width += self.embeddings.counts.shape[1] if candidate.name == "linear_words" else 0
+        return self.embeddings.size_mib + 4 * numbers * width / 2**20
 
     def _write_out_of_fold(self, name: str, kept: dict[tuple[int, int], FoldOutcome]) -> None:
         import pyarrow as pa
@@ -590,12 +599,14 @@ class Study:
             return
         path = self._path(candidate)
         assert not isinstance(path, str)
-        rows, texts = self._rows, self.texts.tolist()
+        rows, texts = self._rows(candidate), self.texts.tolist()
         model = fitted(path, rows, self.labels, texts, self.num_classes, candidate.name not in UNSCALED)
         plan = plan_of([*self.words, *self._frozen_words(candidate), "logger=null"])
         scorer: Any = model.scorer
         if candidate.name == "neighbours":
             models.write_neighbours(run, plan, *place, scorer, texts, model.calibration, more)
+        elif candidate.name == "linear_words":
+            models.write_linear_words(run, plan, *place, scorer, model.calibration, more)
         else:
             models.write_linear(run, plan, *place, scorer, model.calibration, more)
 

@@ -51,6 +51,21 @@ def test_texts_come_in_lists_arrays_and_series(texts):
     assert checked_texts(texts) == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.eye(3), "y: found shape (3, 3), allowed: a label, or 0s and 1s, for each of 2"),
+        (np.array([[1, 0], [2, 1]]), "y: found '2' in an array (2, 2), allowed there: 0 and 1"),
+        (np.array([[1, 0], [1, 0]]), "y: found no text with the label 1, allowed: one at least of each"),
+        (["a", "a"], "y: found the labels 'a', allowed: at least 2 that differ as text"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_refused(y, message):
+    with pytest.raises(InputError) as error:
+        kontrast.TextClassifier().fit(["a", "b"], y)
+    assert str(error.value) == message
+
+
 @pytest.mark.parametrize("texts", [[], "one text", ["a", " "], ["a", None], [1.0]])
 def test_what_is_no_text_is_refused_with_its_place(texts):
     with pytest.raises(InputError, match=r"^X"):
@@ -94,6 +109,23 @@ def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(tiny_en
         kontrast.TextClassifier("ce", loss__tau=1, **encoder, **paths).fit(train["text"], numbers)
     clusterer = kontrast.TextClusterer(n_clusters=4, **encoder, **paths).fit(train["text"])
     assert (clusterer.predict(train["text"]) == clusterer.labels_).mean() > 0.95
+
+
+@pytest.mark.slow
+def test_texts_of_several_labels_are_learned_from_columns_of_0_and_1(tiny_encoder_dir, toy_csv, tmp_path):
+    """Each text beside the one 7 rows on has the labels of both."""
+    train = pd.read_csv(toy_csv["train"])
+    texts = [f"{a} {b}" for a, b in zip(train["text"], train["text"][7:], strict=False)]
+    marks = pd.get_dummies(train["label"])
+    y = (marks[:-7].to_numpy() | marks[7:].to_numpy()).astype(int)
+    paths = {f"paths__{name}": str(tmp_path / name) for name in ("runs", "data", "cache")}
+    classifier = kontrast.TextClassifier("tfidf_labels", "bag_of_words", **paths)
+    scores = cross_val_score(classifier, np.array(texts), y, cv=2, scoring="f1_micro", error_score="raise")
+    assert scores.mean() > 0.8
+    answers = classifier.fit(texts, pd.DataFrame(y, columns=marks.columns)).predict(texts)
+    assert classifier.classes_.tolist() == marks.columns.tolist() and (answers == y).mean() > 0.9
+    probabilities = kontrast.load(classifier.run_, **paths).predict_proba(texts)
+    assert probabilities == pytest.approx(classifier.predict_proba(texts))
 
 
 @pytest.mark.slow

@@ -9,14 +9,12 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfTransformer
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.encoders.bag_of_words import NUM_SPECIAL, WordCounts
-
-INVERSE_PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # C of scikit-learn
+from lightning_modules.heads.tfidf import INVERSE_PENALTIES, logistic_regression
 
 
 class TfidfLinearModule(ClassifierModule):
@@ -106,12 +104,5 @@ class TfidfLinearModule(ClassifierModule):
         return counts
 
     def _fitted(self, inputs: csr_matrix, labels: np.ndarray, inverse_penalty: float) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (C, V) and biases (C,) of softmax; scikit-learn has one row for two classes, none for absent ones."""
-        model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs, labels)
-        rows, biases = model.coef_, model.intercept_
-        if len(model.classes_) == 2:
-            rows, biases = np.vstack([-rows, rows]) / 2, np.concatenate([-biases, biases]) / 2
-        weight = np.zeros((self.num_classes, rows.shape[1]))
-        bias = np.full(self.num_classes, -1e4)
-        weight[model.classes_], bias[model.classes_] = rows, biases
-        return weight, bias
+        """Weights (C, V) and biases (C,)."""
+        return logistic_regression(inputs, labels, self.num_classes, inverse_penalty)

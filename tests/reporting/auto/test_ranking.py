@@ -80,8 +80,10 @@ def test_candidates_meet_on_the_repeats_that_both_have():
 def test_the_cheapest_of_what_is_as_good_and_what_else_may_be_preferred():
     columns = ["candidate", "train_seconds", "size_mib", "texts_per_second", "within_noise", "difference_to_best"]
     finished = pd.DataFrame([
-        ("best", 100, 90, 10, True, 0.0), ("near", 50, 80, 20, True, -0.004),
+        ("best", 101, 90, 10, True, 0.0), ("near", 50, 80, 20, True, -0.004),
         ("far", 5, 70, 30, True, -0.006), ("worse", 1, 1, 99, False, -0.003),
     ], columns=columns)  # fmt: skip
     assert [recommend(finished, prefer) for prefer in ("quality", "speed", "size")] == ["near", "far", "far"]
     assert recommend(finished.head(0)) is None
+    finished.loc[finished["candidate"] == "best", "train_seconds"] = 99  # less than twice those of the cheaper one
+    assert recommend(finished) == "best"

@@ -66,7 +66,8 @@ def the_run_of_auto(store):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["tfidf_linear", "nearest_name", "neighbours", "prototypes", "ce", "discriminant_unlabelled", "kontrast"],
+    ["tfidf_linear", "nearest_name", "neighbours", "prototypes", "linear_words", "ce", "discriminant_unlabelled",
+     "kontrast"],  # fmt: skip
 )
 def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, name):
     """Recommended alone, each is fitted on all rows, and predicts what its folds would lead one to expect."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from tasks.auto import cheap
 from tasks.auto.calibration import calibrated
@@ -27,28 +28,35 @@ def paths(blobs):
         "logistic": cheap.logistic,
         "prototypes": cheap.prototypes(None),
         "neighbours": cheap.neighbours,
+        "linear_words": cheap.Added((("embeddings", cheap.logistic), ("counts", cheap.words))),
     }
 
 
-@pytest.mark.parametrize("name", ["majority", "nearest_name", "logistic", "prototypes", "neighbours"])
+def read_by(name, rows):
+    """Rows as a candidate takes them; of words each dimension is one that occurs where it is large."""
+    return cheap.TextRows(cheap.unit_rows(rows), csr_matrix(rows > 1, dtype=float)) if name == "linear_words" else rows
+
+
+@pytest.mark.parametrize("name", ["majority", "nearest_name", "logistic", "prototypes", "neighbours", "linear_words"])
 def test_the_labels_of_a_fold_decide_nothing(blobs, name):
-    rows, labels, texts = blobs
+    (rows, labels, texts), path = blobs, paths(blobs)[name]
+    rows = read_by(name, rows)
     test = each_fold(labels, list(texts), 5, 0)[1]
-    outcome, _ = cheap_fold(paths(blobs)[name], rows, labels, texts, test, 3)
+    outcome, _ = cheap_fold(path, rows, labels, texts, test, 3)
     others = labels.copy()
     others[test] = (labels[test] + 1) % 3
-    again, _ = cheap_fold(paths(blobs)[name], rows, others, texts, test, 3)
+    again, _ = cheap_fold(path, rows, others, texts, test, 3)
     assert np.array_equal(outcome.probabilities, again.probabilities)
     assert np.allclose(outcome.probabilities.sum(1), 1)
     right = (outcome.probabilities.argmax(1) == labels[test]).mean()
     assert right > (0.5 if name == "majority" else 0.7)
 
 
-@pytest.mark.parametrize("name", ["logistic", "prototypes", "neighbours"])
+@pytest.mark.parametrize("name", ["logistic", "prototypes", "neighbours", "linear_words"])
 def test_a_class_without_a_train_row_is_never_predicted(blobs, name):
     rows, labels, texts = blobs
     lone = np.append(labels, 3)
-    more = np.concatenate([rows, np.full((1, 8), 5, np.float32)])
+    more = read_by(name, np.concatenate([rows, np.full((1, 8), 5, np.float32)]))
     outcome, _ = cheap_fold(paths(blobs)[name], more, lone, np.append(texts, "alone"), np.array([70]), 4)
     assert outcome.probabilities[0, 3] < 0.1
 

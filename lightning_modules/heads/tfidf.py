@@ -1,0 +1,77 @@
+"""TF-IDF of token counts, as scikit-learn has it, and the logistic regression on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from torch import Tensor
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression  # prediction does without its second
+
+INVERSE_PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # C of scikit-learn
+ABSENT = -1e4  # logit of a class without a train row
+
+
+def token_counts(rows: Sequence[NDArray[np.integer]], vocabulary_size: int) -> csr_matrix:
+    """How often each token occurs (N, V) in rows of token ids."""
+    ids = np.concatenate([*rows, np.empty(0, np.int32)])
+    ends = np.cumsum([0, *map(len, rows)])
+    counts = csr_matrix((np.ones(len(ids)), ids, ends), (len(rows), vocabulary_size))
+    counts.sum_duplicates()
+    return counts
+
+
+def inverse_frequencies(counts: csr_matrix) -> NDArray[np.float64]:
+    """ln((1 + N) / (1 + rows with the token)) + 1 (V,); 0 for tokens of no row, as if they were not there, and for
+    those of every row: some begin and end each text."""
+    rows, with_token = counts.shape[0], np.bincount(counts.indices, minlength=counts.shape[1])
+    varies = (with_token > 0) & (with_token < rows)
+    return np.where(varies, np.log((1 + rows) / (1 + with_token)) + 1, 0.0)
+
+
+def weighted(counts: csr_matrix, inverse_frequency: NDArray[np.floating]) -> csr_matrix:
+    """(1 + ln count) times the inverse frequency (V,), rows (N, V) of unit length."""
+    from sklearn.preprocessing import normalize
+
+    weights = counts.copy()
+    weights.data = (1 + np.log(weights.data)) * inverse_frequency[weights.indices]
+    return normalize(weights)
+
+
+def weighted_tokens(input_ids: Tensor, attention_mask: Tensor, inverse_frequency: Tensor) -> Tensor:
+    """The same rows (B, V) of token ids (B, L) and their mask (B, L) of 0/1."""
+    counts = torch.zeros(len(input_ids), len(inverse_frequency), device=input_ids.device)
+    counts.scatter_add_(1, input_ids, attention_mask.float())
+    weights = counts.log().add(1).where(counts > 0, 0.0) * inverse_frequency
+    return functional.normalize(weights, dim=1)
+
+
+def logistic_regression(
+    inputs: csr_matrix, labels: NDArray[np.integer], num_classes: int, inverse_penalty: float
+) -> tuple[NDArray, NDArray]:
+    """Weights (C, V) and biases (C,) of softmax; a token of no row has weight 0, a class without a row `ABSENT`."""
+    from sklearn.linear_model import LogisticRegression
+
+    seen = np.unique(inputs.indices)  # most of a vocabulary is not
+    model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs[:, seen], labels)
+    weight = np.zeros((num_classes, inputs.shape[1]))
+    weight[:, seen], bias = softmax_rows(model, num_classes, ABSENT)
+    return weight, bias
+
+
+def softmax_rows(model: LogisticRegression, num_classes: int, absent: float) -> tuple[NDArray, NDArray]:
+    """Weights (C, D) and biases (C,) of a model of scikit-learn, which has one row for two classes and none for absent
+    ones, whose bias is then `absent`."""
+    rows, biases = model.coef_, model.intercept_
+    if len(model.classes_) == 2:
+        rows, biases = np.concatenate([-rows, rows]) / 2, np.concatenate([-biases, biases]) / 2
+    weight, bias = np.zeros((num_classes, rows.shape[1])), np.full(num_classes, absent)
+    weight[model.classes_], bias[model.classes_] = rows, biases
+    return weight, bias

@@ -1,0 +1,103 @@
+"""Two logistic regressions in one sum: of a frozen encoder's embeddings, and of the words that its tokenizer sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.heads.linear_solver import solve_and_choose
+from lightning_modules.heads.tfidf import (
+    INVERSE_PENALTIES,
+    inverse_frequencies,
+    logistic_regression,
+    token_counts,
+    weighted,
+    weighted_tokens,
+)
+
+
+class LinearWordsModule(ClassifierModule):
+    """Log-probabilities of both, added: `method=linear_words`.
+
+    Embeddings are brought to unit length; words are the tokens of the encoder, weighted by TF-IDF. Each strength is the
+    one with the lowest loss on the validation rows. A product of experts of equal weight (Hinton, ICANN 1999), each
+    fitted by itself.
+
+    Args:
+        classifier_bias: logistic regression has one.
+
+    The remaining arguments are those of `ClassifierModule`.
+
+    Raises:
+        ValueError: the train rows are of one class.
+    """
+
+    kinds = ("text",)
+    unit_norm_embeddings = True
+    encoder_training: ClassVar[tuple[str, ...]] = ("frozen",)
+    losses: ClassVar[tuple] = ()
+    unused_groups: ClassVar[tuple[str, ...]] = (
+        *("loss", "head", "augment", "optimizer", "scheduler", "callbacks", "active", "start_from", "retrieval"),
+    )
+    is_solved = True
+    solved_from = "both"
+    inverse_frequency: Tensor
+
+    def __init__(self, *args: Any, classifier_bias: Literal[True] = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
+        vocabulary_size = len(self.encoder.token_embeddings())
+        self.words = nn.Linear(vocabulary_size, self.num_classes, bias=False)
+        self.register_buffer("inverse_frequency", torch.ones(vocabulary_size))
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        embeddings = self.embed(batch)
+        with torch.autocast(embeddings.device.type, enabled=False):  # solved in full precision
+            words = weighted_tokens(batch["input_ids"], batch["attention_mask"], self.inverse_frequency)
+            logits = self.classifier(functional.normalize(embeddings.float(), dim=1)) + self.words(words)
+        return {"embeddings": embeddings, "logits": logits}
+
+    @torch.no_grad()
+    def place(self, embeddings: tuple[Tensor, Tensor], words: Tensor, inverse_frequency: Tensor) -> None:
+        """Set weight (C, D) and bias (C,) over embeddings, weight (C, V) over words, and the words' weights (V,)."""
+        self.classifier.weight.copy_(embeddings[0])
+        self.classifier.bias.copy_(embeddings[1])
+        self.words.weight.copy_(words)
+        self.inverse_frequency.copy_(inverse_frequency)
+
+    @torch.no_grad()
+    def calibrate(self, scale: float, offset: Tensor) -> None:
+        super().calibrate(scale, offset)
+        self.words.weight.mul_(scale)
+
+    @torch.no_grad()
+    def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
+        """Both regressions from the rows of "train"; those of "val" choose their strengths.
+
+        Args:
+            splits: token ids of each row with embeddings (N, D), and labels (N,), of "train" and "val".
+        """
+        ((train, embeddings), labels), ((val, val_embeddings), val_labels) = splits["train"], splits["val"]
+        if len(labels.unique()) < 2:
+            raise ValueError("train split: found rows of one class, allowed with method=linear_words: two at least")
+        rows, val_rows = functional.normalize(embeddings, dim=1), functional.normalize(val_embeddings, dim=1)
+        with torch.enable_grad():
+            chosen = solve_and_choose(
+                self.evaluation_loss, (rows, labels), (val_rows, val_labels), self.num_classes
+            ).best
+        counts, val_counts = (token_counts(rows, len(self.inverse_frequency)) for rows in (train, val))
+        frequency = inverse_frequencies(counts)
+        inputs, val_inputs = weighted(counts, frequency), weighted(val_counts, frequency)
+        losses: dict[float, float] = {}
+        for inverse_penalty in INVERSE_PENALTIES:
+            weight, bias = logistic_regression(inputs, labels.numpy(), self.num_classes, inverse_penalty)
+            logits = torch.from_numpy(val_inputs @ weight.T + bias)
+            losses[inverse_penalty] = float(self.evaluation_loss(logits, val_labels))
+            if losses[inverse_penalty] == min(losses.values()):
+                best = torch.from_numpy(weight), torch.from_numpy(bias)
+        self.place((chosen.weight, chosen.bias + best[1]), best[0], torch.from_numpy(frequency))
+        return {"solver/penalty": chosen.strength, "solver/C": min(losses, key=lambda value: losses[value])}

@@ -201,9 +201,8 @@ def _train_by_epochs(
 
 def _solve(run: RunFolder, module: ClassifierModule, datamodule: Any) -> dict[str, Any]:
     """Solve the classifier on the features of a frozen encoder; every process of a run does the same."""
-    rows = {"tokens": datamodule.token_rows, "both": datamodule.token_and_feature_rows}.get(
-        module.solved_from, datamodule.feature_rows
-    )
+    reader = {"tokens": "token_rows", "both": "token_and_feature_rows"}.get(module.solved_from, "feature_rows")
+    rows = getattr(datamodule, reader)  # of tokens where the data are texts
     figures = module.solve({split: rows(split) for split in datamodule.learning_splits})
     _save_best(run, module)
     return {"epochs": 0} | figures

@@ -70,6 +70,7 @@ class PatchDistillationLoss(nn.Module):
 
     L = -1/R sum_r sum_j t_rj log p_rj, t the softmax of z.z/tau of region r, without gradient, and p that of patch r,
     over the image's own key and the queue. Source: patch-based self-distillation of Xuan and Zhang (AAAI 2024).
+    Shapes: see `forward`.
 
     Args:
         tau: temperature of both, > 0.

@@ -59,10 +59,10 @@ def logistic_regression(
     """Weights (C, V) and biases (C,) of softmax; a token of no row has weight 0, a class without a row `ABSENT`."""
     from sklearn.linear_model import LogisticRegression
 
-    seen = np.unique(inputs.indices)  # most of a vocabulary is not
-    model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs[:, seen], labels)
+    present = np.unique(inputs.indices)  # most of a vocabulary is not
+    model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs[:, present], labels)
     weight = np.zeros((num_classes, inputs.shape[1]))
-    weight[:, seen], bias = softmax_rows(model, num_classes, ABSENT)
+    weight[:, present], bias = softmax_rows(model, num_classes, ABSENT)
     return weight, bias
 
 

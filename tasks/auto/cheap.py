@@ -163,10 +163,10 @@ def words(counts: Any, labels: NDArray[np.int64], num_classes: int) -> Iterator[
     """Multinomial logistic regression on TF-IDF of token counts (N, V), for one penalty after the other."""
     from lightning_modules.heads.tfidf import inverse_frequencies, weighted
 
-    frequency, seen = inverse_frequencies(counts), np.unique(counts.indices)  # most of a vocabulary is not
-    for strength, own, bias in _logistic_path(weighted(counts, frequency)[:, seen], labels, num_classes):
+    frequency, present = inverse_frequencies(counts), np.unique(counts.indices)  # most of a vocabulary is not
+    for strength, own, bias in _logistic_path(weighted(counts, frequency)[:, present], labels, num_classes):
         weight = np.zeros((num_classes, counts.shape[1]))
-        weight[:, seen] = own
+        weight[:, present] = own
         yield f"penalty={strength:.3g}", Words(weight, bias, frequency)
 
 

@@ -7,6 +7,7 @@ Where `torchrun`, `srun` or Ray Train have started the processes, each does its 
 
 from __future__ import annotations
 
+import io
 import itertools
 import logging
 import multiprocessing
@@ -59,7 +60,7 @@ def run_processes(function: Callable[..., Any], arguments: tuple[Any, ...], worl
 
     # libraries are loaded once for all processes of a node
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(PRELOADED))
-    with tempfile.TemporaryDirectory(prefix="kontrast-") as folder, _launcher_alone():
+    with tempfile.TemporaryDirectory(prefix="kontrast-") as folder, _launcher_alone() as log:
         silent = {device: Std.ALL for device in range(world.devices) if world.node or device}  # the first one speaks
         config = LaunchConfig(
             min_nodes=world.nodes,
@@ -78,7 +79,7 @@ def run_processes(function: Callable[..., Any], arguments: tuple[Any, ...], worl
         try:
             results = elastic_launch(config, _process)(world, name, function, arguments)
         except ChildFailedError as error:
-            raise _cause(error, world) from None
+            raise _cause(error, world, log) from None
         except SignalException:
             raise KeyboardInterrupt from None
         except DistError as error:
@@ -88,15 +89,18 @@ def run_processes(function: Callable[..., Any], arguments: tuple[Any, ...], worl
 
 
 @contextmanager
-def _launcher_alone() -> Iterator[None]:
-    """Undo what the launcher does to this process: handlers of signals stay set, and it logs what is raised anyway."""
+def _launcher_alone() -> Iterator[io.StringIO]:
+    """Undo what the launcher does to this process: handlers of signals stay set, and it logs what is raised anyway.
+
+    Yields what it has logged.
+    """
     log, handlers = logging.getLogger("torch.distributed.elastic"), {s: signal.getsignal(s) for s in ENDING}
-    log.propagate, nowhere = False, logging.NullHandler()
-    log.addHandler(nowhere)
+    log.propagate, lines = False, io.StringIO()
+    log.addHandler(into := logging.StreamHandler(lines))
     try:
-        yield
+        yield lines
     finally:
-        log.removeHandler(nowhere)
+        log.removeHandler(into)
         log.propagate = True
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -123,8 +127,10 @@ def _end_when_told() -> None:
     """
     parent = multiprocessing.parent_process()
     assert parent is not None
-    while signal.sigtimedwait(ENDING, 0.5) is None and parent.is_alive():
-        pass
+    while parent.is_alive():
+        told = signal.sigtimedwait(ENDING, 0.5)
+        if told is not None and told.si_signo in ENDING:  # a kernel under load has answered with a number nobody sent
+            os._exit(128 + told.si_signo)
     os._exit(1)
 
 
@@ -186,13 +192,15 @@ def _meet(rank: int, world: World, name: str) -> Any:
     return store
 
 
-def _cause(error: Any, world: World) -> Exception:
-    """What to raise for the process that fell first."""
+def _cause(error: Any, world: World, log: io.StringIO) -> Exception:
+    """What to raise for the process that fell first; what the launcher knows of one that ended by itself is printed."""
     rank, failure = error.get_first_failure()
     process = f"process {rank} of {world.size}"
     if not isinstance(failure.message, dict):  # it could not say anything
         ending = f"ended with code {failure.exitcode}"
-        if failure.exitcode < 0:
+        if failure.exitcode > 0:
+            print(log.getvalue(), file=sys.stderr, end="")
+        else:
             hint = " (the machine may be out of memory)" if -failure.exitcode == signal.SIGKILL else ""
             ending = f"was ended by {failure.signal_name()}{hint}"
         return ProcessDied(f"{process} {ending}; type the same command again to go on")

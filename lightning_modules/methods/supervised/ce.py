@@ -25,9 +25,3 @@ class CrossEntropyModule(ClassifierModule):
         labels = batch["labels"].repeat(batch["num_views"])
         _, loss = self.classified(batch, lambda logits: self.linear_loss(logits, labels), labels)
         return {"loss": loss}
-
-
-class AdapterModule(CrossEntropyModule):
-    """Cross-entropy over low-rank adapters (`method=llm_lora`), which encoders of texts alone have."""
-
-    kinds = ("text",)

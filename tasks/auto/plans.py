@@ -13,7 +13,7 @@ from engine.plan import Plan
 from storage.errors import InputError
 
 FOLDS = (
-    *("protocol=kfold", "protocol.val_fraction=0.2", "protocol.loss_below=300"),
+    *("protocol=kfold", "protocol.val_fraction=0.2", "protocol.ties=latest"),
     "dataset.singleton_classes=keep_in_train",
 )
 UNTRAINED = ("nearest_name", "prototypes", "discriminant_unlabelled")  # candidates whose protocol is their own

@@ -273,7 +273,7 @@ class Desk:
             self._change.notify_all()
 
     def leave(self, seat: str) -> None:
-        """A browser was closed, or loads its page anew: others are asked its text, and where it comes back it can undo."""
+        """A browser was closed, or loads its page anew: others are asked its text; where it comes back it can undo."""
         with self._change:
             if seat in self._seats:
                 self._seats[seat] = _Seat(last_sign=-math.inf, answered=self._seats[seat].answered)

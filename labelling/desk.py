@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -272,9 +273,10 @@ class Desk:
             self._change.notify_all()
 
     def leave(self, seat: str) -> None:
-        """A browser was closed: the text that it had open is asked of others."""
+        """A browser was closed, or loads its page anew: others are asked its text; where it comes back it can undo."""
         with self._change:
-            self._seats.pop(seat, None)
+            if seat in self._seats:
+                self._seats[seat] = _Seat(last_sign=-math.inf, answered=self._seats[seat].answered)
 
     def state(self, seat: str, annotator: str) -> dict[str, Any]:
         """How far it is; asking for it is this browser's sign of life."""

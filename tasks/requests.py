@@ -40,13 +40,17 @@ class Refusal(Exception):
     def __init__(self, status: int, line: str) -> None:
         self.status, self.line = status, line
 
+    def answer(self) -> JSONResponse:
+        """`{"error": LINE}`, of its status."""
+        return JSONResponse({"error": self.line}, self.status)
+
 
 def refuse_in_one_line(app: FastAPI) -> None:
     """Answer a refusal, and an address that is not there, with `{"error": LINE}`."""
 
     @app.exception_handler(Refusal)
     async def refuse(_: Request, refusal: Refusal) -> JSONResponse:
-        return JSONResponse({"error": refusal.line}, refusal.status)
+        return refusal.answer()
 
     @app.exception_handler(HTTPException)
     async def refuse_place(request: Request, error: HTTPException) -> JSONResponse:

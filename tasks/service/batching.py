@@ -29,8 +29,8 @@ class Waiting(NamedTuple):
 class Batcher:
     """What comes in while all workers are at work is for the next batches: nothing waits for company.
 
-    A batch takes half of a worker's share of what waits: a large one takes less time a text, but all of it is waited
-    for, by its own texts and by those that come after.
+    A batch takes a worker's share of what waits, for a large one takes less time a text, but not all that waits: its
+    own texts would wait for all of it, and so would those that come after.
 
     Args:
         workers: where `answer_batches` works. Each gets its next batch when it has answered its last.
@@ -71,7 +71,7 @@ class Batcher:
 
     def _send(self) -> None:
         while self.free and self.queue:
-            size = min(max(self.queued // (2 * self.number), MIN_BATCH), MAX_BATCH)
+            size = min(max(self.queued // self.number, MIN_BATCH), MAX_BATCH)
             worker, batch, number = self.free.pop(), [], 0
             while self.queue and number < size:
                 batch.append(self.queue.popleft())

@@ -173,6 +173,10 @@ def test_the_keyboard_alone_is_enough_and_no_text_is_html(page, browser, width):
     tab.keyboard.type("1 note")  # its keys are no answers
     tab.keyboard.press("Enter")
     noted = press(tab, "1")
+    tab.reload()
+    tab.wait_for_function("() => question")
+    assert press(tab, "u") != noted == tab.text_content("#text")
+    press(tab, "1")
     tab.keyboard.press("+")
     tab.keyboard.type("may be")
     tab.keyboard.press("Enter")

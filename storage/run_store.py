@@ -25,6 +25,8 @@ from storage.files import write_errors, write_text
 from storage.plain_yaml import load_yaml
 from storage.tables import MAX_FIELD, csv_writer
 
+# what a line begins with that does one of the tasks, in a checkout or as installed
+COMMAND = "kontrast run" if Path(__file__).resolve().parents[1].name == "_rooms" else "python run.py"
 LAST = "last"  # the name of the run that finished last
 LOCK_NAME = ".lock"
 CHECKSUMS = "SHA256SUMS"

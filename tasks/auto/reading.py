@@ -14,6 +14,7 @@ from typing import Any
 from datamodules.labels import label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
 from storage.errors import InputError, short, short_list
+from storage.run_store import COMMAND
 from storage.tables import Row, checked_encoding, format_of, open_table, text_columns, text_of
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
@@ -228,7 +229,7 @@ def topics_line(file: str, text_column: str) -> str:
     """What to type for topics of texts without labels."""
     column = "" if text_column == "text" else f" dataset.text_column={_quoted(text_column)}"
     return (
-        f"topics of the texts: python run.py task=cluster method=sbert_kmeans dataset=csv dataset.train={file}{column} "
+        f"topics of the texts: {COMMAND} task=cluster method=sbert_kmeans dataset=csv dataset.train={file}{column} "
         f"method.num_clusters=auto"
     )
 
@@ -243,7 +244,7 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
         return None
     names = ",".join(name if re.fullmatch(r"\w+", name) else f"'{name}'" for name in sorted(data.rows_of_label()))
     method = "bce" if data.several else "kontrast"
-    words = [f"python run.py method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
+    words = [f"{COMMAND} method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
     words += [f"\"dataset.label_separator='{separator}'\""] if data.several else []
     words += [f"dataset.train={_quoted(data.file)}", f"active.answers_from={_quoted(data.file)}"]
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}

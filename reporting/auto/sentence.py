@@ -45,7 +45,9 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     """The recommendation with its figure and interval, what is not shown to be better, and the classes to mind."""
     chosen = ranking[ranking["recommended"]]
     if chosen.empty:
-        return "Nothing can be recommended: no candidate has finished."
+        ended = ranking[ranking["macro_f1"].notna()]
+        alone = "".join(f" but “{row['title']}”, macro-F1 {percent(row['macro_f1'])}" for _, row in ended.iterrows())
+        return f"Nothing can be recommended: no candidate has finished{alone}; the same line with more minutes goes on."
     row, second = chosen.iloc[0], second_figure(ranking)
     parts = [
         f"{row['title']}: macro-F1 {with_interval(row['macro_f1'], row['macro_f1_lower'], row['macro_f1_upper'])}, "

@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from storage.errors import InputError
-from storage.run_store import COMMAND, RunFolder
+from storage.run_store import COMMAND, QUESTION, RunFolder
 from tasks.auto.clock import Clock
 from tasks.auto.reading import GUESS, LISTS, Labelled, label_more_line, read_labelled, read_texts
 
@@ -144,9 +144,9 @@ def safe_name(name: str) -> str:
 
 
 def _is_answered(folder: RunFolder, minutes: float) -> bool:
-    if folder.read_metrics().get("status") != "finished" or not folder.has("question.json"):
+    if folder.read_metrics().get("status") != "finished" or not folder.has(QUESTION):
         return False
-    return folder.read_json("question.json").get("minutes", 0) >= minutes
+    return folder.read_json(QUESTION).get("minutes", 0) >= minutes
 
 
 def next_lines(folder: RunFolder, data: Labelled) -> list[str]:

@@ -101,8 +101,8 @@ def read_labelled(
         separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
 
     Raises:
-        InputError: no file that can be read, no such column, no column that looks like a text or a label, a list in a
-            column of single labels; with file and line.
+        InputError: no file that can be read, no such column, no column that looks like a text or a label, no header
+            line, a list in a column of single labels; with file and line.
     """
     path = Path(file).expanduser()
     if path.is_dir():
@@ -115,6 +115,11 @@ def read_labelled(
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
     text, label, guessed = guess_columns(columns, [row for _, row in first], text_column, label_column, str(file))
+    if "label" in guessed and table.columns and label in (row.get(label) for _, row in first):
+        raise InputError(
+            f"{file}:1: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
+            f"allowed: a header line, as text,label (label_column={label} says that it is one)"
+        )
     separator = guess_separator([row.get(label) for _, row in first]) if separator == GUESS else separator
     data = Labelled(str(file), several=separator is not None)
     data.about = {

@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 
 from storage.errors import InputError, short, short_list
+from storage.run_store import COMMAND
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 WIDEST = 120
@@ -50,7 +51,7 @@ def show_help(words: Sequence[str]) -> None:
         text = "\n".join(map(_about, names))
     else:
         text = yaml.safe_load((CONF / "hydra" / "default.yaml").read_text("utf-8"))["help"]["template"].rstrip()
-    print(text, flush=True)
+    print(text.replace("python run.py", COMMAND), flush=True)
 
 
 def composed(words: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ from engine.validation import check_targets, signature, validate
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.methods.clustering.base import ClusteringModule
 from lightning_modules.methods.few_labels.class_names import ClassNames
+from storage.run_store import COMMAND
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Plan:
     def command(self) -> str | None:
         """The line that does this run anew, wherever the run store lies; None where nothing is known of it."""
         words = [word for word in self.words if not word.startswith(("paths.", "force="))]
-        return shlex.join(["python", "run.py", *words]) if words else None
+        return f"{COMMAND} {shlex.join(words)}" if words else None
 
     def inputs(self) -> dict[str, str]:
         """Digests, by path, of content that the config names only by path: an edited file is another run."""

@@ -43,6 +43,8 @@ def run_words(words: Sequence[str]) -> list[str]:
         return rest
     if command != "auto":
         raise ValueError(f"kontrast {command}: no such command; allowed: auto, run, --version, --help")
+    if {"--help", "-h"} & set(rest):
+        return ["--help", "auto"]
     return ["task=auto", *_as_overrides(rest)]
 
 
@@ -51,9 +53,7 @@ def _as_overrides(words: Sequence[str]) -> list[str]:
     overrides: list[str] = []
     rest = iter(words)
     for word in rest:
-        if word in ("--help", "-h"):
-            overrides.append(word)
-        elif word.startswith("--"):
+        if word.startswith("--"):
             key, equals, value = word[2:].partition("=")
             value = value if equals else next(rest, "")
             if not key or not value:

@@ -384,7 +384,10 @@ class ClassifierModule(EncoderModule):
         return nn.functional.cross_entropy(logits, labels)
 
     def prediction_head(self) -> dict[str, Tensor]:
-        """`weight` (C, D) and perhaps `bias` (C,): what gives the logits of prediction from embeddings, for export."""
+        """`weight` (C, D) and perhaps `bias` (C,): what gives the logits of prediction from embeddings, for export.
+
+        Where words count too, `words` (C, V) and `inverse_frequency` (V,) of `lightning_modules.heads.tfidf`.
+        """
         return self.classifier.state_dict()
 
     @torch.no_grad()

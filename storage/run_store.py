@@ -25,6 +25,9 @@ from storage.files import write_errors, write_text
 from storage.plain_yaml import load_yaml
 from storage.tables import MAX_FIELD, csv_writer
 
+# what a line begins with that does one of the tasks, in a checkout or as installed
+COMMAND = "kontrast run" if Path(__file__).resolve().parents[1].name == "_rooms" else "python run.py"
+QUESTION = "question.json"  # what was asked of `task=auto`, in the folder of its answer
 LAST = "last"  # the name of the run that finished last
 LOCK_NAME = ".lock"
 CHECKSUMS = "SHA256SUMS"
@@ -353,7 +356,12 @@ def damage_named(run: RunFolder) -> Iterator[None]:
 
 def list_runs(runs_dir: Path | str) -> list[RunFolder]:
     """All runs of a run store, by id, without the answers of `task=auto`; a store that does not exist holds none."""
-    return [run for run in _folders(runs_dir) if not run.has("question.json")]
+    return [run for run in _folders(runs_dir) if not run.has(QUESTION)]
+
+
+def list_answers(runs_dir: Path | str) -> list[RunFolder]:
+    """The answers of `task=auto` in a run store, by id."""
+    return [run for run in _folders(runs_dir) if run.has(QUESTION)]
 
 
 def _folders(runs_dir: Path | str) -> list[RunFolder]:

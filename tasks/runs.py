@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
 from reporting.tables import MISSING, Table
-from storage.run_store import RunFolder, list_runs
+from storage.run_store import QUESTION, RunFolder, list_answers, list_runs
 
 FILTERS = ("method", "dataset", "encoder", "protocol", "seed")  # figures of a run that a word may ask for
 SHOWN = (*FILTERS, "val/macro_f1", "test/macro_f1")
@@ -17,22 +18,33 @@ SHOWN = (*FILTERS, "val/macro_f1", "test/macro_f1")
 def runs(config: DictConfig, overrides: list[str]) -> Path:
     """Print the runs of `paths.runs`, the latest last; `method=ce seed=0` and the like show those that fit.
 
+    Answers of `task=auto` are among them. `dataset.name=tickets`, `method.name=auto`: names that no config file has.
+
     Raises:
         ValueError: a word that is no filter.
     """
-    words = [word.split("=", 1) for word in overrides if not word.startswith(("task=", "paths."))]
-    if unknown := [word[0] for word in words if word[0] not in FILTERS]:
+    typed = [word.partition("=") for word in overrides if not word.startswith(("task=", "paths."))]
+    words = [(key.removesuffix(".name"), value) for key, _, value in typed]
+    if unknown := [key for key, _ in words if key not in FILTERS]:
         raise ValueError(f"{unknown[0]}: task=runs lists runs; allowed: {', '.join(FILTERS)}, paths.runs")
-    metrics = [(run, run.read_metrics()) for run in list_runs(config.paths.runs)]
-    fitting = [run for run, values in metrics if all(str(values.get(name)) == value for name, value in words)]
-    fitting.sort(key=lambda run: (run.path / "metrics.json").stat().st_mtime)
-    title = f"{len(fitting)} of {len(metrics)} runs in {config.paths.runs}"
-    Table(title, ("run", "written", "status", *SHOWN), tuple(map(_row, fitting))).show()
+    known = [(run, run.read_metrics()) for run in list_runs(config.paths.runs)]
+    known += [(run, _asked(run)) for run in list_answers(config.paths.runs)]
+    fitting = [(run, values) for run, values in known if all(str(values.get(name)) == value for name, value in words)]
+    fitting.sort(key=lambda pair: (pair[0].path / "metrics.json").stat().st_mtime)
+    title = f"{len(fitting)} of {len(known)} runs in {config.paths.runs}"
+    Table(title, ("run", "written", "status", *SHOWN), tuple(_row(*pair) for pair in fitting)).show()
     return Path(config.paths.runs)
 
 
-def _row(run: RunFolder) -> tuple[str, ...]:
-    values = run.read_metrics()
+def _asked(run: RunFolder) -> dict[str, Any]:
+    """Of an answer of `task=auto`, what a run's metrics call so."""
+    question = run.read_json(QUESTION)
+    return {"method": "auto", "dataset": question["name"], "protocol": "kfold"} | {
+        name: question[name] for name in ("encoder", "seed")
+    }
+
+
+def _row(run: RunFolder, values: dict[str, Any]) -> tuple[str, ...]:
     written = datetime.fromtimestamp((run.path / "metrics.json").stat().st_mtime).strftime("%Y-%m-%d %H:%M")
     return run.id, written, run.status, *(_shown(values.get(name)) for name in SHOWN)
 

@@ -14,6 +14,7 @@ from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import second_figure
 from reporting.auto.sentence import TITLES, percent, rows_to_label, with_interval
 from reporting.escape import for_html
+from storage.run_store import COMMAND
 
 MOST_CLASSES = 20  # in the confusion matrix
 MOST_CONFUSIONS, MOST_TEXTS, MOST_ROWS = 12, 8, 25
@@ -54,6 +55,7 @@ def html_page(
         "evidence": evidence,
         "metrics": metrics,
         "folder": folder,
+        "command": COMMAND,
         "finished": finished,
         "others": [row for row in records(ranking) if row["macro_f1"] is None],
         "floor": drawings.floor_of([row["macro_f1_lower"] for row in finished]),

@@ -11,7 +11,7 @@ import pandas as pd
 from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import second_figure
 
-FINE_TUNED = 3  # the least `cost` of a candidate that trains the encoder
+FINE_TUNED = 4  # the least `cost` of a candidate that trains the encoder
 UNRELIABLE_WIDTH = 0.3  # of the interval of a class' F1
 WANTED_WIDTH = 0.2
 MOST_NAMED = 2
@@ -45,7 +45,9 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     """The recommendation with its figure and interval, what is not shown to be better, and the classes to mind."""
     chosen = ranking[ranking["recommended"]]
     if chosen.empty:
-        return "Nothing can be recommended: no candidate has finished."
+        ended = ranking[ranking["macro_f1"].notna()]
+        alone = "".join(f" but “{row['title']}”, macro-F1 {percent(row['macro_f1'])}" for _, row in ended.iterrows())
+        return f"Nothing can be recommended: no candidate has finished{alone}; the same line with more minutes goes on."
     row, second = chosen.iloc[0], second_figure(ranking)
     parts = [
         f"{row['title']}: macro-F1 {with_interval(row['macro_f1'], row['macro_f1_lower'], row['macro_f1_upper'])}, "

@@ -83,11 +83,11 @@ def _equal(texts: list[str]) -> dict[tuple[int, int], float]:
 
 
 def _near(embeddings: NDArray[np.float32]) -> dict[tuple[int, int], float]:
-    import faiss
+    from sklearn.neighbors import NearestNeighbors
 
-    vectors = np.ascontiguousarray(embeddings, np.float32)
-    number = min(NEIGHBOURS, len(vectors))
-    similarity, neighbours = faiss.knn(vectors, vectors, number, metric=faiss.METRIC_INNER_PRODUCT)
+    search = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(embeddings)), algorithm="brute").fit(embeddings)
+    distances, neighbours = search.kneighbors(embeddings)
+    similarity = 1 - distances**2 / 2
     rows, columns = np.nonzero(similarity >= NEARLY)
     others = neighbours[rows, columns]
     return {

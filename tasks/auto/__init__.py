@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from storage.errors import InputError
-from storage.run_store import RunFolder
+from storage.run_store import COMMAND, QUESTION, RunFolder
 from tasks.auto.clock import Clock
 from tasks.auto.reading import GUESS, LISTS, Labelled, label_more_line, read_labelled, read_texts
 
@@ -144,9 +144,9 @@ def safe_name(name: str) -> str:
 
 
 def _is_answered(folder: RunFolder, minutes: float) -> bool:
-    if folder.read_metrics().get("status") != "finished" or not folder.has("question.json"):
+    if folder.read_metrics().get("status") != "finished" or not folder.has(QUESTION):
         return False
-    return folder.read_json("question.json").get("minutes", 0) >= minutes
+    return folder.read_json(QUESTION).get("minutes", 0) >= minutes
 
 
 def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
@@ -162,8 +162,8 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     if (folder.path / "model" / "metrics.json").is_file():
         where = os.path.relpath(folder.path)
         where = where if not where.startswith("..") else str(folder.path)
-        lines.append(f"python run.py task=predict run={where} input=NEW.csv output=predictions.csv{typed}")
-        lines.append(f"python run.py task=serve run={where}")
+        lines.append(f"{COMMAND} task=predict run={where} input=NEW.csv output=predictions.csv{typed}")
+        lines.append(f"{COMMAND} task=serve run={where}")
     if (more := label_more_line(data)) is not None:
         lines.append(more)
     if folder.has("index.html"):

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from datamodules.labels import class_counts, label_array, without_label
 from reporting.auto.report import write_report
 from storage.files import replacing
-from storage.run_store import RunFolder
+from storage.run_store import QUESTION, RunFolder
 from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
 from tasks.auto.cheap import unit_rows
 from tasks.auto.clock import Clock, minutes_of
@@ -132,7 +132,7 @@ def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name
         "repeats": study.repeats,
         "encoder": (config.get("encoder") or {}).get("name"),
     }
-    folder.write_json("question.json", question)
+    folder.write_json(QUESTION, question)
 
 
 def _report(folder: RunFolder, clock: Clock) -> None:

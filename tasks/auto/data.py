@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.class_descriptions import is_code, spelt_out
 from datamodules.labels import class_counts
 from datamodules.splits import rank_in_class
 from storage.files import replacing
@@ -125,12 +124,10 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         notes.append(f"{duplicates} rows repeat the text of another; equal texts stay in one fold")
     if conflicting:
         notes.append(f"{conflicting} rows have a text that stands with another label too")
-    are_codes = all(map(is_code, names))
     return {
         "rows": len(data.texts),
         "classes": [
-            {"label": name, "rows": int(count), "name": name if are_codes else spelt_out(name)}
-            for name, count in zip(names, counts, strict=True)
+            {"label": name, "rows": int(count), "name": name} for name, count in zip(names, counts, strict=True)
         ],
         "several_labels": data.several,
         "unlabelled_rows": len(data.unlabelled),

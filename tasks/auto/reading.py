@@ -14,6 +14,7 @@ from typing import Any
 from datamodules.labels import label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
 from storage.errors import InputError, short, short_list
+from storage.run_store import COMMAND
 from storage.tables import Row, checked_encoding, format_of, open_table, text_columns, text_of
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
@@ -100,8 +101,8 @@ def read_labelled(
         separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
 
     Raises:
-        InputError: no file that can be read, no such column, no column that looks like a text or a label, a list in a
-            column of single labels; with file and line.
+        InputError: no file that can be read, no such column, no column that looks like a text or a label, no header
+            line, a list in a column of single labels; with file and line.
     """
     path = Path(file).expanduser()
     if path.is_dir():
@@ -114,6 +115,11 @@ def read_labelled(
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
     text, label, guessed = guess_columns(columns, [row for _, row in first], text_column, label_column, str(file))
+    if "label" in guessed and table.columns and label in (row.get(label) for _, row in first):
+        raise InputError(
+            f"{file}:1: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
+            f"allowed: a header line, as text,label (label_column={label} says that it is one)"
+        )
     separator = guess_separator([row.get(label) for _, row in first]) if separator == GUESS else separator
     data = Labelled(str(file), several=separator is not None)
     data.about = {
@@ -228,7 +234,7 @@ def topics_line(file: str, text_column: str) -> str:
     """What to type for topics of texts without labels."""
     column = "" if text_column == "text" else f" dataset.text_column={_quoted(text_column)}"
     return (
-        f"topics of the texts: python run.py task=cluster method=sbert_kmeans dataset=csv dataset.train={file}{column} "
+        f"topics of the texts: {COMMAND} task=cluster method=sbert_kmeans dataset=csv dataset.train={file}{column} "
         f"method.num_clusters=auto"
     )
 
@@ -243,7 +249,7 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
         return None
     names = ",".join(name if re.fullmatch(r"\w+", name) else f"'{name}'" for name in sorted(data.rows_of_label()))
     method = "bce" if data.several else "kontrast"
-    words = [f"python run.py method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
+    words = [f"{COMMAND} method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
     words += [f"\"dataset.label_separator='{separator}'\""] if data.several else []
     words += [f"dataset.train={_quoted(data.file)}", f"active.answers_from={_quoted(data.file)}"]
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}

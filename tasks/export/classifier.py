@@ -24,7 +24,7 @@ class Classifier:
     Attributes:
         encoder: the transformer, adapters merged.
         tokenizer: cuts texts to `max_length` tokens where it is told to cut.
-        head: `weight` (C, D) and perhaps `bias` (C,).
+        head: `weight` (C, D) and perhaps `bias` (C,); where words count too `words` (C, V), `inverse_frequency` (V,).
         thresholds: of each label, (C,); None where a text has one label.
         metrics: figures of the test rows.
     """
@@ -43,6 +43,11 @@ class Classifier:
     thresholds: list[float] | None
     metrics: dict[str, Any]
 
+    @property
+    def reads_words(self) -> bool:
+        """Whether the words of a text count beside its embedding."""
+        return "words" in self.head
+
     def model(self) -> KontrastForSequenceClassification:
         """The two as one model of transformers, in eval mode; the encoder is shared with this one's."""
         config = KontrastConfig(
@@ -53,6 +58,7 @@ class Classifier:
             embedding_parts=self.embedding_parts,
             unit_norm_logits=self.unit_norm_logits,
             classifier_bias="bias" in self.head,
+            reads_words=self.reads_words,
             max_tokens=self.max_length,
             thresholds=self.thresholds,
             id2label=dict(enumerate(self.label_names)),
@@ -61,7 +67,11 @@ class Classifier:
         )
         model = KontrastForSequenceClassification(config)
         model.encoder = self.encoder
-        model.classifier.load_state_dict(self.head)
+        head = dict(self.head)
+        if self.reads_words:
+            model.words.load_state_dict({"weight": head.pop("words")})
+            model.inverse_frequency.copy_(head.pop("inverse_frequency"))
+        model.classifier.load_state_dict(head)
         return model.eval()
 
 

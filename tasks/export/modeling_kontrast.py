@@ -1,4 +1,4 @@
-"""A text classifier: a transformer, pooling over its tokens, and a linear classifier.
+"""A text classifier: a transformer, pooling over its tokens, and a linear classifier; perhaps another one of words.
 
 This file lies in every folder that `task=export format=transformers` writes, and needs torch and transformers alone.
 """
@@ -23,6 +23,7 @@ class KontrastConfig(transformers.PretrainedConfig):
         embedding_parts: into how many equal parts they are cut for it, each of unit length.
         unit_norm_logits: whether logits are.
         classifier_bias: whether the linear classifier has a bias.
+        reads_words: whether a linear classifier of words, TF-IDF of the tokens, is added.
         max_tokens: tokens of a text that are read.
         thresholds: of each label the probability above which it is predicted; None where a text has one label.
         kwargs: of transformers.
@@ -39,6 +40,7 @@ class KontrastConfig(transformers.PretrainedConfig):
         embedding_parts=1,
         unit_norm_logits=False,
         classifier_bias=True,
+        reads_words=False,
         max_tokens=512,
         thresholds=None,
         **kwargs,
@@ -47,7 +49,7 @@ class KontrastConfig(transformers.PretrainedConfig):
         self.pooling, self.max_tokens, self.thresholds = pooling, max_tokens, thresholds
         self.unit_norm_embeddings, self.unit_norm_logits = unit_norm_embeddings, unit_norm_logits
         self.embedding_parts = embedding_parts
-        self.classifier_bias = classifier_bias
+        self.classifier_bias, self.reads_words = classifier_bias, reads_words
         super().__init__(**kwargs)
 
 
@@ -56,6 +58,7 @@ class KontrastForSequenceClassification(transformers.PreTrainedModel):
 
     config_class = KontrastConfig
     _supports_sdpa = True
+    inverse_frequency: Tensor
 
     def __init__(self, config: KontrastConfig) -> None:
         super().__init__(config)
@@ -68,6 +71,9 @@ class KontrastForSequenceClassification(transformers.PreTrainedModel):
             self.encoder = cls(encoder)
         num_labels: Any = config.num_labels
         self.classifier = nn.Linear(encoder.hidden_size, num_labels, bias=config.classifier_bias)
+        if config.reads_words:
+            self.words = nn.Linear(encoder.vocab_size, num_labels, bias=False)
+            self.register_buffer("inverse_frequency", torch.ones(encoder.vocab_size))
         self.post_init()
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -88,6 +94,16 @@ class KontrastForSequenceClassification(transformers.PreTrainedModel):
         parts = embeddings.unflatten(-1, (self.config.embedding_parts, -1))
         return functional.normalize(parts, dim=-1).flatten(-2)
 
+    def classify(self, embeddings: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Embeddings (B, D), token ids and mask (B, L) to logits (B, C)."""
+        logits = self.classifier(embeddings)
+        if self.config.reads_words:
+            counts = torch.zeros(input_ids.shape[0], len(self.inverse_frequency), device=input_ids.device)
+            counts = counts.scatter_add(1, input_ids, attention_mask.float())
+            weights = counts.log().add(1).where(counts > 0, 0.0) * self.inverse_frequency
+            logits = logits + self.words(functional.normalize(weights, dim=1))
+        return functional.normalize(logits, dim=-1) if self.config.unit_norm_logits else logits
+
     def forward(self, input_ids, attention_mask=None, labels=None, **unused) -> SequenceClassifierOutput:
         """Logits (B, C); with `labels` (B,), or (B, C) where texts have several, the loss too.
 
@@ -100,8 +116,7 @@ class KontrastForSequenceClassification(transformers.PreTrainedModel):
                 f"(truncation=True cuts it)"
             )
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        logits = self.classifier(self.embed(input_ids, attention_mask))
-        logits = functional.normalize(logits, dim=-1) if self.config.unit_norm_logits else logits
+        logits = self.classify(self.embed(input_ids, attention_mask), input_ids, attention_mask)
         loss = None
         if labels is not None:
             one_label = self.config.thresholds is None

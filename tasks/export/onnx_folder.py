@@ -61,8 +61,7 @@ class _Graph(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         embeddings = self.model.embed(input_ids, attention_mask)
-        logits = self.model.classifier(embeddings)
-        logits = nn.functional.normalize(logits, dim=-1) if self.model.config.unit_norm_logits else logits
+        logits = self.model.classify(embeddings, input_ids, attention_mask)
         return as_probabilities(logits, self.several_labels), embeddings
 
 

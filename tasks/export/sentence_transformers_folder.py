@@ -58,10 +58,15 @@ def write(classifier: Classifier, folder: Path, quantize: str | None) -> None:
     """Transformer, tokenizer, pooling, and `classifier.safetensors`.
 
     Raises:
-        ValueError: embeddings whose parts have unit length each, which the library has no module for.
+        ValueError: embeddings whose parts have unit length each, which the library has no module for; words that count
+            beside the embedding.
     """
     from safetensors.torch import save_file
 
+    if classifier.reads_words:
+        raise ValueError(
+            f"format: found sentence_transformers; allowed with method={classifier.method}: transformers, onnx"
+        )
     if classifier.embedding_parts > 1:
         raise ValueError(
             f"format: found sentence_transformers; allowed with method={classifier.method}: transformers, onnx, or "

@@ -76,6 +76,7 @@ def test_the_commands_words(capsys):
     words = ["auto", "my file.csv", "--minutes", "20", "--prefer=speed", "seed=1"]
     assert run_words(words) == ["task=auto", "input='my file.csv'", "minutes=20", "prefer=speed", "seed=1"]
     assert run_words(["run", "-m", "method=ce"]) == ["-m", "method=ce"]
+    assert run_words(["auto", "my.csv", "--help"]) == ["--help", "auto"]
     assert main(["--version"]) == 0 and re.fullmatch(r"\d+\.\d+\.\d+\n", capsys.readouterr().out)
     assert main(["autos"]) == 2 and main(["auto", "--minutes"]) == 2
     assert capsys.readouterr().err.count("\n") == 2

@@ -9,5 +9,10 @@ def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path):
         RunFolder(tmp_path / name).write_metrics(status="finished", method="ce", seed=seed, **{"test/macro_f1": 0.5})
     listed = command(["task=runs", f"paths.runs={tmp_path}", "method=ce", "seed=1"])
     assert "1 of 2 runs" in listed.out and "two" in listed.out and "one" not in listed.out and "50.00 %" in listed.out
+    asked = {"name": "tickets", "encoder": "minilm", "seed": 0}
+    RunFolder(tmp_path / "auto-tickets").write_metrics(status="finished")
+    RunFolder(tmp_path / "auto-tickets").write_json("question.json", asked)
+    answers = command(["task=runs", f"paths.runs={tmp_path}", "dataset.name=tickets"])
+    assert "1 of 3 runs" in answers.out and "auto-tickets" in answers.out
     refused = command(["task=runs", f"paths.runs={tmp_path}", "force=true"])
     assert refused.error.startswith("force: task=runs lists runs")

@@ -69,6 +69,10 @@ class LinearWordsModule(ClassifierModule):
         self.words.weight.copy_(words)
         self.inverse_frequency.copy_(inverse_frequency)
 
+    def prediction_head(self) -> dict[str, Tensor]:
+        words = {"words": self.words.weight, "inverse_frequency": self.inverse_frequency}
+        return super().prediction_head() | words
+
     @torch.no_grad()
     def calibrate(self, scale: float, offset: Tensor) -> None:
         super().calibrate(scale, offset)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from callbacks import time_limit
+from reporting.auto.sentence import FINE_TUNED
 from storage.errors import InputError
 from tasks.auto import passed_on, safe_name
-from tasks.auto.candidates import chosen, regimes_of
+from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, chosen, regimes_of
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
 from tasks.auto.reading import Labelled
@@ -62,6 +63,12 @@ def test_sampling_keeps_rare_labels_where_texts_have_several():
     data = Labelled("f.csv", [str(n) for n in range(996)], labels, list(range(996)), several=True)
     part = sampled(data, 100, seed=0)
     assert part.rows_of_label()["c"] == 6 and 100 <= len(part.labels) <= 116 and part.lines == sorted(part.lines)
+
+
+def test_the_sentence_calls_fine_tuned_what_trains_the_encoder():
+    candidates = [*CANDIDATES, *OF_SEVERAL]
+    assert {c.kind == "trained" for c in candidates if c.cost >= FINE_TUNED} == {True}
+    assert "trained" not in {c.kind for c in candidates if c.cost < FINE_TUNED}
 
 
 def test_a_run_that_cannot_end_is_not_trained_on(monkeypatch):

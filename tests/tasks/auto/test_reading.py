@@ -114,6 +114,8 @@ def test_files_without_what_is_needed(tmp_path):
         read_labelled(write(tmp_path / "b.csv", ("text", "label"), [("same", label) for label in LABELS])).checked()
     with pytest.raises(InputError, match="no rows"):
         read_labelled(write(tmp_path / "c.csv", ("text", "label"), []))
+    with pytest.raises(InputError, match="headless.csv:1: found 'red', which is a label of other rows too"):
+        read_labelled(write(tmp_path / "headless.csv", ("a first text", "red"), zip(TEXTS, LABELS, strict=True)))
     lines = [f'{{"text": "a b {number}", "label": "x"}}' for number in range(3)]
     (tmp_path / "d.jsonl").write_text("\n".join([*lines, '{"text": "a b", "label": ["x", "y"]}']))
     with pytest.raises(InputError, match="d.jsonl:4: a list of labels; allowed: one label a text, or label_separator="):

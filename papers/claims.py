@@ -211,7 +211,7 @@ def _rivals(claim: Claim, report: TableReport) -> list[str]:
         raise ReportError(f"claim {claim.key}: {claim.table} has no {', '.join(sorted(unknown))}")
     if claim.test == "positive":
         return ["0"]
-    row_keys = {row.key for row in report.rows}
+    row_keys = {row.key for row in report.rows} - report.unranked
     compared = [row for row in rows if row != claim.a] if claim.b == ("others",) else list(claim.b)
     return [row for row in compared if row in row_keys]
 

@@ -79,6 +79,7 @@ class TableReport:
     caption: str
     footnotes: tuple[str, ...]
     missing: tuple[str, ...]
+    unranked: frozenset[str] = frozenset()  # keys of rows that nothing is held against, the reason in `missing`
 
     def cell(self, row: Line, column: Line, metric: Metric) -> CellReport:
         return self.cells.get((row.key, column.key, metric.key), CellReport())
@@ -149,6 +150,7 @@ def table_report(
             *(f"{row.title}: not ranked ({row.not_ranked[budget]})" for row in rows if row not in ranked),
             *dict.fromkeys(_missing(grid, by_place, metrics)),
         ),
+        frozenset(row.key for row in rows if row not in ranked),
     )
 
 

@@ -83,6 +83,7 @@ def test_ranks_are_taken_over_the_seeds_that_all_have_and_without_rows_that_stan
     assert marks == {"ce": "second", "sharprecl": "best", "paco": ""}
     assert "PaCo: not ranked (not converged after 6 epochs)" in report.missing
     assert {first.against for first in report.against_best} == {"ce"}
+    assert [check.against for check in judge(claim(b=("others",)), report).checks] == ["ce"]
 
 
 @pytest.mark.parametrize(("figures", "marked"), [((5, 6, 7), True), ((5, 7, 6), False), ((5, 6), False)])

@@ -102,6 +102,7 @@ CANDIDATES = (
     Candidate("sharprecl", "{encoder}, fine-tuned, SharpReCL", "trained", 7, ("method=sharprecl",), ("imbalanced",)),
 )
 FROZEN_BCE = ("method=bce", "encoder.train=frozen")
+BY_LOSS = "protocol.loss_below=300"  # F1 of several labels hangs on a threshold, which early epochs have none for
 OF_SEVERAL = (  # labels a text
     Candidate("majority", "always the commonest labels", "counts", 0, FROZEN_BCE),
     Candidate("tfidf_linear", "TF-IDF of words with logistic regression, label by label", "words", 1,
@@ -109,14 +110,14 @@ OF_SEVERAL = (  # labels a text
     Candidate("logistic", "{encoder} with logistic regression, label by label", "embeddings", 2, FROZEN_BCE),
     Candidate("neighbours", "{encoder} with nearest neighbours", "embeddings", 2, (*FROZEN_BCE, "retrieval=knn")),
     Candidate("bce_half", "{encoder}, upper half fine-tuned, binary cross-entropy", "trained", 4,
-              ("method=bce", *HALF)),
-    Candidate("bce", "{encoder}, fine-tuned, binary cross-entropy", "trained", 5, ("method=bce",)),
+              ("method=bce", *HALF, BY_LOSS)),
+    Candidate("bce", "{encoder}, fine-tuned, binary cross-entropy", "trained", 5, ("method=bce", BY_LOSS)),
     Candidate(
         "knn_mltc",
         "{encoder}, fine-tuned, contrast by shared labels, with nearest neighbours",
         "trained",
         6,
-        ("method=knn_mltc", "method.threshold=global", "retrieval=knn", "retrieval.metric=macro_f1"),
+        ("method=knn_mltc", "method.threshold=global", "retrieval=knn", "retrieval.metric=macro_f1", BY_LOSS),
     ),
 )  # fmt: skip
 

@@ -54,11 +54,6 @@ class Evidence:
         """Names as they stand in the file, by class index."""
         return [str(entry["label"]) for entry in self.data["classes"]]
 
-    @cached_property
-    def names(self) -> list[str]:
-        """What the classes are called where people read them."""
-        return [str(entry.get("name") or entry["label"]) for entry in self.data["classes"]]
-
     def title(self, candidate: str) -> str:
         """What a candidate is, in words."""
         return next(entry["title"] for entry in self.candidates if entry["candidate"] == candidate)

@@ -61,7 +61,7 @@ def html_page(
         "floor": drawings.floor_of([row["macro_f1_lower"] for row in finished]),
         "cost": drawings.cost_chart(finished) if finished and all(row["train_seconds"] for row in finished) else "",
         "per_class": per_class,
-        "confusions": confusions(evidence, tables["errors"]) if "errors" in tables and not evidence.several else [],
+        "confusions": confusions(tables["errors"]) if "errors" in tables and not evidence.several else [],
         "wrong": records(tables["errors"].head(MOST_TEXTS)) if "errors" in tables and evidence.several else [],
         "label_pairs": label_pairs(metrics) if evidence.several and "confusion" in metrics else [],
         "matrix": matrix(metrics) if "confusion" in metrics and not evidence.several else None,
@@ -90,17 +90,11 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def confusions(evidence: Evidence, errors: pd.DataFrame) -> list[dict[str, Any]]:
+def confusions(errors: pd.DataFrame) -> list[dict[str, Any]]:
     """The most frequent pairs of label and prediction, with the texts that were taken so most surely."""
-    names = dict(zip(evidence.labels, evidence.names, strict=True))
     groups = sorted(errors.groupby(["label", "predicted"]), key=lambda group: -len(group[1]))
     return [
-        {
-            "label": names.get(str(label), label),
-            "predicted": names.get(str(predicted), predicted),
-            "rows": len(part),
-            "texts": records(part.head(MOST_TEXTS)),
-        }
+        {"label": label, "predicted": predicted, "rows": len(part), "texts": records(part.head(MOST_TEXTS))}
         for (label, predicted), part in groups[:MOST_CONFUSIONS]
     ]
 
@@ -108,7 +102,7 @@ def confusions(evidence: Evidence, errors: pd.DataFrame) -> list[dict[str, Any]]
 def label_pairs(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The most frequent pairs of a label that was missed and another that was given to the same text."""
     counts = np.array(metrics["confusion"])
-    names = [entry["name"] for entry in metrics["per_class"]]
+    names = [entry["label"] for entry in metrics["per_class"]]
     missed, instead = np.unravel_index(np.argsort(-counts, axis=None, kind="stable")[:MOST_CONFUSIONS], counts.shape)
     return [
         {"label": names[first], "predicted": names[second], "rows": int(counts[first, second])}
@@ -123,7 +117,7 @@ def matrix(metrics: Mapping[str, Any]) -> dict[str, Any] | None:
     if len(counts) > MOST_CLASSES:
         return None
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    names = [entry["name"] for entry in metrics["per_class"]]
+    names = [entry["label"] for entry in metrics["per_class"]]
     rows = [
         {"name": name, "cells": [{"count": int(c), "shade": f"{s:.2f}"} for c, s in zip(*pair, strict=True)]}
         for name, *pair in zip(names, counts, shares, strict=True)

@@ -112,7 +112,6 @@ def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, 
     return [
         {
             "label": evidence.labels[place],
-            "name": evidence.names[place],
             "rows": int(rows[place]),
             "f1": float(f1[place]),
             "f1_lower": float(lower[place]),
@@ -236,7 +235,7 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
             yield f"Always answering the largest class is right as often ({share}): mind macro-F1, not accuracy."
     for entry in unreliable(content["per_class"]):
         span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
-        yield f"{entry['name']}: {entry['rows']} rows, its F1 lies anywhere from {span}."
+        yield f"{entry['label']}: {entry['rows']} rows, its F1 lies anywhere from {span}."
     repeated = content["duplicates"]
     if repeated["across_folds"]:
         line = f"{counted(repeated['across_folds'])} in different folds"

@@ -57,7 +57,7 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     doubtful = unreliable(per_class)
     for entry in doubtful[:MOST_NAMED]:
         more = rows_to_label(entry["rows"], entry["f1_lower"], entry["f1_upper"])
-        parts.append(f"{entry['name']} is unreliable, {entry['rows']} rows: label about {more} more")
+        parts.append(f"{entry['label']} is unreliable, {entry['rows']} rows: label about {more} more")
     if len(doubtful) > MOST_NAMED:
         parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")
     return "; ".join(parts) + "."

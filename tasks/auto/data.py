@@ -126,9 +126,7 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         notes.append(f"{conflicting} rows have a text that stands with another label too")
     return {
         "rows": len(data.texts),
-        "classes": [
-            {"label": name, "rows": int(count), "name": name} for name, count in zip(names, counts, strict=True)
-        ],
+        "classes": [{"label": name, "rows": int(count)} for name, count in zip(names, counts, strict=True)],
         "several_labels": data.several,
         "unlabelled_rows": len(data.unlabelled),
         "median_words": float(np.median([len(text.split()) for text in data.texts])),

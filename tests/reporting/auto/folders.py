@@ -53,7 +53,7 @@ def write_folder(folder, rows=300, seed=0, names=NAMES, candidates=CANDIDATES):
     counts = np.bincount(labels)
     data = {
         "rows": rows,
-        "classes": [{"label": name, "rows": int(n), "name": name} for name, n in zip(names, counts, strict=True)],
+        "classes": [{"label": name, "rows": int(n)} for name, n in zip(names, counts, strict=True)],
         "several_labels": False, "unlabelled_rows": 12, "median_words": 12, "duplicates": 1,
         "conflicting_duplicates": 1, "markup_rows": 3, "regime": "labelled", "sampled_from": None,
         "notes": ["3 rows hold markup, such as <b>, which stays (markup=strip takes it out)"],

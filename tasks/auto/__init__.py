@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError
 from storage.run_store import COMMAND, QUESTION, RunFolder
 from tasks.auto.clock import Clock
@@ -152,18 +152,12 @@ def _is_answered(folder: RunFolder, minutes: float) -> bool:
 def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     """What to type next, ready to paste; and the answer in a sentence."""
     metrics = folder.read_metrics()
-    column = data.about["text_columns"][0]
-    quoted = f"\"'{column}'\"" if re.search(r"[^\w+]", column) else column
-    typed = "" if column == "text" else f" text_column={quoted}"
     lines = ["", metrics["sentence"]] if metrics.get("sentence") else [""]
     warnings = metrics.get("warnings") or []
     lines += [f"warning: {line}" for line in warnings[:MOST_WARNINGS]]
     lines += [f"{len(warnings) - MOST_WARNINGS} more warnings: metrics.json"] if len(warnings) > MOST_WARNINGS else []
     if (folder.path / "model" / "metrics.json").is_file():
-        where = os.path.relpath(folder.path)
-        where = where if not where.startswith("..") else str(folder.path)
-        lines.append(f"{COMMAND} task=predict run={where} input=NEW.csv output=predictions.csv{typed}")
-        lines.append(f"{COMMAND} task=serve run={where}")
+        lines += [predict_line(folder.path, data.about), f"{COMMAND} task=serve {run_word(folder.path)}"]
     if (more := label_more_line(data)) is not None:
         lines.append(more)
     if folder.has("index.html"):

@@ -76,9 +76,11 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     if config.input is None:
         return _of_dataset(config, overrides, clock)
     clock.say(f"reading {config.input}")
-    columns = {key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")}
+    columns: dict[str, Any] = {
+        key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")
+    }
     separator = config.label_separator if _typed(overrides, "label_separator") else GUESS
-    reading = {key: config[key] for key in ("encoding", "markup", "header")}
+    reading: dict[str, Any] = {key: config[key] for key in ("encoding", "markup", "header")}
     data = read_labelled(config.input, **columns, separator=separator, **reading)
     text, label = data.about["text_columns"][0], data.about["label_column"]
     if config.unlabelled is not None:

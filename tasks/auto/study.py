@@ -46,9 +46,10 @@ LEAST_STEPS, MOST_EPOCHS = 80, 15  # of training: more bring nothing on train ro
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
 MOST_WRONG = 3  # times that a guess without a step may be too long; what is nearer is told from the first steps
 START_SECONDS = 8.0  # of a training run, besides its steps
-SECONDS_A_PRODUCT = (
-    4e-10  # of one row, class and dimension in a step of a solver; words, which lie apart, take ten times
-)
+SECONDS_A_PRODUCT = 4e-10  # of one row, class and dimension in a step of a solver
+WORD_COST = 20  # of a word, which lies apart from the next, in dimensions
+STEPS_OF_WORDS, STEPS_OF_EMBEDDINGS = 20, 50  # of a solver for each row of a class, over all its settings: few rows
+MOST_STEPS_OF_WORDS, MOST_STEPS_OF_EMBEDDINGS = 600, 2000  # are soon solved
 INNER_SHARE = 0.2  # of a fold's train rows, on which training is judged
 LEAST_VALIDATION_ROWS = 100  # seen before any candidate is dropped as worse: fewer say little
 CURVE_SHARES = (0.25, 0.5, 0.75)
@@ -152,6 +153,7 @@ class Study:
             entry.can_be_recommended = candidate.kind != "counts"
             self.entries[candidate.name] = entry
         untrained = [candidate for candidate in candidates if candidate.kind != "trained"]
+        untrained.sort(key=self._fold_seconds)  # with very many classes a solver may leave no time for the others
         for number, candidate in enumerate(untrained, 1):
             self._say(f"{number} of {len(candidates)}: {self.entries[candidate.name].title}")
             if candidate.kind == "words":
@@ -400,13 +402,15 @@ class Study:
         if known := [o.seconds_fit for o in self.outcomes.get(candidate.name, {}).values()]:
             return min(known)
         product = SECONDS_A_PRODUCT * len(self.labels) * self.num_classes  # of all rows and one dimension
-        words = 10 * sum(len(text.split()) for text in self.texts) / len(self.texts)  # as dear as so many dimensions
+        rows = len(self.labels) / self.num_classes  # of a class
+        words = WORD_COST * sum(len(text.split()) for text in self.texts) / len(self.texts)
         if candidate.kind == "words":
-            return 1000 * product * words
-        iterations = 1000 if len(self.labels) >= ONE_SPLIT_FROM else 2000  # over all penalties and inner folds
+            return min(STEPS_OF_WORDS * rows, MOST_STEPS_OF_WORDS) * product * words
         if self.embeddings is not None and candidate.name in ("logistic", "linear_words"):
+            steps = min(STEPS_OF_EMBEDDINGS * rows, MOST_STEPS_OF_EMBEDDINGS)
+            steps /= 2 if len(self.labels) >= ONE_SPLIT_FROM else 1  # no inner folds
             dimensions = self.embeddings.rows.shape[1] + (words if candidate.name == "linear_words" else 0)
-            return iterations * product * dimensions
+            return steps * product * dimensions
         return 0.0
 
     def _expected_seconds(self, candidate: Candidate, fold: int) -> float:

@@ -142,6 +142,7 @@ def open_table(
     delimiter: str | None = None,
     plain_text: str | None = None,
     encoding: str | None = None,
+    header: bool = True,
 ) -> Table:
     """Open a table; its rows are read as they are asked for.
 
@@ -152,6 +153,7 @@ def open_table(
         delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what a header without a comma has.
         plain_text: column of a text that is the only line of stdin.
         encoding: of text, see `text_lines`; XLSX and Parquet have none.
+        header: whether the first row of CSV, TSV or XLSX names the columns; if not, they are `column_1`, `column_2`, ….
 
     Raises:
         InputError: no such file, it cannot be read, or it is not of its format; duplicate columns.
@@ -161,18 +163,32 @@ def open_table(
     if kind in ("xlsx", "parquet"):
         if encoding is not None:
             raise InputError(f"{name}: encoding={encoding} has no effect, allowed with text; {kind} says its own")
-        return (_open_xlsx if kind == "xlsx" else _open_parquet)(Path(source))
+        return _open_xlsx(Path(source), header) if kind == "xlsx" else _open_parquet(Path(source), header)
     lines = text_lines(source, encoding)
     first = next(lines, None)
     if first is None:
         raise InputError(f"{name}: the file is empty, allowed: a header line and rows")
     lines = itertools.chain([first], lines)
     start = first.lstrip()[:1]
+    if kind == "json" or (kind is None and start == "{"):
+        _refuse_no_header(header, name, "JSON")
     if kind == "json" and start == "[":
         return Table(name, None, _array(lines, name))
     if kind == "json" or (kind is None and start == "{"):
         return Table(name, None, _objects(lines, name))
-    return _open_csv(lines, name, delimiter or ("\t" if kind == "tsv" else None), plain_text)
+    return _open_csv(lines, name, delimiter or ("\t" if kind == "tsv" else None), plain_text, header)
+
+
+def _refuse_no_header(header: bool, name: str, kind: str) -> None:
+    if not header:
+        raise InputError(
+            f"{name}: header=false has no effect, allowed with CSV, TSV and XLSX; {kind} names its columns"
+        )
+
+
+def _by_position(number: int) -> list[str]:
+    """Names of the columns of a table without a header."""
+    return [f"column_{position}" for position in range(1, number + 1)]
 
 
 # Lines of text
@@ -296,27 +312,33 @@ def _other_lines(file: BinaryIO, name: str, encoding: str) -> Iterator[str]:
 # CSV
 
 
-def _open_csv(lines: Iterator[str], name: str, delimiter: str | None, plain_text: str | None) -> Table:
-    header_line, second = next(lines), next(lines, None)
+def _open_csv(
+    lines: Iterator[str], name: str, delimiter: str | None, plain_text: str | None, has_header: bool
+) -> Table:
+    first_line, second = next(lines), next(lines, None)
     if delimiter is None:
-        delimiter = _delimiter_of(header_line, name)
-    if second is None and name == "stdin" and plain_text is not None and header_line.strip():
-        fields = next(csv.reader([header_line], delimiter=delimiter))
+        delimiter = _delimiter_of(first_line, name)
+    if has_header and second is None and name == "stdin" and plain_text is not None and first_line.strip():
+        fields = next(csv.reader([first_line], delimiter=delimiter))
         if plain_text not in fields:  # one line without a header
-            return Table(name, (plain_text,), iter([("stdin:1", {plain_text: header_line.rstrip("\r\n")})]))
+            return Table(name, (plain_text,), iter([("stdin:1", {plain_text: first_line.rstrip("\r\n")})]))
     csv.field_size_limit(MAX_FIELD)
-    parts = [header_line] if second is None else [header_line, second]
+    parts = [first_line] if second is None else [first_line, second]
     reader = csv.reader(itertools.chain(parts, lines), delimiter=delimiter, strict=True)
     with _csv_errors(name, lambda: 1):
-        header = next(reader, [])
-    return Table(name, _checked_columns(name, header), _fields(reader, header, name, delimiter), delimiter)
+        first = next(reader, [])
+    header = first if has_header else _by_position(len(first))
+    rows = _fields(reader, header, name, delimiter)
+    if not has_header:
+        rows = itertools.chain([(f"{name}:1", dict(zip(header, first, strict=True)))], rows)
+    return Table(name, _checked_columns(name, header), rows, delimiter)
 
 
-def _delimiter_of(header: str, name: str) -> str:
-    delimiters = [mark for mark in DELIMITERS if mark in header]
-    if "," in header or len(delimiters) != 1:
+def _delimiter_of(first: str, name: str) -> str:
+    delimiters = [mark for mark in DELIMITERS if mark in first]
+    if "," in first or len(delimiters) != 1:
         return ","
-    log.warning("%s: read with delimiter %r, for the header has no comma", name, delimiters[0])
+    log.warning("%s: read with delimiter %r, for its first line has no comma", name, delimiters[0])
     return delimiters[0]
 
 
@@ -337,7 +359,7 @@ def _fields(reader: Any, header: Sequence[str], name: str, delimiter: str) -> It
             if fields:  # a blank line has none
                 if len(fields) != len(header):
                     raise InputError(
-                        f"{name}:{line}: {len(fields)} fields, allowed: {len(header)} as in the header; "
+                        f"{name}:{line}: {len(fields)} fields, allowed: {len(header)} as in the first line; "
                         f"a field that holds {delimiter!r} must stand in double quotes"
                     )
                 yield f"{name}:{line}", dict(zip(header, fields))  # noqa: B905 - as long as each other
@@ -429,7 +451,7 @@ def _object(value: Any, where: str) -> Row:
 # Spreadsheets and Parquet
 
 
-def _open_xlsx(path: Path) -> Table:
+def _open_xlsx(path: Path, has_header: bool) -> Table:
     """The first sheet; numbers and dates become what a spreadsheet writes as CSV."""
     import openpyxl
 
@@ -438,7 +460,8 @@ def _open_xlsx(path: Path) -> Table:
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # what the file says of its size may be less than it holds
         cells_of_rows = sheet.iter_rows(values_only=True)
-        header = [_cell(cell) for cell in next(cells_of_rows, ())]
+        first = next(cells_of_rows, ())
+        header = [_cell(cell) for cell in first]
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # whatever a file that is none makes its reader raise
@@ -449,14 +472,16 @@ def _open_xlsx(path: Path) -> Table:
         log.warning("%s: the first of %d sheets is read, %r", path, len(book.worksheets), book.worksheets[0].title)
     while not header[-1]:
         header.pop()  # columns that were formatted only
+    if not has_header:
+        header, cells_of_rows = _by_position(len(header)), itertools.chain([first], cells_of_rows)
 
     def rows() -> Iterator[tuple[str, Row]]:
         number = 1
         try:
-            for number, cells in enumerate(cells_of_rows, 2):
+            for number, cells in enumerate(cells_of_rows, 2 if has_header else 1):
                 values = [_cell(cell) for cell in cells]
                 if any(values[len(header) :]):
-                    raise InputError(f"{path}:{number}: more cells than the {len(header)} columns of the header")
+                    raise InputError(f"{path}:{number}: more cells than the {len(header)} columns of the first row")
                 if any(len(value) > MAX_FIELD for value in values):
                     raise InputError(f"{path}:{number}: a cell of more than {MAX_FIELD:,} characters")
                 if any(values):
@@ -475,10 +500,11 @@ def _cell(value: Any) -> str:
     return "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _open_parquet(path: Path) -> Table:
+def _open_parquet(path: Path, has_header: bool) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    _refuse_no_header(has_header, str(path), "Parquet")
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:

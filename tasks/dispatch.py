@@ -17,11 +17,12 @@ from launching.interrupts import raised_interrupts
 from storage.files import is_stdout
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
+READING = ("text_column", "encoding", "header", "trainer.num_threads")
 ON_A_RUN = {
-    "evaluate": ("run", "input", "text_column", "label_column", "encoding", "trainer.num_threads"),
-    "predict": ("run", "input", "output", "text_column", "encoding", "probabilities", "explain", "trainer.num_threads"),
-    "drift": ("run", "input", "output", "text_column", "encoding", "trainer.num_threads"),
-    "datastore": ("run", "add", "text_column", "label_column", "encoding", "trainer.num_threads"),
+    "evaluate": ("run", "input", "label_column", *READING),
+    "predict": ("run", "input", "output", "probabilities", "explain", *READING),
+    "drift": ("run", "input", "output", *READING),
+    "datastore": ("run", "add", "label_column", *READING),
     "serve": ("run", "host", "port", "trainer.num_threads"),
     "export": ("run", "output", "format", "quantize", "retrieval"),
 }

@@ -129,7 +129,7 @@ def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
         "run": str(run.path.resolve()),
         "files": [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()],
         "input": [os.path.realpath(config.input), facts.st_size, facts.st_mtime_ns],
-        "asked": [config[key] for key in ("text_column", "encoding", "explain", "probabilities")],
+        "asked": [config[key] for key in ("text_column", "encoding", "header", "explain", "probabilities")],
         "piece": PIECE,
         "threads": torch.get_num_threads(),
     }
@@ -316,4 +316,4 @@ def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
     if name != STDIN and (not os.path.exists(name) or (os.path.isdir(name) and not plan.dataset.takes_folders)):
         raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
     encoding = checked_encoding(config.get("encoding"), "encoding")
-    return plan.dataset.open_inputs(name, config.text_column, encoding)
+    return plan.dataset.open_inputs(name, config.text_column, encoding, config.header)

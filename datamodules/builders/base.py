@@ -176,7 +176,7 @@ class Dataset:
         """
         raise NotImplementedError
 
-    def open_inputs(self, source: str, column: str, encoding: str | None) -> Table:
+    def open_inputs(self, source: str, column: str, encoding: str | None, header: bool) -> Table:
         """A table of new inputs, each in its column and checked. Raises InputError: no file, no column, a bad input."""
         raise NotImplementedError
 
@@ -221,6 +221,7 @@ class TextDataset(Dataset):
     columns: dict[str, str] = {"text": "text"}
     encoding: str | None = None
     delimiter: str | None = None
+    header = True
     markup: Markup = "keep"  # what becomes of tags and entities in texts
 
     def __init__(
@@ -246,8 +247,11 @@ class TextDataset(Dataset):
         if self.unlabelled is None:
             return
         column, hint = self.columns["text"], "the text column of dataset.unlabelled"
-        encoding = None if format_of(self.unlabelled) in ("xlsx", "parquet") else self.encoding
-        table = open_table(checked_file(self.unlabelled, "dataset.unlabelled"), None, self.delimiter, None, encoding)
+        kind = format_of(self.unlabelled)
+        encoding = None if kind in ("xlsx", "parquet") else self.encoding
+        header = self.header or kind in ("json", "parquet")
+        file = checked_file(self.unlabelled, "dataset.unlabelled")
+        table = open_table(file, None, self.delimiter, None, encoding, header)
         table.need_text(column, hint)
         where = None
         for where, row in table.rows:
@@ -296,8 +300,8 @@ class TextDataset(Dataset):
         texts = [self.cleaned(text) for text in inputs]
         return batches_alone(texts, encoder.tokenizer(), self.max_length, batch_size, of_one_width)
 
-    def open_inputs(self, source: str, column: str, encoding: str | None) -> Table:
-        table = open_table(source, None, self.delimiter, column, encoding)
+    def open_inputs(self, source: str, column: str, encoding: str | None, header: bool) -> Table:
+        table = open_table(source, None, self.delimiter, column, encoding, header)
         hint = "set text_column=NAME"
         table.need_text(column, hint)
 

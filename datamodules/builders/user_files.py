@@ -133,11 +133,17 @@ class Csv(UserFiles):
         delimiter: one character; by default a tab for ``.tsv``, a comma otherwise, or what a header without one has.
         label_separator: what stands between the labels of a text, where texts have any number of them; an empty field
             is no label, or in train rows with `label_names` none yet. null: one label a text.
+        header: whether the first row of each file names the columns; if not, they are `column_1`, `column_2`, ….
         options: see `UserFiles`.
     """
 
     def __init__(
-        self, train: str, delimiter: str | None = None, label_separator: str | None = None, **options: Any
+        self,
+        train: str,
+        delimiter: str | None = None,
+        label_separator: str | None = None,
+        header: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__(train, **options)
         if label_separator == "":
@@ -146,17 +152,18 @@ class Csv(UserFiles):
         self.several_labels = True if label_separator else None
         if delimiter is not None and len(delimiter) != 1:
             raise InputError(f"dataset.delimiter: found {delimiter!r}, allowed: one character")
-        self.delimiter = delimiter
+        self.delimiter, self.header = delimiter, header
 
     def identity(self) -> dict[str, Any]:
         identity = super().identity() | {"delimiters": [self._delimiter(path) for path in self.paths.values()]}
+        identity |= {} if self.header else {"header": False}
         return identity | ({"label_separator": self.label_separator} if self.label_separator else {})
 
     def _delimiter(self, path: Path) -> str:
         return self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
 
     def table(self, path: Path) -> Table:
-        return open_table(path, format_of(path) or "csv", self.delimiter, encoding=self.encoding)
+        return open_table(path, format_of(path) or "csv", self.delimiter, None, self.encoding, self.header)
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         rows = super().rows(files)

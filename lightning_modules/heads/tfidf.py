@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -60,10 +61,17 @@ def logistic_regression(
     from sklearn.linear_model import LogisticRegression
 
     present = np.unique(inputs.indices)  # most of a vocabulary is not
-    model = LogisticRegression(C=inverse_penalty, max_iter=1000).fit(inputs[:, present], labels)
+    model = fitted(LogisticRegression(C=inverse_penalty, max_iter=1000), inputs[:, present], labels)
     weight = np.zeros((num_classes, inputs.shape[1]))
     weight[:, present], bias = softmax_rows(model, num_classes, ABSENT)
     return weight, bias
+
+
+def fitted(model: LogisticRegression, inputs: Any, labels: NDArray[np.integer]) -> LogisticRegression:
+    """The model, fitted; that classes of a row or two look like numbers is no news."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%")
+        return model.fit(inputs, labels)
 
 
 def softmax_rows(model: LogisticRegression, num_classes: int, absent: float) -> tuple[NDArray, NDArray]:

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from reporting.auto import drawings
+from reporting.auto.commands import predict_line
 from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import second_figure
 from reporting.auto.sentence import TITLES, percent, rows_to_label, with_interval
 from reporting.escape import for_html
-from storage.run_store import COMMAND
 
 MOST_CLASSES = 20  # in the confusion matrix
 MOST_CONFUSIONS, MOST_TEXTS, MOST_ROWS = 12, 8, 25
@@ -25,7 +25,7 @@ def html_page(
     ranking: pd.DataFrame,
     metrics: Mapping[str, Any],
     tables: Mapping[str, pd.DataFrame],
-    folder: str,
+    folder: Path,
 ) -> str:
     """The whole page.
 
@@ -34,7 +34,7 @@ def html_page(
         ranking: of `reporting.auto.ranking.rank`.
         metrics: what `metrics.json` says.
         tables: duplicates and, where something is recommended, errors and suspect_labels.
-        folder: name of the folder, for the commands.
+        folder: for the commands.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -54,8 +54,8 @@ def html_page(
     context: dict[str, Any] = {
         "evidence": evidence,
         "metrics": metrics,
-        "folder": folder,
-        "command": COMMAND,
+        "folder": folder.name,
+        "predict_line": predict_line(folder, evidence.data["files"][0]),
         "finished": finished,
         "others": [row for row in records(ranking) if row["macro_f1"] is None],
         "floor": drawings.floor_of([row["macro_f1_lower"] for row in finished]),

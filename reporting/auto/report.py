@@ -62,7 +62,7 @@ def write_report(folder: Path | str) -> dict[str, Any]:
     for title, table in {"ranking": ranking, **tables}.items():
         run.write_csv(f"{title}.csv", _cells(table), list(table.columns))
     run.write_metrics(metrics)
-    run.write_text("index.html", html_page(evidence, ranking, metrics, tables, Path(folder).name))
+    run.write_text("index.html", html_page(evidence, ranking, metrics, tables, run.path))
     return metrics
 
 

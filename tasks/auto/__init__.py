@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError
 from storage.run_store import COMMAND, QUESTION, RunFolder
 from tasks.auto.clock import Clock
@@ -20,8 +20,8 @@ from tasks.auto.reading import GUESS, LISTS, Labelled, label_more_line, read_lab
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
-OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding", "force",
-       "markup", "unlabelled", "label_separator")  # fmt: skip
+OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding",
+       "header", "force", "markup", "unlabelled", "label_separator")  # fmt: skip
 
 
 def auto(config: DictConfig, overrides: list[str]) -> Path:
@@ -76,12 +76,15 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     if config.input is None:
         return _of_dataset(config, overrides, clock)
     clock.say(f"reading {config.input}")
-    columns = {key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")}
+    columns: dict[str, Any] = {
+        key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")
+    }
     separator = config.label_separator if _typed(overrides, "label_separator") else GUESS
-    data = read_labelled(config.input, **columns, encoding=config.encoding, markup=config.markup, separator=separator)
+    reading: dict[str, Any] = {key: config[key] for key in ("encoding", "markup", "header")}
+    data = read_labelled(config.input, **columns, separator=separator, **reading)
     text, label = data.about["text_columns"][0], data.about["label_column"]
     if config.unlabelled is not None:
-        data.unlabelled += read_texts(config.unlabelled, text, config.encoding, config.markup)
+        data.unlabelled += read_texts(config.unlabelled, text, **reading)
         data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
     clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}")
@@ -96,7 +99,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
 
 def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
     """The train rows of a data set; where it ships no test rows, all its rows."""
-    for key in ("text_column", "label_column", "encoding", "markup", "unlabelled", "label_separator"):
+    for key in ("text_column", "label_column", "encoding", "header", "markup", "unlabelled", "label_separator"):
         if _typed(overrides, key):
             raise InputError(f"{key}: has no effect with dataset={config.dataset.name}; allowed with input=FILE")
     clock.say(f"reading the data set {config.dataset.name}: loading PyTorch")
@@ -152,18 +155,12 @@ def _is_answered(folder: RunFolder, minutes: float) -> bool:
 def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     """What to type next, ready to paste; and the answer in a sentence."""
     metrics = folder.read_metrics()
-    column = data.about["text_columns"][0]
-    quoted = f"\"'{column}'\"" if re.search(r"[^\w+]", column) else column
-    typed = "" if column == "text" else f" text_column={quoted}"
     lines = ["", metrics["sentence"]] if metrics.get("sentence") else [""]
     warnings = metrics.get("warnings") or []
     lines += [f"warning: {line}" for line in warnings[:MOST_WARNINGS]]
     lines += [f"{len(warnings) - MOST_WARNINGS} more warnings: metrics.json"] if len(warnings) > MOST_WARNINGS else []
     if (folder.path / "model" / "metrics.json").is_file():
-        where = os.path.relpath(folder.path)
-        where = where if not where.startswith("..") else str(folder.path)
-        lines.append(f"{COMMAND} task=predict run={where} input=NEW.csv output=predictions.csv{typed}")
-        lines.append(f"{COMMAND} task=serve run={where}")
+        lines += [predict_line(folder.path, data.about), f"{COMMAND} task=serve {run_word(folder.path)}"]
     if (more := label_more_line(data)) is not None:
         lines.append(more)
     if folder.has("index.html"):

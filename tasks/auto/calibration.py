@@ -6,12 +6,13 @@ have several labels, in its place the threshold of each.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit, softmax
 
 from reporting.metrics import classification_metrics
 from reporting.multilabel_metrics import best_threshold, multilabel_metrics
@@ -19,6 +20,7 @@ from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEAST_GAIN = 0.005  # of macro-F1: below it, a stronger adjustment is noise
 LOG_TEMPERATURES = (-4.0, 4.0)
+SCALE_TOLERANCE = 1e-3  # of its logarithm: the loss is flat there
 LEAST_ROWS = 20  # with a label, from which it has a threshold of its own
 
 Floats = NDArray[np.floating]
@@ -127,19 +129,28 @@ def calibrated(logits: Floats, labels: NDArray[np.integer], class_counts: NDArra
 
 def cross_entropy(logits: Floats, labels: NDArray[np.integer]) -> float:
     """Mean over rows, at the temperature that suits them best."""
-    return _cross_entropy(logits.astype(np.float64) * best_scale(logits, labels), labels)
-
-
-def _cross_entropy(logits: Floats, labels: NDArray[np.integer]) -> float:
-    if labels.ndim == 2:
-        return float((np.logaddexp(0, logits) - labels * logits).mean())
-    return float(-log_softmax(logits, axis=1)[np.arange(len(labels)), labels].mean())
+    return _best_scale(logits, labels)[1]
 
 
 def best_scale(logits: Floats, labels: NDArray[np.integer]) -> float:
     """The factor of least cross-entropy."""
-    logits = logits.astype(np.float64)
+    return _best_scale(logits, labels)[0]
+
+
+def _best_scale(logits: Floats, labels: NDArray[np.integer]) -> tuple[float, float]:
+    """The factor of least cross-entropy, and that."""
+    loss_at = _cross_entropy_of(logits.astype(np.float64), labels)
+    options = {"xatol": SCALE_TOLERANCE}
     minimum = minimize_scalar(
-        lambda power: _cross_entropy(logits * np.exp(power), labels), bounds=LOG_TEMPERATURES, method="bounded"
+        lambda power: loss_at(np.exp(power)), bounds=LOG_TEMPERATURES, method="bounded", options=options
     )
-    return float(np.exp(minimum.x))
+    return float(np.exp(minimum.x)), float(minimum.fun)
+
+
+def _cross_entropy_of(logits: Floats, labels: NDArray[np.integer]) -> Callable[[float], float]:
+    """The mean over rows as a function of a factor > 0; with many classes it takes most of a cheap candidate's time."""
+    if labels.ndim == 2:
+        return lambda scale: float((np.logaddexp(0, scale * logits) - labels * (scale * logits)).mean())
+    below = logits - logits.max(axis=1, keepdims=True)
+    own = below[np.arange(len(labels)), labels]
+    return lambda scale: float((np.log(np.exp(scale * below).sum(axis=1)) - scale * own).mean())

@@ -132,7 +132,7 @@ def _logistic_path(
     """Strength, weight (C, D) and bias (C,), of inputs (N, D) whose mean length is about 1, sparse or not."""
     from sklearn.linear_model import LogisticRegression
 
-    from lightning_modules.heads.tfidf import softmax_rows
+    from lightning_modules.heads.tfidf import fitted, softmax_rows
 
     model = LogisticRegression(warm_start=True, max_iter=1000)
     for strength in PENALTIES:
@@ -141,7 +141,7 @@ def _logistic_path(
             bias[present] = 0.0
             yield strength, np.zeros((num_classes, inputs.shape[1])), bias
         else:
-            model.set_params(C=1 / (strength * inputs.shape[0])).fit(inputs, labels)
+            fitted(model.set_params(C=1 / (strength * inputs.shape[0])), inputs, labels)
             yield strength, *softmax_rows(model, num_classes, -NO_ROW)
 
 

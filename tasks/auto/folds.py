@@ -147,8 +147,6 @@ class FoldOutcome:
 
     rows: NDArray[np.int64]
     probabilities: NDArray[np.float64]
-    scale: float
-    offset: NDArray[np.float64]
     validation_macro_f1: float
     seconds_fit: float
     seconds_predict: float
@@ -168,13 +166,13 @@ class FoldOutcome:
 
 
 def load_outcome(file: Path) -> FoldOutcome | None:
-    """The outcome that a file holds; None where there is no whole one."""
+    """The outcome that a file holds; None where there is no whole one, as this version writes it."""
     try:
         with np.load(io.BytesIO(file.read_bytes())) as arrays:
             values: dict[str, Any] = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        return FoldOutcome(**{name: value if value.ndim else value.item() for name, value in values.items()})
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile):
         return None
-    return FoldOutcome(**{name: value if value.ndim else value.item() for name, value in values.items()})
 
 
 def cheap_fold(
@@ -197,8 +195,6 @@ def cheap_fold(
     outcome = FoldOutcome(
         test,
         probabilities,
-        model.calibration.scale,
-        model.calibration.offset,
         model.validation_macro_f1,
         ready - started,
         seconds,

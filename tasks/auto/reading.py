@@ -94,11 +94,13 @@ def read_labelled(
     encoding: str | None = None,
     markup: str = "keep",
     separator: str | None = GUESS,
+    header: bool = True,
 ) -> Labelled:
     """The labelled rows of a table; a column that is not named is guessed from names and contents.
 
     Args:
         separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
+        header: whether the first row names the columns, see `storage.tables.open_table`.
 
     Raises:
         InputError: no file that can be read, no such column, no column that looks like a text or a label, no header
@@ -109,16 +111,17 @@ def read_labelled(
         raise InputError(f"input={file}: a folder; allowed: a file (CSV, TSV, JSON Lines, XLSX, Parquet)")
     if not path.is_file():
         raise InputError(f"input={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
-    table = open_table(path, None, None, None, checked_encoding(encoding, "encoding"))
+    table = open_table(path, None, None, None, checked_encoding(encoding, "encoding"), header)
     first = list(islice(table.rows, LOOKED_AT))
     if not first:
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
-    text, label, guessed = guess_columns(columns, [row for _, row in first], text_column, label_column, str(file))
+    values = [row for _, row in first]
+    text, label, guessed = guess_columns(columns, values, text_column, label_column, str(file), header)
     if "label" in guessed and table.columns and label in (row.get(label) for _, row in first):
         raise InputError(
             f"{file}:1: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
-            f"allowed: a header line, as text,label (label_column={label} says that it is one)"
+            f"allowed: a header line, as text,label, or header=false (label_column={label} says that it is one)"
         )
     separator = guess_separator([row.get(label) for _, row in first]) if separator == GUESS else separator
     data = Labelled(str(file), several=separator is not None)
@@ -127,6 +130,7 @@ def read_labelled(
         "format": format_of(path) or "csv",
         "encoding": encoding or "guessed",
         "delimiter": table.delimiter,
+        "header": header,
         "text_columns": [text],
         "label_column": label,
         "label_separator": separator,
@@ -146,7 +150,7 @@ def read_labelled(
     if empty:
         data.notes.append(f"{empty} rows without a text are left out")
     if not data.labels:
-        raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text)}")
+        raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text, header)}")
     data.about["unlabelled_rows"] = len(data.unlabelled)
     if data.unlabelled:
         data.notes.append(f"{len(data.unlabelled)} rows without a label")
@@ -157,7 +161,9 @@ def read_labelled(
     return data
 
 
-def read_texts(file: str, text_column: str, encoding: str | None = None, markup: str = "keep") -> list[str]:
+def read_texts(
+    file: str, text_column: str, encoding: str | None = None, markup: str = "keep", header: bool = True
+) -> list[str]:
     """The texts of a table whose labels, if it has any, are not read.
 
     Raises:
@@ -166,7 +172,7 @@ def read_texts(file: str, text_column: str, encoding: str | None = None, markup:
     path = Path(file).expanduser()
     if not path.is_file():
         raise InputError(f"unlabelled={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
-    table = open_table(path, None, None, None, checked_encoding(encoding, "encoding"))
+    table = open_table(path, None, None, None, checked_encoding(encoding, "encoding"), header)
     hint = "the text column of the labelled rows"
     table.need_text(text_column, hint)
     values = (table.text(where, row, text_column, hint) for where, row in table.rows)
@@ -230,9 +236,10 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
     return None
 
 
-def topics_line(file: str, text_column: str) -> str:
+def topics_line(file: str, text_column: str, header: bool = True) -> str:
     """What to type for topics of texts without labels."""
     column = "" if text_column == "text" else f" dataset.text_column={_quoted(text_column)}"
+    column += "" if header else " dataset.header=false"
     return (
         f"topics of the texts: {COMMAND} task=cluster method=sbert_kmeans dataset=csv dataset.train={file}{column} "
         f"method.num_clusters=auto"
@@ -243,6 +250,8 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
     """What to type to label so many of the file's rows without a label; None where it has none, or is no table of
     text that active learning reads."""
     about = data.about
+    if not about.get("header", True):  # it reads answers by the names of their columns
+        return None
     dataset = {"csv": "csv", "tsv": "csv", "json": "jsonl"}.get(about.get("format", ""))
     separator = about.get("label_separator")
     if not about.get("unlabelled_rows") or dataset is None or "+" in about["text_columns"][0] or separator == LISTS:
@@ -262,7 +271,7 @@ def _quoted(word: str) -> str:
 
 
 def guess_columns(
-    columns: Sequence[str], rows: Sequence[Row], text: str | None, label: str | None, file: str
+    columns: Sequence[str], rows: Sequence[Row], text: str | None, label: str | None, file: str, header: bool = True
 ) -> tuple[str, str, list[str]]:
     """The column of the texts, that of the labels, and which of the two ("text", "label") were guessed.
 
@@ -293,7 +302,7 @@ def guess_columns(
         if label is None:
             raise InputError(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
-                f"{topics_line(file, text)}"
+                f"{topics_line(file, text, header)}"
             )
     return text, label, guessed
 

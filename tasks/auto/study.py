@@ -26,8 +26,6 @@ from storage.run_store import RunFolder, first_line
 from tasks.auto import cheap, models
 from tasks.auto.calibration import (
     AnyCalibration,
-    Calibration,
-    LabelCalibration,
     calibrated,
     calibrated_labels,
     decision_metrics,
@@ -39,7 +37,7 @@ from tasks.auto.embeddings import Embeddings
 from tasks.auto.folds import ONE_SPLIT_FROM, FoldOutcome, cheap_fold, each_fold, fitted, load_outcome
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.fit import trained_run
-from tasks.predict import Encoded, Predictor, classifier_predictor
+from tasks.predict import Encoded, classifier_predictor
 
 FOLDS, FOLDS_OF_MANY = 5, 3
 MANY_ROWS = 5000  # from which there are fewer folds
@@ -48,9 +46,10 @@ LEAST_STEPS, MOST_EPOCHS = 80, 15  # of training: more bring nothing on train ro
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
 MOST_WRONG = 3  # times that a guess without a step may be too long; what is nearer is told from the first steps
 START_SECONDS = 8.0  # of a training run, besides its steps
-SECONDS_A_PRODUCT = (
-    4e-10  # of one row, class and dimension in a step of a solver; words, which lie apart, take ten times
-)
+SECONDS_A_PRODUCT = 4e-10  # of one row, class and dimension in a step of a solver
+WORD_COST = 20  # of a word, which lies apart from the next, in dimensions
+STEPS_OF_WORDS, STEPS_OF_EMBEDDINGS = 20, 50  # of a solver for each row of a class, over all its settings: few rows
+MOST_STEPS_OF_WORDS, MOST_STEPS_OF_EMBEDDINGS = 600, 2000  # are soon solved
 INNER_SHARE = 0.2  # of a fold's train rows, on which training is judged
 LEAST_VALIDATION_ROWS = 100  # seen before any candidate is dropped as worse: fewer say little
 CURVE_SHARES = (0.25, 0.5, 0.75)
@@ -78,6 +77,17 @@ class Entry:
     macro_f1: float | None = None
     run_ids: list[str] = field(default_factory=list)
     can_be_recommended: bool = True
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """A candidate learned from rows: its run, or the module where it has none; texts to logits (N, C); what validation
+    rows chose."""
+
+    learned: RunFolder | ClassifierModule
+    scores: Callable[[list[str]], tuple[NDArray[np.floating], Any]]  # logits come first
+    calibration: AnyCalibration
+    validation_macro_f1: float
 
 
 class Study:
@@ -143,6 +153,7 @@ class Study:
             entry.can_be_recommended = candidate.kind != "counts"
             self.entries[candidate.name] = entry
         untrained = [candidate for candidate in candidates if candidate.kind != "trained"]
+        untrained.sort(key=self._fold_seconds)  # with very many classes a solver may leave no time for the others
         for number, candidate in enumerate(untrained, 1):
             self._say(f"{number} of {len(candidates)}: {self.entries[candidate.name].title}")
             if candidate.kind == "words":
@@ -391,13 +402,15 @@ class Study:
         if known := [o.seconds_fit for o in self.outcomes.get(candidate.name, {}).values()]:
             return min(known)
         product = SECONDS_A_PRODUCT * len(self.labels) * self.num_classes  # of all rows and one dimension
-        words = 10 * sum(len(text.split()) for text in self.texts) / len(self.texts)  # as dear as so many dimensions
+        rows = len(self.labels) / self.num_classes  # of a class
+        words = WORD_COST * sum(len(text.split()) for text in self.texts) / len(self.texts)
         if candidate.kind == "words":
-            return 1000 * product * words
-        iterations = 1000 if len(self.labels) >= ONE_SPLIT_FROM else 2000  # over all penalties and inner folds
+            return min(STEPS_OF_WORDS * rows, MOST_STEPS_OF_WORDS) * product * words
         if self.embeddings is not None and candidate.name in ("logistic", "linear_words"):
+            steps = min(STEPS_OF_EMBEDDINGS * rows, MOST_STEPS_OF_EMBEDDINGS)
+            steps /= 2 if len(self.labels) >= ONE_SPLIT_FROM else 1  # no inner folds
             dimensions = self.embeddings.rows.shape[1] + (words if candidate.name == "linear_words" else 0)
-            return iterations * product * dimensions
+            return steps * product * dimensions
         return 0.0
 
     def _expected_seconds(self, candidate: Candidate, fold: int) -> float:
@@ -470,14 +483,37 @@ class Study:
     def _run_outcome(self, candidate: Candidate, plan: Plan) -> FoldOutcome:
         started = time.perf_counter()
         datamodule = plan.datamodule(plan.corpus())
+        model = self._learned(candidate, plan, datamodule)
+        ready = time.perf_counter()
+        test, _ = model.scores(datamodule.texts("test"))
+        seconds = time.perf_counter() - ready
+        spent = ready - started
+        figures: dict[str, Any] = {}
+        if isinstance(model.learned, RunFolder):
+            metrics = model.learned.read_metrics()
+            spent = max(spent, metrics["seconds/total"])
+            figures = {"run_id": model.learned.id, "epochs": metrics["epochs"]}
+        calibration = model.calibration
+        return FoldOutcome(
+            datamodule.indices["test"],
+            calibration.probabilities(test),
+            model.validation_macro_f1,
+            spent,
+            seconds,
+            thresholds=calibration.thresholds,
+            **figures,
+        )
+
+    def _learned(self, candidate: Candidate, plan: Plan, datamodule: TextDataModule) -> _Learned:
+        """The candidate learned from the train rows of a plan, then calibrated on its validation rows."""
+        learned: RunFolder | ClassifierModule
+        scores: Callable[[list[str]], Any]
         if candidate.kind == "words":  # seconds of work are not worth a run of their own
-            figures: dict[str, Any] = {"run_id": "", "epochs": 0.0}
-            module = self._solved(plan, datamodule)
+            learned = self._solved(plan, datamodule)
+            scores = Encoded(learned, plan)
         else:
-            run = trained_run(plan)
-            figures = {"run_id": run.id, "epochs": run.read_metrics()["epochs"]}
-            module = load_module(run, plan)[0]
-        scores = _voted(classifier_predictor(run, plan, explain=False)) if candidate.votes else Encoded(module, plan)
+            learned = trained_run(plan)
+            scores = _voted(learned, plan) if candidate.votes else Encoded(load_module(learned, plan)[0], plan)
         (val, _), labels = scores(datamodule.texts("val")), datamodule.labels["val"].astype(np.int64)
         calibration: AnyCalibration
         if candidate.votes:
@@ -486,14 +522,7 @@ class Study:
             calibration = calibrated(val, labels, datamodule.class_counts.numpy())
         answers = decisions(calibration.probabilities(val), calibration.thresholds)
         figure = decision_metrics(labels, answers, self.num_classes)["macro_f1"]
-        ready = time.perf_counter()
-        test, _ = scores(datamodule.texts("test"))
-        seconds = time.perf_counter() - ready
-        rows, probabilities = datamodule.indices["test"], calibration.probabilities(test)
-        spent = max(ready - started, run.read_metrics()["seconds/total"]) if figures["run_id"] else ready - started
-        scale, offset = calibration.scale, calibration.offset
-        figures["thresholds"] = calibration.thresholds
-        return FoldOutcome(rows, probabilities, scale, offset, figure, spent, seconds, **figures)
+        return _Learned(learned, scores, calibration, figure)
 
     @staticmethod
     def _solved(plan: Plan, datamodule: TextDataModule) -> ClassifierModule:
@@ -611,28 +640,25 @@ class Study:
             models.write_linear(run, plan, *place, scorer, model.calibration, more)
 
     def _refit_run(self, candidate: Candidate, run: RunFolder, place: tuple[list[str], NDArray], more: dict) -> None:
-        """The run of all rows, calibrated as its folds were on the mean."""
-        plan, outcomes = plan_of(self._run_words(candidate, None)), self.outcomes[candidate.name].values()
-        scale = float(np.exp(np.mean([math.log(outcome.scale) for outcome in outcomes])))
-        offset, thresholds = (
-            np.mean([getattr(outcome, name) for outcome in outcomes], axis=0) for name in ("offset", "thresholds")
-        )
-        calibration = LabelCalibration(scale, thresholds) if self.several else Calibration(scale, offset, 0.0)
-        if candidate.kind == "words":
-            module = self._solved(plan, plan.datamodule(plan.corpus()))
-        else:
-            trained = trained_run(plan)
-            module = load_module(trained, plan)[0]
+        """The run of all rows. It is calibrated as those of the folds were, on validation rows of its own: how sure
+        scores are differs from run to run, and what suits those of the folds need not suit its own."""
+        plan = plan_of(self._run_words(candidate, None))
+        model = self._learned(candidate, plan, plan.datamodule(plan.corpus()))
+        if not isinstance(model.learned, RunFolder):
+            models.write_module(run, plan, model.learned, *place, model.calibration, more)
+            return
+        module = load_module(model.learned, plan)[0]  # scoring has changed the one that it was done by
         if candidate.votes:
-            models.write_voting_module(run, plan, module, *place, trained, calibration, more)
+            models.write_voting_module(run, plan, module, *place, model.learned, model.calibration, more)
         else:
-            models.write_module(run, plan, module, *place, calibration, more)
+            models.write_module(run, plan, module, *place, model.calibration, more)
 
     @staticmethod
     def _frozen_words(candidate: Candidate) -> list[str]:
         return [*candidate.words, *protocol_words(candidate.name, None)]
 
 
-def _voted(predictor: Predictor) -> Callable[[list[str]], tuple[NDArray[np.floating], None]]:
+def _voted(run: RunFolder, plan: Plan) -> Callable[[list[str]], tuple[NDArray[np.floating], None]]:
     """Logits (N, C) of what a model and its neighbours say together, each label by itself."""
+    predictor = classifier_predictor(run, plan, explain=False)
     return lambda texts: (logit(np.clip(predictor.scores(texts)[0], LEAST_SHARE, 1 - LEAST_SHARE)), None)

@@ -127,10 +127,10 @@ def test_singletons_under_a_split(tmp_path):
         (GOOD + " \t,fruit\n", "FILE:6: found an empty text, allowed: a string with at least one visible character"),
         (GOOD + "a,\n", "FILE:6: found an empty label, allowed: a name or a number"),
         (GOOD + "a,NaN\n", "FILE:6: found label 'NaN', allowed: a name or a number"),
-        (GOOD + '"two\nlines",fruit\na\n', "FILE:8: 1 fields, allowed: 2 as in the header; a field that holds ',' must "
-                                           "stand in double quotes"),
-        (GOOD + "a, b,fruit\n", "FILE:6: 3 fields, allowed: 2 as in the header; a field that holds ',' must stand in "
-                                "double quotes"),
+        (GOOD + '"two\nlines",fruit\na\n', "FILE:8: 1 fields, allowed: 2 as in the first line; a field that holds ',' "
+                                           "must stand in double quotes"),
+        (GOOD + "a, b,fruit\n", "FILE:6: 3 fields, allowed: 2 as in the first line; a field that holds ',' must "
+                                "stand in double quotes"),
         (GOOD + '"open,fruit\na,fruit\n', "FILE:6: not CSV (unexpected end of data), allowed: fields with balanced "
                                           "double quotes"),
         (GOOD.encode() + b"p\xc3\xa8re,fruit\ncaf\xe9,fruit\n",

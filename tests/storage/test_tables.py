@@ -42,7 +42,7 @@ def trained(path: Path) -> list[tuple]:
 
 def predicted(path: Path) -> list[tuple]:
     """Rows as prediction gets them."""
-    config = OmegaConf.create({"text_column": "text", "input": str(path)})
+    config = OmegaConf.create({"text_column": "text", "input": str(path), "header": True})
     table = read_rows(config, SimpleNamespace(dataset=Csv(train=str(path))), "input")
     return [(row["text"], row["label"], where) for where, row in table.rows]
 
@@ -71,8 +71,11 @@ def test_values_come_back_and_later_keys_are_kept(folder, table, name):
     opened = (gzip.open if name.endswith("gz") else open)(folder / name, "rt", encoding="utf-8")
     with opened as file:
         content = file.read()
-    assert (json.loads(content) if ".json" in name and "jsonl" not in name and "nd" not in name else
-            [json.loads(line) for line in content.split("\n") if line]) == table
+    assert (
+        json.loads(content)
+        if ".json" in name and "jsonl" not in name and "nd" not in name
+        else [json.loads(line) for line in content.split("\n") if line]
+    ) == table
     write_table(folder / "flat.csv", iter(table), None)
     flat = open_table(folder / "flat.csv")
     keys = list(dict.fromkeys(key for row in table for key in row))
@@ -121,7 +124,7 @@ def test_the_guess_is_said_and_a_name_overrules_it(tmp_path, caplog):
     caplog.clear()
     options = {"train": str(path), "encoding": "latin2"}
     assert [row["text"] for row in Csv(**options).rows({})["train"]] == ["kaf\u010d"]
-    config = OmegaConf.create({"text_column": "text", "input": str(path), "encoding": "latin2"})
+    config = OmegaConf.create({"text_column": "text", "input": str(path), "encoding": "latin2", "header": True})
     table = read_rows(config, SimpleNamespace(dataset=Csv(train=str(path))), "input")
     assert [row["text"] for _, row in table.rows] == ["kaf\u010d"] and not caplog.messages
     assert Csv(**options).identity() != Csv(train=str(path)).identity()
@@ -207,6 +210,36 @@ def test_spreadsheets_and_parquet(tmp_path):
     openpyxl.Workbook().save(tmp_path / "empty.xlsx")
     with pytest.raises(InputError, match="empty.xlsx: the sheet is empty"):
         open_table(tmp_path / "empty.xlsx")
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("a.csv", '"red, or\nso",x\nblue,y\n'), ("a.tsv", '"red, or\nso"\tx\nblue\ty\n'), ("a.xlsx", None)])  # fmt: skip
+def test_a_table_without_a_header_trains_and_predicts_by_position(tmp_path, name, content):
+    import openpyxl
+
+    path, book = tmp_path / name, openpyxl.Workbook()
+    if content is None:
+        for line in (["red, or\nso", "x", None], ["blue", "y"]):
+            book.active.append(line)
+        book.save(path)
+    else:
+        path.write_text(content)
+    columns = {"text_column": "column_1", "label_column": "column_2"}
+    trained = Csv(train=str(path), header=False, **columns).rows({})["train"]
+    second = 2 if content is None else 3  # a row of a sheet has no lines
+    expected = [("red, or\nso", "x", f"{path}:1"), ("blue", "y", f"{path}:{second}")]
+    assert [(row["text"], row["label"], row["where"]) for row in trained] == expected
+    config = OmegaConf.create({"text_column": "column_1", "input": str(path), "header": False})
+    table = read_rows(config, SimpleNamespace(dataset=Csv(train=str(path))), "input")
+    assert table.columns == ("column_1", "column_2")
+    assert [(*row.values(), where) for where, row in table.rows] == expected
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.jsonl", b'{"text": "red"}'), ("a.json", b"[]"), ("a.parquet", b"")])
+def test_a_format_that_names_its_columns_takes_no_other_word(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}: header=false has no effect, allowed with CSV, TSV and XLSX"):
+        open_table(tmp_path / name, header=False)
 
 
 def test_a_spreadsheet_that_breaks_off_or_lies_about_its_size(tmp_path):

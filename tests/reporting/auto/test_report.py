@@ -34,6 +34,18 @@ def test_the_page_runs_nothing_and_asks_for_nothing(folder):
     assert "fine-tuning is not shown to be better" in page and "would take 14 minutes" in page
 
 
+@pytest.mark.parametrize("place", [".", ".."])
+def test_the_page_says_where_its_model_lies(folder, monkeypatch, place):
+    """From the working folder where it lies below that, whatever `paths.runs` was."""
+    below = folder / "elsewhere"
+    below.mkdir(exist_ok=True)
+    monkeypatch.chdir(folder.parent.parent if place == "." else below)
+    write_report(folder)
+    where = f"{folder.parent.name}/{folder.name}" if place == "." else str(folder)
+    (line,) = re.findall(r"<code>(.* task=predict .*)</code>", (folder / "index.html").read_text())
+    assert f" run={where} input=NEW.csv" in line and "header" not in line and "text_column" not in line
+
+
 def test_the_same_folder_gives_the_same_files(folder):
     names = ["ranking.csv", "metrics.json", "suspect_labels.csv", "index.html"]
     before = [(folder / name).read_bytes() for name in names]

@@ -5,8 +5,14 @@ from functools import partial
 
 import pyarrow.parquet as pq
 import pytest
+from omegaconf import OmegaConf
+from scipy.special import logit
 
 from attack.toy import FILLERS
+from engine.plan import Plan
+from storage.run_store import RunFolder
+from tasks.auto.calibration import calibrated_labels
+from tasks.predict import classifier_predictor
 from tests.command_lines import command, rows
 from tests.own_process import context, die_at_write, run_alone
 
@@ -111,3 +117,15 @@ def test_texts_of_several_labels_get_a_model_that_gives_several(words, use, tmp_
     hits = sum(len(set(answer) & labels) for answer, (_, labels) in zip(given, joined, strict=True))
     micro_f1 = 2 * hits / sum(len(answer) + len(labels) for answer, (_, labels) in zip(given, joined, strict=True))
     assert micro_f1 > 0.9 * candidates[name]["macro_f1"] and max(map(len, given)) > 1
+    if name in ("tfidf_linear", "knn_mltc"):
+        thresholds_are_of_its_own_validation_rows(RunFolder(result.folder / "model"))
+
+
+def thresholds_are_of_its_own_validation_rows(run):
+    """As those of a fold are: what suits the scores of another run need not suit its own."""
+    plan = Plan.make(OmegaConf.load(run.path / "config.yaml"))
+    datamodule = plan.datamodule(plan.corpus())
+    predictor = classifier_predictor(run, plan, explain=False)
+    probabilities = predictor.scores(datamodule.texts("val"))[0]
+    own = calibrated_labels(logit(probabilities.astype(float)), datamodule.labels["val"], rescale=False)
+    assert predictor.threshold == pytest.approx(own.thresholds.tolist(), abs=1e-4)

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from scipy.special import log_softmax
 
+from lightning_modules.heads.tfidf import logistic_regression
 from tasks.auto import cheap
-from tasks.auto.calibration import calibrated
+from tasks.auto.calibration import best_scale, calibrated, cross_entropy
 from tasks.auto.folds import cheap_fold, each_fold, load_outcome
 
 COUNTS = [40, 20, 10]
@@ -86,3 +88,22 @@ def test_calibration_finds_the_temperature_and_helps_a_rare_class():
     actual = calibrated(logits, labels, np.bincount(labels))
     assert actual.strength > 0
     assert actual.probabilities(logits).argmax(1)[labels == 1].mean() > (logits.argmax(1)[labels == 1]).mean()
+
+
+def test_cross_entropy_at_the_temperature_that_suits_the_rows():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 7, 500)
+    logits = rng.normal(size=(500, 7)) + np.eye(7)[labels]
+    losses = [
+        -log_softmax(scale * logits, axis=1)[np.arange(500), labels].mean() for scale in np.geomspace(0.1, 10, 999)
+    ]
+    assert cross_entropy(logits, labels) == pytest.approx(min(losses), abs=1e-6)
+    assert best_scale(logits, labels) == pytest.approx(np.geomspace(0.1, 10, 999)[np.argmin(losses)], rel=0.01)
+    assert best_scale(1e3 * logits + 1e5, labels) * 1e3 > 15  # as flat as is looked for, and finite
+
+
+def test_nearly_as_many_classes_as_rows_are_solved_without_a_warning(recwarn):
+    rows, labels = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 40
+    assert len(list(cheap.logistic(rows, labels, 40))) == len(cheap.PENALTIES) and not recwarn.list
+    logistic_regression(csr_matrix(rows), labels, 40, 1.0)
+    assert not recwarn.list

@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from reporting.auto.commands import predict_line
 from storage.errors import InputError
 from tasks.auto.reading import (
     LISTS,
@@ -114,12 +115,23 @@ def test_files_without_what_is_needed(tmp_path):
         read_labelled(write(tmp_path / "b.csv", ("text", "label"), [("same", label) for label in LABELS])).checked()
     with pytest.raises(InputError, match="no rows"):
         read_labelled(write(tmp_path / "c.csv", ("text", "label"), []))
-    with pytest.raises(InputError, match="headless.csv:1: found 'red', which is a label of other rows too"):
-        read_labelled(write(tmp_path / "headless.csv", ("a first text", "red"), zip(TEXTS, LABELS, strict=True)))
     lines = [f'{{"text": "a b {number}", "label": "x"}}' for number in range(3)]
     (tmp_path / "d.jsonl").write_text("\n".join([*lines, '{"text": "a b", "label": ["x", "y"]}']))
     with pytest.raises(InputError, match="d.jsonl:4: a list of labels; allowed: one label a text, or label_separator="):
         read_labelled(str(tmp_path / "d.jsonl"), label_column="label")
+
+
+def test_a_table_without_a_header_is_offered_the_option_that_reads_it(tmp_path):
+    file = write(tmp_path / "headless.csv", ("a first text", "red"), zip(TEXTS, [*LABELS[1:], ""], strict=True))
+    refused = "headless.csv:1: found 'red', which is a label of other rows too, .* or header=false"
+    with pytest.raises(InputError, match=refused):
+        read_labelled(file)
+    data = read_labelled(file, header=False)
+    assert data.texts == ["a first text", *TEXTS[:-1]] and data.labels == ["red", *LABELS[1:]]
+    assert data.lines == list(range(1, 13)) and data.unlabelled == TEXTS[-1:]
+    assert data.about["text_columns"] == ["column_1"] and label_more_line(data) is None
+    assert predict_line(tmp_path, data.about).endswith(" header=false text_column=column_1")
+    assert read_texts(file, "column_1", header=False) == ["a first text", *TEXTS]
 
 
 @pytest.mark.parametrize(

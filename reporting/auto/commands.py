@@ -1,0 +1,35 @@
+"""Commands that go on from an answer of `task=auto`, ready to paste."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from storage.run_store import COMMAND
+
+
+def predict_line(folder: Path, file: Mapping[str, Any]) -> str:
+    """What to type to predict a file like the one that was learned from.
+
+    Args:
+        folder: of the answer.
+        file: facts of the file, an entry of `files` in `data.json`.
+    """
+    words = [] if file.get("header", True) else ["header=false"]
+    column = file["text_columns"][0]
+    words += [] if column == "text" else [f"text_column={_quoted(column)}"]
+    return " ".join([f"{COMMAND} task=predict {run_word(folder)} input=NEW.csv output=predictions.csv", *words])
+
+
+def run_word(folder: Path) -> str:
+    """`run=FOLDER`, from the working folder where it lies below that."""
+    where = os.path.relpath(folder)
+    return f"run={_quoted(str(folder) if where.startswith('..') else where)}"
+
+
+def _quoted(word: str) -> str:
+    """A value as the shell hands it to Hydra: in quotes where it is more than a plain word."""
+    return word if re.fullmatch(r"[\w./+-]+", word) else f"\"'{word}'\""

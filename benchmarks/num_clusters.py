@@ -1,9 +1,9 @@
 """The estimated number of clusters beside the known one: on made-up mixtures, or on data sets with labels.
 
-    python -m benchmarks.num_clusters [--sets tweet searchsnippets …]
+    python -m benchmarks.num_clusters [--sets tweet searchsnippets …] [--draw 0]
 
-Of a data set at most 6,000 texts are drawn and encoded: more `auto` does not look at.
-
+Of a data set at most 6,000 texts are drawn and encoded: more `auto` does not look at. `--draw` is the seed of the
+halves.
 
 Rows (N, 384) of length 1 around centres that lie in few directions, as those of an encoder do: the variance of the
 d-th direction falls with 1 / d, and a cluster has a spread of its own. `mass`: the share of the r-th cluster is
@@ -68,13 +68,15 @@ def sample_of(name: str) -> tuple[int, NDArray[np.float32]]:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.num_clusters", description=__doc__)
     parser.add_argument("--sets", nargs="+", default=())
-    sets = parser.parse_args(arguments).sets
+    parser.add_argument("--draw", type=int, default=0)
+    options = parser.parse_args(arguments)
+    sets = options.sets
     made_up = ((case[1:4], case[0], mixture(*case)) for case in MIXTURES)
     cases = ((name, *sample_of(name)) for name in sets) if sets else made_up
     rows = []
     for name, known, vectors in cases:
         started = time.perf_counter()
-        number = estimate_num_clusters(vectors, np.random.default_rng(0)).number
+        number = estimate_num_clusters(vectors, np.random.default_rng(options.draw)).number
         rows.append((name, known, number, time.perf_counter() - started))
     header = ("data set", "labels") if sets else ("rows, apart, mass", "clusters")
     print(tabulate(rows, (*header, "estimated", "seconds"), floatfmt=".0f", tablefmt="github"))

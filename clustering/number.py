@@ -8,7 +8,8 @@ import numpy as np
 
 from clustering.kmeans import Vectors, kmeans, nearest, several_nearest
 
-SPLITS, STARTS, MAX_ITER = 2, 3, 20  # a single start of k-means agrees with another by luck
+SPLITS = 6  # with two of them, chance decides between merits a tenth apart
+STARTS, MAX_ITER = 3, 20  # a single start of k-means agrees with another by luck
 NEARLY_BEST = 0.92  # share of the largest merit that is as good as it
 
 
@@ -28,16 +29,15 @@ def candidates(number: int) -> list[int]:
 
 
 def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_rows: int = 6000) -> Estimate:
-    """The largest candidate whose clusters are nearly as well separated, and found again, as those of the best.
+    """The largest candidate whose clusters are nearly as well separated, and agreed on, as those of the best.
 
-    The texts are halved twice, and k-means is done in each half. A candidate's merit is its separation, the mean
+    The texts are halved six times, and k-means is done in each half. A candidate's merit is its separation, the mean
     silhouette that the centres of one half have on the other, times the agreement of both halves about all texts
-    (adjusted mutual information): the first alone likes many small clusters, the second alone few large ones. Merits
-    are averaged with those of their neighbours (1/4, 1/2, 1/4), for a single one owes much to its halves. Where labels
-    cut finer than the embeddings do, the merit is nearly flat between the coarse groups and the fine ones; the largest
-    number that reaches `NEARLY_BEST` of the best merit is taken, as the prediction strength of Tibshirani and Walther
-    (2005) takes the largest number above its bound. Silhouettes are the simplified ones, so that nothing is N x N.
-    After the stability of Lange et al. (2004); the product is our own.
+    (adjusted mutual information): the first alone likes many small clusters, the second alone few large ones. Where
+    labels cut finer than the embeddings do, the merit is nearly flat between the coarse groups and the fine ones; from
+    the best number on, the last is taken before the merit falls below `NEARLY_BEST` of the best, as the prediction
+    strength of Tibshirani and Walther (2005) takes the largest number above its bound. Silhouettes are the simplified
+    ones, so that nothing is N x N. After the stability of Lange et al. (2004); the product is our own.
 
     Args:
         vectors: (N, D).
@@ -63,15 +63,17 @@ def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_row
 
 
 def largest_nearly_best(curve: list[tuple[int, float, float]]) -> int:
-    """The largest number whose smoothed merit is at least `NEARLY_BEST` of the best.
+    """The last number, from the best one on, before the merit falls below `NEARLY_BEST` of the best.
+
+    Where it rises again later, far finer groups are as good by chance: that is another answer and not the same one.
 
     Args:
         curve: (number, separation, agreement) of each candidate, ascending.
     """
     merits = np.array([separation * agreement for _, separation, agreement in curve])
-    padded = np.pad(merits, 1, mode="edge")
-    smooth = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
-    return curve[int(np.flatnonzero(smooth >= NEARLY_BEST * smooth.max())[-1])][0]
+    best = int(merits.argmax())
+    below = np.flatnonzero(merits[best:] < NEARLY_BEST * merits[best])
+    return curve[best + int(below[0]) - 1 if len(below) else -1][0]
 
 
 def _separation_and_agreement(

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from clustering.kmeans import distances_to_own, nearest, several_nearest
-from clustering.number import candidates, estimate_num_clusters, simplified_silhouette
+from clustering.number import candidates, estimate_num_clusters, largest_nearly_best, simplified_silhouette
 from clustering.topics import central_texts, top_words, topics
 from clustering.vectors import WordVectors
 from tests.clustering.test_kmeans import blobs
@@ -87,3 +87,9 @@ def test_few_texts_are_refused():
     with pytest.raises(ValueError, match="found auto with 7 texts"):
         estimate_num_clusters(np.eye(7, dtype=np.float32), np.random.default_rng(0))
     assert candidates(8) == [2] and candidates(20000)[-1] == 424
+
+
+def test_a_later_rise_of_the_merit_is_another_answer():
+    merits = {2: 0.5, 4: 1.0, 6: 0.93, 9: 0.94, 13: 0.9, 20: 0.97}
+    assert largest_nearly_best([(number, merit, 1.0) for number, merit in merits.items()]) == 9
+    assert largest_nearly_best([(2, 0.9, 1.0), (4, 1.0, 1.0), (6, 0.93, 1.0)]) == 6

@@ -8,7 +8,6 @@ from clustering.density import density_clusters, neighbour_eigenmaps
 from clustering.drift import measure_drift, share_p
 from clustering.kmeans import unit_rows
 from clustering.landscape import fences, groups_at, map_points, merges, near_clusters
-from clustering.number import largest_nearly_best
 from tests.clustering.test_kmeans import blobs
 
 CENTRES = np.array([[1, 0, 0], [0, 1, 0], [0.99, 0.1, 0], [0, 0, 1], [0, 0.9, 0.1]], np.float32)
@@ -81,9 +80,3 @@ def test_drift_sees_other_shares_and_texts_far_out():
     assert min(same.share_p, same.distance_p, same.far_p) > 0.05 and same.far_before == same.far_after == 0
     other = measure_drift((clusters, distances), (np.zeros(50, int), distances[:50] + 1), np.ones(3), rng)
     assert max(other.share_p, other.distance_p, other.far_p) < 0.001 and other.far_after == 1
-
-
-def test_the_largest_number_that_is_nearly_best_is_taken():
-    flat = [(2, 0.1, 1.0), (4, 0.5, 1.0), (8, 0.5, 1.0), (16, 0.49, 1.0), (32, 0.2, 1.0)]
-    assert largest_nearly_best(flat) == 8  # 16, smoothed with 32, is below 0.92 of the best
-    assert largest_nearly_best([(2, 0.5, 1.0), (4, 0.1, 1.0)]) == 2

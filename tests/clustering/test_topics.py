@@ -93,3 +93,4 @@ def test_a_later_rise_of_the_merit_is_another_answer():
     merits = {2: 0.5, 4: 1.0, 6: 0.93, 9: 0.94, 13: 0.9, 20: 0.97}
     assert largest_nearly_best([(number, merit, 1.0) for number, merit in merits.items()]) == 9
     assert largest_nearly_best([(2, 0.9, 1.0), (4, 1.0, 1.0), (6, 0.93, 1.0)]) == 6
+    assert largest_nearly_best([(2, 0.5, 1.0), (4, 0.5, 0.2)]) == 2

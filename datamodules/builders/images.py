@@ -78,6 +78,8 @@ class ImageDataset(Dataset):
         if source == STDIN:
             raise InputError(f"input: found {source}, allowed with images: a folder, a list of paths, or a table")
         column, path = (self.column if column == TEXT_COLUMN else column), Path(source)
+        if not header and (path.is_dir() or path.suffix.lower() == ".txt"):
+            raise InputError(f"{source}: header=false has no effect, allowed with a table; this has no columns")
         if path.is_dir():
             return Table(source, (self.column,), ((file, {self.column: file}) for file in image_files(path)))
         if path.suffix.lower() == ".txt":

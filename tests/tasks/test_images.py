@@ -63,6 +63,9 @@ def test_a_run_has_its_rivals_and_is_evaluated_and_predicts(train, store, tmp_pa
     (folder / "list.txt").write_text("00.png\nnone.png")
     refused = command(["task=predict", *at_hand, f"input={folder / 'list.txt'}", f"output={tmp_path / 'other.csv'}"])
     assert refused.error.startswith(f"{folder / 'list.txt'}:2: found 'none.png', no such file below")
+    for given in (folder, folder / "list.txt"):
+        refused = command(["task=predict", *at_hand, f"input={given}", "header=false", f"output={tmp_path / 'o.csv'}"])
+        assert refused.error.startswith(f"{given}: header=false has no effect")
     refused = command(["task=export", *at_hand, f"output={tmp_path / 'export'}"])
     assert "dataset=digits, which holds images; task=export takes others" in refused.error
 

@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from clustering.agreement import Grouping, grouped, most_agreed
 from clustering.density import density_clusters
 from clustering.kmeans import KMeans, Vectors, kmeans, unit_rows
+from clustering.two_views import Agreed, Start, agreed_clusters
 
 NumClusters = Annotated[int, ">= 2"] | Literal["auto"] | None
 IDLE = (
@@ -109,6 +111,51 @@ class AgreementClustering:
         if self.by == "agreement":
             return most_agreed(vectors, num_clusters, rng)
         return grouped(vectors, num_clusters, rng, self.by)
+
+
+class TwoViewClustering:
+    """Clusters that the encoder's embeddings and the words agree on: `method=sbert_words`.
+
+    Args:
+        name: of the method.
+        num_clusters: K; null takes the number of labels of the data set, auto estimates it.
+        start: `words` chooses the first grouping; or `kmeans`, `ward`, `average`, `eigenmaps`.
+        steps: of co-EM. Formulas and sources: `clustering.two_views`.
+        num_views: 1, for nothing is augmented.
+    """
+
+    serves = "clustering"
+    kinds = ("text",)
+    multilabel = False
+    losses = ()
+    protocols = ("transductive",)
+    encoder_training = ("frozen",)
+    vectors: Literal["encoder"] = "encoder"
+    unused_groups = IDLE
+
+    def __init__(
+        self,
+        name: str,
+        num_clusters: NumClusters = None,
+        start: Start | Literal["words"] = "words",
+        steps: Annotated[int, ">= 1"] = 3,
+        num_views: Literal[1] = 1,
+    ) -> None:
+        self.name, self.num_clusters, self.num_views = name, num_clusters, num_views
+        self.start, self.steps = start, steps
+
+    def scaled(self, vectors: Vectors) -> Vectors:
+        """The vectors that are clustered."""
+        return unit_rows(vectors)
+
+    def __call__(
+        self, vectors: NDArray[np.float32], words: csr_matrix, num_clusters: int, rng: np.random.Generator
+    ) -> Agreed:
+        """Clusters of vectors (N, D) of unit length and words (N, V). Raises ValueError for fewer than 2 K texts."""
+        if len(vectors) < 2 * num_clusters:
+            most = len(vectors) // 2
+            raise ValueError(f"method.num_clusters: found {num_clusters} of {len(vectors)} texts, allowed: 2 to {most}")
+        return agreed_clusters(vectors, words, num_clusters, rng, self.start, self.steps)
 
 
 class DensityClustering:

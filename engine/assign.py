@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clustering.kmeans import Vectors, nearest, without_direction
+from clustering.kmeans import Vectors, distances_to_own, nearest, without_direction
+from clustering.two_views import TwoViews
 from clustering.vectors import WordVectors
 from datamodules.samplers import Batches, OrderedBatches
 from datamodules.texts.datamodule import predict_loader
@@ -63,9 +64,17 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
     else:
         vectorise = WordVectors(method.vectors, model["words"], model["rarity"])
 
+    two_views = None
+    if "word_weight" in model:
+        parts = TwoViews(**{key: model[key] for key in TwoViews.__dataclass_fields__})
+        two_views = WordVectors("tfidf", model["words"], model["rarity"]), parts
+
     def assign(texts: list[str]) -> Assignments:
         vectors = method.scaled(vectorise(texts))
         clusters, squares = nearest(vectors, model["centres"])
+        if two_views is not None:
+            clusters = two_views[1].clusters(vectors, two_views[0](texts))
+            squares = distances_to_own(vectors, model["centres"], clusters)
         squares[without_direction(vectors)] = np.inf
         distances = np.sqrt(squares)
         if (reach := model.get("reach")) is not None:  # farther than any text of the cluster: an outlier

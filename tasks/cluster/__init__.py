@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 
 from clustering.kmeans import Vectors, distances_to_own, means, nearest, unit_rows, without_direction
-from clustering.methods import AgreementClustering, DensityClustering, KMeansClustering
+from clustering.methods import AgreementClustering, DensityClustering, KMeansClustering, TwoViewClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores, negative_similarity
 from clustering.topics import Topic, topics
@@ -150,7 +150,8 @@ def _num_clusters(plan: Plan, run: RunFolder, num_labels: int, num_texts: int, v
 
 
 def _clusters_of_vectors(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:
-    method: KMeansClustering | AgreementClustering | DensityClustering = instantiate_partial(plan.config.method)()
+    method: KMeansClustering | AgreementClustering | TwoViewClustering | DensityClustering
+    method = instantiate_partial(plan.config.method)()
     if plan.config.get("logger"):
         instantiate_partial(plan.config.logger)(run=run, config=plan.plain)  # it gets the outcome
     arrays: dict[str, Any] = {}
@@ -165,7 +166,11 @@ def _clusters_of_vectors(plan: Plan, run: RunFolder, corpus: Any, texts: list[st
         arrays = {"reach": _reach(result)}
     else:
         number = _num_clusters(plan, run, len(corpus.label_names), len(texts), lambda: vectors)
-        result = _by_centres(method, vectors, number, np.random.default_rng([plan.config.seed, 0, _STARTS]))
+        rng = np.random.default_rng([plan.config.seed, 0, _STARTS])
+        if isinstance(method, TwoViewClustering):
+            result, arrays = _by_two_views(method, vectors, texts, number, rng)
+        else:
+            result = _by_centres(method, vectors, number, rng)
     with replacing(run.path / "model.npz") as file:
         np.savez(file, centres=result.centres, **arrays)
     run.write_json("environment.json", environment(plan, corpus))
@@ -183,6 +188,21 @@ def _by_centres(
     figures = {"cluster/inertia": result.inertia, "seconds/fit": seconds, **result.figures}
     confidence = ("distance", np.sqrt(distances))
     return Clustering(result.assignments, distances, confidence, vectors, result.centres, figures)
+
+
+def _by_two_views(
+    method: TwoViewClustering, vectors: NDArray[np.float32], texts: list[str], number: int, rng: np.random.Generator
+) -> tuple[Clustering, dict[str, Any]]:
+    """The clusters, and what gives new texts theirs."""
+    ready = time.perf_counter()
+    words = WordVectors.fit("tfidf", texts)
+    agreed = method(vectors, words(texts), number, rng)
+    figures = {"seconds/fit": time.perf_counter() - ready, **agreed.figures}
+    centres = means(vectors, agreed.assignments, number)
+    distances = distances_to_own(vectors, centres, agreed.assignments)
+    confidence = ("distance", np.sqrt(distances))
+    result = Clustering(agreed.assignments, distances, confidence, vectors, centres, figures)
+    return result, words.arrays() | agreed.model.arrays()
 
 
 def _by_density(method: DensityClustering, vectors: NDArray[np.float32]) -> Clustering:

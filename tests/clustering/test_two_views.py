@@ -1,0 +1,76 @@
+"""Co-EM of embeddings and words: which start words choose, what the second view mends, and new texts."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from clustering.kmeans import unit_rows
+from clustering.scores import clustering_scores
+from clustering.two_views import _comparable, _discriminant, _held_out, agreed_clusters
+
+
+def two_views(sizes, spread, seed=0, dimension=20, words_a_cluster=15, length=8):
+    """Unit-length rows about random directions, rows of words drawn from a vocabulary of their cluster, clusters."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    centres = unit_rows(rng.normal(size=(len(sizes), dimension)))
+    vectors = unit_rows(centres[labels] + rng.normal(size=(len(labels), dimension)) * spread / dimension**0.5)
+    drawn = rng.integers(words_a_cluster, size=(len(labels), length)) + labels[:, None] * words_a_cluster
+    drawn[:, ::2] = rng.integers(len(sizes) * words_a_cluster, size=drawn[:, ::2].shape)  # half say nothing
+    counts = np.zeros((len(labels), len(sizes) * words_a_cluster))
+    np.add.at(counts, (np.arange(len(labels))[:, None], drawn), 1.0)
+    return vectors.astype(np.float32), csr_matrix(unit_rows(counts.astype(np.float32))), labels
+
+
+def test_words_choose_average_linkage_where_one_group_holds_most_texts():
+    vectors, words, labels = two_views([600, *[12] * 14], spread=0.7)
+    result = agreed_clusters(vectors, words, 15, np.random.default_rng(0))
+    assert max(result.figures, key=result.figures.get) == "words/average"
+    assert clustering_scores(labels, result.assignments)["acc"] > 0.99
+
+
+def test_words_mend_what_embeddings_mix_up():
+    vectors, words, labels = two_views([150] * 4, spread=2.2)
+    start = agreed_clusters(vectors, words, 4, np.random.default_rng(0), "kmeans", steps=1).assignments
+    alone = _discriminant(vectors, labels, 4)
+    of_vectors = (vectors @ alone[0].T + alone[1]).argmax(1)  # the best that embeddings could do, told all labels
+    ended = agreed_clusters(vectors, words, 4, np.random.default_rng(0), "kmeans", steps=5).assignments
+    best = clustering_scores(labels, of_vectors)["acc"]
+    assert clustering_scores(labels, ended)["acc"] > max(best + 0.05, clustering_scores(labels, start)["acc"])
+
+
+def test_the_discriminant_is_that_of_its_formula():
+    vectors, _, labels = two_views([60, 30, 90], spread=2.0)
+    weight, bias = _discriminant(vectors, labels, 3)
+    rows, shares = vectors.astype(np.float64), np.bincount(labels) / len(labels)
+    means = np.stack([rows[labels == c].mean(0) for c in range(3)])
+    within = sum(np.outer(x - means[c], x - means[c]) for x, c in zip(rows, labels, strict=True)) / len(rows)
+    inverse = np.linalg.inv(0.9 * within + 0.1 * np.trace(within) / 20 * np.eye(20))
+    for x in rows[::20]:
+        expected = [x @ inverse @ m - m @ inverse @ m / 2 + np.log(p) for m, p in zip(means, shares, strict=True)]
+        assert np.allclose(weight @ x + bias, expected, atol=1e-4)
+
+
+def test_no_text_is_judged_by_a_regression_that_has_seen_it():
+    """Clusters drawn at random cannot be told by words that were not seen, and are told by heart otherwise."""
+    _, words, labels = two_views([100] * 4, spread=1.0)
+    drawn = np.random.default_rng(1).integers(4, size=len(labels))
+    assert (_held_out(words, drawn, 4, 0).argmax(1) == drawn).mean() < 0.4
+    assert (_held_out(words, labels, 4, 0).argmax(1) == labels).mean() > 0.9
+
+
+def test_clusters_that_lost_their_texts_and_two_clusters_are_scored():
+    _, words, labels = two_views([50, 50], spread=1.0)
+    scores = _held_out(words, labels, 2, 0)
+    assert (scores.argmax(1) == labels).mean() > 0.9
+    apart = _comparable(_held_out(words, labels * 3, 5, 0))
+    assert np.isfinite(apart).all() and set(apart.argmax(1)) <= {0, 3}
+    assert np.isfinite(_held_out(words, np.zeros(100, int), 3, 0)).all()
+
+
+def test_the_model_gives_the_texts_their_clusters_again_and_a_seed_the_same_bits(monkeypatch):
+    monkeypatch.setattr("clustering.two_views.LINKAGE_ROWS", 200)  # starts on a sample
+    vectors, words, labels = two_views([120] * 4, spread=1.0)
+    first, second = (agreed_clusters(vectors, words, 4, np.random.default_rng(3)) for _ in range(2))
+    assert (first.model.clusters(vectors, words) == first.assignments).all()
+    assert (first.assignments == second.assignments).all() and first.figures == second.figures
+    assert clustering_scores(labels, first.assignments)["acc"] > 0.9

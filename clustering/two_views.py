@@ -9,16 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from clustering.agreement import LINKAGE_ROWS, Grouping, grouped
-from clustering.density import neighbour_eigenmaps
-from clustering.kmeans import kmeans, unit_rows
+from clustering.agreement import Grouping, grouped, most_agreed
 
-Start = Grouping | Literal["eigenmaps"]
-STARTS: tuple[Start, ...] = ("kmeans", "ward", "average", "eigenmaps")
 FOLDS = 4  # what words say of a text is asked of those who have not seen it: they learn any text by heart
 SHRINKAGE = 0.1  # of the covariance towards a multiple of the identity
 PENALTY = 3e-5  # of the regression on words
-NEIGHBOURS, COMPONENTS = 10, 60  # of the eigenmaps; as many components as clusters, at most
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class TwoViews:
 
 @dataclass(frozen=True)
 class Agreed:
-    """Clusters (N,) of the texts, what gives new texts theirs, and how well words tell each start apart, 0 to 1."""
+    """Clusters (N,) of the texts, what gives new texts theirs, and what the choice of the start left."""
 
     assignments: NDArray[np.int64]
     model: TwoViews
@@ -58,59 +53,35 @@ def agreed_clusters(
     words: csr_matrix,
     num_clusters: int,
     rng: np.random.Generator,
-    start: Start | Literal["words"] = "words",
+    start: Grouping | Literal["agreement"] = "agreement",
     steps: int = 3,
 ) -> Agreed:
-    """Co-EM with hard assignments, from the start whose clusters words tell apart best.
+    """Co-EM with hard assignments, from a grouping of the embeddings.
 
-    A grouping of embeddings that is about what the texts say shows in their words, which it has not seen: of the starts
-    (k-means, Ward's and average linkage, k-means on the eigenmaps of the graph of neighbours) the one counts whose
-    clusters a regression on the words of three quarters of the texts tells best in the last quarter, by adjusted mutual
-    information. Then each step fits a linear discriminant to the embeddings and the regression to the words, and gives
-    every text the cluster for which the sum of both is largest, each brought to mean 0 over the clusters and spread 1
-    over all; what words say of a text comes from the folds without it. Two views: Blum and Mitchell, COLT 1998; co-EM:
-    Nigam and Ghani, CIKM 2000; for clustering: Bickel and Scheffer, ICDM 2004.
+    Each step fits a linear discriminant to the embeddings and a regression to the words, and gives every text the
+    cluster for which the sum of both is largest, each brought to mean 0 over the clusters and spread 1 over all; what
+    words say of a text comes from the folds without it. Two views: Blum and Mitchell, COLT 1998; co-EM: Nigam and
+    Ghani, CIKM 2000; for clustering: Bickel and Scheffer, ICDM 2004.
 
     Args:
         vectors: (N, D) of unit length, N at least 2 K.
         words: TF-IDF rows (N, V) of the same texts.
         num_clusters: K.
-        rng: of the starts, the folds, and the rows that starts are found on where there are more than `LINKAGE_ROWS`.
-        start: one of the four; `words` chooses.
+        rng: of the start and the folds.
+        start: `kmeans`, `ward` or `average`; `agreement` between halves of the texts chooses (`most_agreed`).
         steps: of co-EM, >= 1.
 
     A cluster can lose all its texts.
     """
-    from sklearn.metrics import adjusted_mutual_info_score
-
-    rows = np.arange(len(vectors))
-    if len(vectors) > LINKAGE_ROWS:
-        rows = np.sort(rng.choice(len(vectors), LINKAGE_ROWS, replace=False))
-    seed = int(rng.integers(2**31))
-    candidates = {}
-    for by in STARTS if start == "words" else (start,):
-        clusters = _start(vectors[rows], num_clusters, rng, by)
-        said = _held_out(words[rows], clusters, num_clusters, seed)
-        candidates[by] = clusters, float(adjusted_mutual_info_score(clusters, said.argmax(1)))
-    best = max(candidates, key=lambda by: candidates[by][1])
-    figures = {f"words/{by}": value for by, (_, value) in candidates.items()}
-    clusters = candidates[best][0]
-    if len(rows) < len(vectors):
-        clusters = _fitted(vectors[rows], words[rows], clusters, num_clusters, seed).clusters(vectors, words)
+    chosen = start == "agreement"
+    first = most_agreed(vectors, num_clusters, rng) if chosen else grouped(vectors, num_clusters, rng, start)
+    clusters, seed = first.assignments, int(rng.integers(2**31))
     for _ in range(steps):
         weight, bias = _discriminant(vectors, clusters, num_clusters)
         of_words = _held_out(words, clusters, num_clusters, seed)
         clusters = (_comparable(vectors @ weight.T + bias) + _comparable(of_words)).argmax(1)
     model = _fitted(vectors, words, clusters, num_clusters, seed)
-    return Agreed(model.clusters(vectors, words), model, figures)
-
-
-def _start(vectors: NDArray[np.float32], num_clusters: int, rng: np.random.Generator, by: Start) -> NDArray[np.int64]:
-    if by != "eigenmaps":
-        return grouped(vectors, num_clusters, rng, by).assignments
-    neighbours, components = min(NEIGHBOURS, len(vectors) - 1), min(num_clusters, COMPONENTS, len(vectors) - 2)
-    maps = neighbour_eigenmaps(vectors, neighbours, components)
-    return kmeans(unit_rows(maps.astype(np.float32)), num_clusters, rng).assignments
+    return Agreed(model.clusters(vectors, words), model, first.figures)
 
 
 def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tuple[NDArray, NDArray]:

@@ -73,8 +73,10 @@ def agreed_clusters(
 
     A cluster can lose all its texts.
     """
-    chosen = start == "agreement"
-    first = most_agreed(vectors, num_clusters, rng) if chosen else grouped(vectors, num_clusters, rng, start)
+    if start == "agreement":
+        first = most_agreed(vectors, num_clusters, rng)
+    else:
+        first = grouped(vectors, num_clusters, rng, start)
     clusters, seed = first.assignments, int(rng.integers(2**31))
     for _ in range(steps):
         weight, bias = _discriminant(vectors, clusters, num_clusters)

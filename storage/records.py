@@ -306,11 +306,26 @@ def write_shard(shard: Shard, folder: Path) -> Path:
     for name, table in shard.tables.items():
         if len(table := _rows_of_runs(table, shard.lines).sort_by("run")):
             with replacing(folder / f"{name}-{key}.parquet") as file:
-                pq.write_table(table, file, compression="zstd", compression_level=19)
+                pq.write_table(table, file, compression="zstd", compression_level=19, **_encodings(name, table))
     text = "".join(json.dumps(line, sort_keys=True, ensure_ascii=False) + "\n" for line in (*environments, *lines))
     with replacing(path := folder / f"runs-{key}.jsonl.gz") as file:
         file.write(gzip.compress(text.encode(), mtime=0))
     return path
+
+
+def _encodings(name: str, table: pa.Table) -> dict[str, Any]:
+    """Options of Parquet: figures that hardly repeat byte by byte, row numbers by their steps, the rest by its values.
+
+    Probabilities are rounded and do repeat.
+    """
+    import pyarrow as pa
+
+    if name == "predictions":
+        others = [field.name for field in table.schema if field.name != "index"]
+        return {"use_dictionary": others, "column_encoding": {"index": "DELTA_BINARY_PACKED"}}
+    figures = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    others = [field.name for field in table.schema if field.name not in figures]
+    return {"use_dictionary": others, "use_byte_stream_split": figures}
 
 
 def _join(folder: Path, files: Sequence[Path], change: Callable[[Line], Line] | None = None) -> int:

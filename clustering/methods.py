@@ -74,15 +74,8 @@ class KMeansClustering:
         return kmeans(vectors, num_clusters, rng, self.num_starts, self.max_iter, self.sample_rows)
 
 
-class AgreementClustering:
-    """The grouping of the encoder's embeddings that two halves of the texts agree on most: `method=sbert_agreement`.
-
-    Args:
-        name: of the method.
-        num_clusters: K; null takes the number of labels of the data set, auto estimates it.
-        by: `agreement` between halves of the texts chooses; or `kmeans`, `ward`, `average`. See `clustering.agreement`.
-        num_views: 1, for nothing is augmented.
-    """
+class OfEmbeddings:
+    """What methods share that cluster the encoder's embeddings as they come, scaled to length 1."""
 
     serves = "clustering"
     kinds = ("text",)
@@ -92,6 +85,21 @@ class AgreementClustering:
     encoder_training = ("frozen",)
     vectors: Literal["encoder"] = "encoder"
     unused_groups = IDLE
+
+    def scaled(self, vectors: Vectors) -> Vectors:
+        """The vectors that are clustered."""
+        return unit_rows(vectors)
+
+
+class AgreementClustering(OfEmbeddings):
+    """The grouping of the encoder's embeddings that two halves of the texts agree on most: `method=sbert_agreement`.
+
+    Args:
+        name: of the method.
+        num_clusters: K; null takes the number of labels of the data set, auto estimates it.
+        by: `agreement` between halves of the texts chooses; or `kmeans`, `ward`, `average`. See `clustering.agreement`.
+        num_views: 1, for nothing is augmented.
+    """
 
     def __init__(
         self,
@@ -102,10 +110,6 @@ class AgreementClustering:
     ) -> None:
         self.name, self.num_clusters, self.by, self.num_views = name, num_clusters, by, num_views
 
-    def scaled(self, vectors: Vectors) -> Vectors:
-        """The vectors that are clustered."""
-        return unit_rows(vectors)
-
     def __call__(self, vectors: NDArray[np.float32], num_clusters: int, rng: np.random.Generator) -> KMeans:
         """Clusters of vectors (N, D) of unit length."""
         if self.by == "agreement":
@@ -113,7 +117,7 @@ class AgreementClustering:
         return grouped(vectors, num_clusters, rng, self.by)
 
 
-class TwoViewClustering:
+class TwoViewClustering(OfEmbeddings):
     """Clusters that the encoder's embeddings and the words agree on: `method=sbert_words`.
 
     Args:
@@ -123,15 +127,6 @@ class TwoViewClustering:
         steps: of co-EM. Formulas and sources: `clustering.two_views`.
         num_views: 1, for nothing is augmented.
     """
-
-    serves = "clustering"
-    kinds = ("text",)
-    multilabel = False
-    losses = ()
-    protocols = ("transductive",)
-    encoder_training = ("frozen",)
-    vectors: Literal["encoder"] = "encoder"
-    unused_groups = IDLE
 
     def __init__(
         self,
@@ -143,10 +138,6 @@ class TwoViewClustering:
     ) -> None:
         self.name, self.num_clusters, self.num_views = name, num_clusters, num_views
         self.start, self.steps = start, steps
-
-    def scaled(self, vectors: Vectors) -> Vectors:
-        """The vectors that are clustered."""
-        return unit_rows(vectors)
 
     def __call__(
         self, vectors: NDArray[np.float32], words: csr_matrix, num_clusters: int, rng: np.random.Generator

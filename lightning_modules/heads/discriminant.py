@@ -23,6 +23,7 @@ CENTRES_A_CLASS = 4
 FEW_LABELS = 3  # a class, on the mean: with fewer, and no names, k-means groupings are better starts
 GROUPINGS = 3
 KMEANS_STARTS = 10  # of each grouping
+GROUPED_TEXTS = 10_000  # at most, for the centres of a grouping
 SETTLED = 1e-4  # share of texts that change their class in a step at which EM ends
 
 
@@ -127,7 +128,7 @@ def grouped_start(embeddings: Tensor, labels: Tensor, num_classes: int, seed: in
     get the centres that are left.
 
     Args:
-        embeddings: (N, D) of unit length, N >= C.
+        embeddings: (N, D) of unit length, N >= C; k-means sees 10,000 of them at most, evenly spaced.
         labels: (N,) class indices, -1 for a text without label.
         num_classes: C.
         seed: of k-means.
@@ -135,7 +136,8 @@ def grouped_start(embeddings: Tensor, labels: Tensor, num_classes: int, seed: in
     from scipy.optimize import linear_sum_assignment
     from sklearn.cluster import KMeans
 
-    model = KMeans(num_classes, n_init=KMEANS_STARTS, random_state=seed).fit(embeddings.numpy())
+    some = embeddings[:: -(-len(embeddings) // GROUPED_TEXTS)]  # one in so many
+    model = KMeans(num_classes, n_init=KMEANS_STARTS, random_state=seed).fit(some.numpy())
     centres = torch.from_numpy(model.cluster_centers_).to(embeddings)
     origin, is_labelled = embeddings.mean(0), labels >= 0
     sums = embeddings.new_zeros(num_classes, embeddings.shape[1])

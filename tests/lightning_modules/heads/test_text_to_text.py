@@ -21,14 +21,15 @@ def encoder(tmp_path_factory):
 
 @pytest.fixture
 def parts(encoder):
-    """parts(options) -> the head, the states and the mask of TEXTS, the whole model and its inputs; in eval mode."""
+    """parts(options) -> the head, the states and the mask of TEXTS, the whole model and its inputs; in eval mode and in
+    double precision, in which two ways of summing agree on every processor."""
 
     def build(**options):
         half, head = TextToText(**options).build(encoder, NAMES)
         batch = encoder.tokenizer()(TEXTS, return_tensors="pt", padding=True)
-        whole = T5ForConditionalGeneration.from_pretrained(encoder.folder()).eval()
+        whole = T5ForConditionalGeneration.from_pretrained(encoder.folder()).double().eval()
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-        return head.eval(), half.eval().states(**inputs), batch["attention_mask"], whole, inputs
+        return head.double().eval(), half.double().eval().states(**inputs), batch["attention_mask"], whole, inputs
 
     return build
 
@@ -64,7 +65,7 @@ def test_first_tokens_are_compared_at_the_first_step(parts, encoder):
     head, states, mask, whole, inputs = parts(scores="first_token", label_words=words)
     logits = whole(**inputs, decoder_input_ids=torch.zeros(len(TEXTS), 1, dtype=torch.long)).logits[:, 0]
     columns = [encoder.tokenizer()(word)["input_ids"][0] for word in words]
-    torch.testing.assert_close(head(states, mask), logits[:, columns])
+    torch.testing.assert_close(head(states, mask), logits[:, columns].float())
 
 
 def test_answers_are_those_of_generate(parts, encoder):

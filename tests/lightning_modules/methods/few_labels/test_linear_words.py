@@ -24,12 +24,12 @@ def test_predictions_are_those_of_two_models_added(solve, use, toy_csv, tmp_path
     pieces = {"tokenizer": lambda text: tokenizer.tokenize(text)[:30], "token_pattern": None, "lowercase": False}
     words = TfidfVectorizer(sublinear_tf=True, **pieces)
     of_train = words.fit_transform([train[row]["text"] for row in kept])
-    model = LogisticRegression(C=result.metrics["solver/C"], max_iter=1000).fit(of_train, labels)
+    model = LogisticRegression(C=result.metrics["solver/C"], max_iter=100_000, tol=1e-8).fit(of_train, labels)
     logits = model.decision_function(words.transform([row["text"] for row in test]))
 
     tables = {len(array): normalize(array) for array in map(np.load, (tmp_path / "cache" / "features").glob("*.npy"))}
     strength = 1 / (len(kept) * result.metrics["solver/penalty"])
-    model = LogisticRegression(C=strength, max_iter=1000).fit(tables[len(train)][kept], labels)
+    model = LogisticRegression(C=strength, max_iter=100_000, tol=1e-8).fit(tables[len(train)][kept], labels)
     expected = softmax(logits + model.decision_function(tables[len(test)]), axis=1)
 
     assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
@@ -37,7 +37,7 @@ def test_predictions_are_those_of_two_models_added(solve, use, toy_csv, tmp_path
     for answers in (stored, rows(tmp_path / "p.csv")):
         assert [row["prediction"] for row in answers] == model.classes_[expected.argmax(1)].tolist()
         difference = np.abs(np.array([float(row["probability"]) for row in answers]) - expected.max(1))
-        assert np.median(difference) < 1e-3 and difference.max() < 0.05  # solvers stop early where a penalty is weak
+        assert np.median(difference) < 1e-3 and difference.max() < 0.05  # it stops early where a penalty is weak
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,6 @@ ANCHOR_ROWS = 5.0  # a class name counts as so many labelled rows in the first p
 LABEL_ROWS = 5.0  # a labelled row counts as so many unlabelled ones in EM
 MAX_STEPS = 10
 CENTRES_A_CLASS = 4
-FEW_LABELS = 3  # a class, on the mean: with fewer, and no names, k-means groupings are better starts
-GROUPINGS = 3
-KMEANS_STARTS = 10  # of each grouping
-GROUPED_TEXTS = 10_000  # at most, for the centres of a grouping
 SETTLED = 1e-4  # share of texts that change their class in a step at which EM ends
 
 
@@ -98,12 +94,11 @@ def best_discriminant(
     label_rows: float = LABEL_ROWS,
     max_steps: int = MAX_STEPS,
 ) -> Discriminant:
-    """EM from several starts, the one with the highest likelihood; no label decides between them.
+    """EM from three starts, the one with the highest likelihood; no label decides between them.
 
     The starts are prototypes with three origins: none, the mean of the texts, and the mean of the class means that the
     first start gives. The mean of the texts is right where classes are about equally large and wrong where one class
-    makes up most of them. Without names fewer than `FEW_LABELS` labelled rows a class say little of where it
-    lies: three k-means groupings of the texts (`grouped_start`) are starts too.
+    makes up most of them.
 
     Args:
         embeddings, labels, anchors, num_classes, anchor_rows: see `nearest_prototype`.
@@ -115,36 +110,9 @@ def best_discriminant(
     starts = [plain]
     for origin in (embeddings.mean(0), class_means.mean(0)):
         starts.append(nearest_prototype(embeddings, labels, anchors, num_classes, anchor_rows, origin))
-    if anchors is None and (labels >= 0).sum() < FEW_LABELS * num_classes < len(labels):
-        starts += [grouped_start(embeddings, labels, num_classes, seed) for seed in range(GROUPINGS)]
     options = (shrinkage, label_rows, max_steps)
     solutions = [discriminant_em(embeddings, labels, start, *options) for start in starts]
     return max(solutions, key=lambda solution: solution.log_likelihood)
-
-
-def grouped_start(embeddings: Tensor, labels: Tensor, num_classes: int, seed: int) -> Discriminant:
-    """The nearest of C k-means centres, each given to one class so that the cosines of the classes' labelled rows with
-    their centres, the mean of all texts as origin, have the largest sum (Hungarian). Classes without a labelled row
-    get the centres that are left.
-
-    Args:
-        embeddings: (N, D) of unit length, N >= C; k-means sees 10,000 of them at most, evenly spaced.
-        labels: (N,) class indices, -1 for a text without label.
-        num_classes: C.
-        seed: of k-means.
-    """
-    from scipy.optimize import linear_sum_assignment
-    from sklearn.cluster import KMeans
-
-    some = embeddings[:: -(-len(embeddings) // GROUPED_TEXTS)]  # one in so many
-    model = KMeans(num_classes, n_init=KMEANS_STARTS, random_state=seed).fit(some.numpy())
-    centres = torch.from_numpy(model.cluster_centers_).to(embeddings)
-    origin, is_labelled = embeddings.mean(0), labels >= 0
-    sums = embeddings.new_zeros(num_classes, embeddings.shape[1])
-    sums.index_add_(0, labels[is_labelled], embeddings[is_labelled] - origin)
-    cosines = functional.normalize(sums, dim=1) @ functional.normalize(centres - origin, dim=1).T
-    _, centre_of = linear_sum_assignment(cosines.double().numpy(), maximize=True)
-    return Discriminant(functional.normalize(centres[centre_of], dim=1), centres.new_zeros(num_classes))
 
 
 def _place_far(prototypes: Tensor, missing: list[int], centred: Tensor) -> None:

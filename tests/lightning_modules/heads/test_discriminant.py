@@ -1,18 +1,10 @@
 """Prototypes and the semi-supervised discriminant against a slow loop, and what they are for."""
 
-from itertools import permutations
-
 import pytest
 import torch
-from sklearn.cluster import KMeans
 from torch.nn import functional
 
-from lightning_modules.heads.discriminant import (
-    best_discriminant,
-    discriminant_em,
-    grouped_start,
-    nearest_prototype,
-)
+from lightning_modules.heads.discriminant import best_discriminant, discriminant_em, nearest_prototype
 
 
 @pytest.fixture
@@ -89,34 +81,6 @@ def test_the_likeliest_of_the_starts_is_taken(texts):
         for origin in (None, embeddings.mean(0))
     ]
     assert best.log_likelihood >= max(solution.log_likelihood for solution in single)
-
-
-def test_groups_go_to_classes_as_their_few_labels_lie(texts):
-    embeddings, labels, _ = texts
-    some = torch.where(torch.arange(300) < 6, labels, -1)
-    start = grouped_start(embeddings, some, 3, seed=1)
-    centres = torch.from_numpy(KMeans(3, n_init=10, random_state=1).fit(embeddings.numpy()).cluster_centers_)
-    origin = embeddings.mean(0)
-
-    def worth(order):
-        cosines = 0.0
-        for c in range(3):
-            total = sum(embeddings[i] - origin for i in range(6) if labels[i] == c)
-            cosines += float(functional.cosine_similarity(total, centres[order[c]] - origin, dim=0))
-        return cosines
-
-    best = max(permutations(range(3)), key=worth)
-    torch.testing.assert_close(start.weight, functional.normalize(centres[list(best)], dim=1))
-    assert not start.bias.any()
-
-
-def test_groups_are_a_start_where_labels_are_few_and_nobody_named_the_classes(texts):
-    embeddings, labels, _ = texts
-    few = torch.where((torch.arange(300) >= 192) & (torch.arange(300) < 196), labels, -1)  # prototypes end lower
-    likeliest = max(
-        discriminant_em(embeddings, few, grouped_start(embeddings, few, 3, seed)).log_likelihood for seed in range(3)
-    )
-    assert best_discriminant(embeddings, few, None, 3).log_likelihood >= likeliest
 
 
 def test_a_class_that_nobody_named_is_looked_for_in_the_texts(texts):

@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 
 from clustering.kmeans import KMeans, distances_to_own, kmeans, means, nearest
 
-Grouping = Literal["kmeans", "ward", "average"]
+Grouping = Literal["kmeans", "ward", "ward_average"]
 LINKAGE_ROWS = 12_000  # a tree needs the distances of all pairs of rows: 0.6 GB of so many
+SMALL_CLUSTERS = 2  # times K that average linkage starts from
 
 
 def grouped(vectors: NDArray[np.float32], num_clusters: int, rng: np.random.Generator, by: Grouping) -> KMeans:
     """Centres of the clusters that `by` finds, and the nearest one of each row.
 
-    k-means wants clusters of about one size; average linkage of cosine distances (Sokal and Michener, 1958) lets a
-    cluster be as large as it is, and Ward's linkage (1963) lies between. A row goes to the nearest mean, so that new
-    texts are given their cluster as these were.
+    k-means and Ward's linkage (1963) want clusters of about one size, and split a large one. `ward_average` takes 2 K
+    clusters of Ward's and joins them by average linkage (Sokal and Michener, 1958) of cosines, which lets a cluster be
+    as large as it is; from single rows it would leave most clusters to rows far out. A row goes to the nearest mean,
+    so that new texts are given their cluster as these were.
 
     Args:
         vectors: (N, D) of unit length, N at least `num_clusters`.
@@ -35,12 +37,40 @@ def grouped(vectors: NDArray[np.float32], num_clusters: int, rng: np.random.Gene
     sample = vectors
     if len(vectors) > LINKAGE_ROWS:
         sample = vectors[np.sort(rng.choice(len(vectors), LINKAGE_ROWS, replace=False))]
-    metric = "cosine" if by == "average" else "euclidean"
-    tree = AgglomerativeClustering(num_clusters, linkage=by, metric=metric)
-    centres = means(sample, tree.fit_predict(sample), num_clusters)
+    number = num_clusters if by == "ward" else min(SMALL_CLUSTERS * num_clusters, len(sample))
+    clusters = AgglomerativeClustering(number, linkage="ward").fit_predict(sample)
+    if by == "ward_average":
+        clusters = joined(means(sample, clusters, number), np.bincount(clusters), num_clusters)[clusters]
+    centres = means(sample, clusters, num_clusters)
     assignments, _ = nearest(vectors, centres)
     inertia = float(distances_to_own(vectors, centres, assignments).sum(dtype=np.float64))
     return KMeans(centres, assignments, inertia)
+
+
+def joined(centres: NDArray[np.float32], counts: NDArray[np.int64], num_clusters: int) -> NDArray[np.int64]:
+    """Number of the cluster (M,), below `num_clusters`, that each of M smaller ones becomes part of.
+
+    Average linkage: the two clusters are joined whose texts have the largest mean cosine, over all pairs of one text
+    of each, which for rows of unit length is the product of the means.
+
+    Args:
+        centres: (M, D), means of rows of unit length.
+        counts: (M,), their rows.
+        num_clusters: at least 1, at most M.
+    """
+    means, counts = centres.astype(np.float64), counts.astype(np.float64)
+    parts = np.arange(len(means))
+    cosines = means @ means.T
+    np.fill_diagonal(cosines, -np.inf)
+    for _ in range(len(means) - num_clusters):
+        kept, lost = np.unravel_index(cosines.argmax(), cosines.shape)
+        parts[parts == lost] = kept
+        both = counts[kept] + counts[lost]
+        joint = (counts[kept] * cosines[kept] + counts[lost] * cosines[lost]) / both  # -inf for both stays -inf
+        counts[kept] = both
+        cosines[kept], cosines[:, kept] = joint, joint
+        cosines[lost], cosines[:, lost] = -np.inf, -np.inf
+    return np.unique(parts, return_inverse=True)[1]
 
 
 def agreements(

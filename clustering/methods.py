@@ -97,7 +97,8 @@ class AgreementClustering(OfEmbeddings):
     Args:
         name: of the method.
         num_clusters: K; null takes the number of labels of the data set, auto estimates it.
-        by: `agreement` between halves of the texts chooses; or `kmeans`, `ward`, `average`. See `clustering.agreement`.
+        by: `agreement` between halves of the texts chooses; or `kmeans`, `ward`, `ward_average`. See
+            `clustering.agreement`.
         num_views: 1, for nothing is augmented.
     """
 
@@ -123,7 +124,8 @@ class TwoViewClustering(OfEmbeddings):
     Args:
         name: of the method.
         num_clusters: K; null takes the number of labels of the data set, auto estimates it.
-        start: `agreement` between halves of the texts chooses the first grouping; or `kmeans`, `ward`, `average`.
+        start: `agreement` between halves of the texts chooses the first grouping; or `kmeans`, `ward`,
+            `ward_average`.
         steps: of co-EM. Formulas and sources: `clustering.two_views`.
         num_views: 1, for nothing is augmented.
     """

@@ -68,7 +68,7 @@ def agreed_clusters(
         words: TF-IDF rows (N, V) of the same texts.
         num_clusters: K.
         rng: of the start and the folds.
-        start: `kmeans`, `ward` or `average`; `agreement` between halves of the texts chooses (`most_agreed`).
+        start: `kmeans`, `ward` or `ward_average`; `agreement` between halves of the texts chooses (`most_agreed`).
         steps: of co-EM, >= 1.
 
     A cluster can lose all its texts.
@@ -87,7 +87,7 @@ def agreed_clusters(
 
 
 def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tuple[NDArray, NDArray]:
-    """Weights (K, D) and biases (K,) of Gaussians with one covariance and the shares of the clusters."""
+    """Weights (K, D) and biases (K,) of Gaussians with one covariance, all clusters equally probable."""
     rows = vectors.astype(np.float64)
     counts = np.bincount(clusters, minlength=num_clusters) + 1e-6
     means = np.zeros((num_clusters, rows.shape[1]))
@@ -97,7 +97,9 @@ def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tup
     spread = np.trace(covariance) / len(covariance)
     covariance = (1 - SHRINKAGE) * covariance + SHRINKAGE * spread * np.eye(len(covariance))
     weight = np.linalg.solve(covariance, means.T).T
-    return weight, np.log(counts / counts.sum()) - (means * weight).sum(1) / 2
+    bias = -(means * weight).sum(1) / 2
+    bias[counts < 1] = bias.min()  # one without texts has its mean at 0, where no text of unit length lies
+    return weight, bias
 
 
 def _regression(words: csr_matrix, clusters: NDArray, num_clusters: int, seed: int) -> tuple[NDArray, NDArray]:
@@ -109,7 +111,8 @@ def _regression(words: csr_matrix, clusters: NDArray, num_clusters: int, seed: i
     if len(present) == 1:
         bias[present] = 0.0
     else:
-        fitted = SGDClassifier(loss="log_loss", alpha=PENALTY, random_state=seed).fit(words, clusters)
+        fitted = SGDClassifier(loss="log_loss", alpha=PENALTY, class_weight="balanced", random_state=seed)
+        fitted.fit(words, clusters)
         two = len(present) == 2  # scikit-learn keeps one row for two classes
         weight[present] = np.vstack([-fitted.coef_, fitted.coef_]) if two else fitted.coef_
         bias[present] = np.concatenate([-fitted.intercept_, fitted.intercept_]) if two else fitted.intercept_

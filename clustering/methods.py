@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from clustering.agreement import Grouping, grouped, most_agreed
 from clustering.density import density_clusters
 from clustering.kmeans import KMeans, Vectors, kmeans, unit_rows
-from clustering.two_views import Agreed, agreed_clusters
+from clustering.two_views import Agreed, Start, agreed_clusters
 
 NumClusters = Annotated[int, ">= 2"] | Literal["auto"] | None
 IDLE = (
@@ -124,8 +124,8 @@ class TwoViewClustering(OfEmbeddings):
     Args:
         name: of the method.
         num_clusters: K; null takes the number of labels of the data set, auto estimates it.
-        start: `agreement` between halves of the texts chooses the first grouping; or `kmeans`, `ward`,
-            `ward_average`.
+        start: `agreement` between halves of the texts chooses the first grouping; or `kmeans`, `ward`, `ward_average`
+            of the embeddings, `kmeans_of_both`, `ward_of_both`, `ward_average_of_both` of embeddings and words.
         steps: of co-EM. Formulas and sources: `clustering.two_views`.
         num_views: 1, for nothing is augmented.
     """
@@ -134,7 +134,7 @@ class TwoViewClustering(OfEmbeddings):
         self,
         name: str,
         num_clusters: NumClusters = None,
-        start: Grouping | Literal["agreement"] = "agreement",
+        start: Start | Literal["agreement"] = "agreement",
         steps: Annotated[int, ">= 1"] = 3,
         num_views: Literal[1] = 1,
     ) -> None:

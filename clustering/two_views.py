@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from clustering.agreement import Grouping, grouped, most_agreed
+from clustering.agreement import Grouping, agreements, grouped
+from clustering.kmeans import KMeans, unit_rows
 
+Start = Grouping | Literal["kmeans_of_both", "ward_of_both", "ward_average_of_both"]  # embeddings alone, or both views
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+MARGIN = 0.01  # of agreement, that words must bring to a start: from one draw of halves to another it varies by 0.005
+COMPONENTS = 100  # of latent semantic analysis, as scikit-learn recommends
 FOLDS = 4  # what words say of a text is asked of those who have not seen it: they learn any text by heart
 SHRINKAGE = 0.1  # of the covariance towards a multiple of the identity
 PENALTY = 3e-5  # of the regression on words
@@ -53,10 +58,10 @@ def agreed_clusters(
     words: csr_matrix,
     num_clusters: int,
     rng: np.random.Generator,
-    start: Grouping | Literal["agreement"] = "agreement",
+    start: Start | Literal["agreement"] = "agreement",
     steps: int = 3,
 ) -> Agreed:
-    """Co-EM with hard assignments, from a grouping of the embeddings.
+    """Co-EM with hard assignments, from a grouping of the embeddings or of both views.
 
     Each step fits a linear discriminant to the embeddings and a regression to the words, and gives every text the
     cluster for which the sum of both is largest, each brought to mean 0 over the clusters and spread 1 over all; what
@@ -68,15 +73,13 @@ def agreed_clusters(
         words: TF-IDF rows (N, V) of the same texts.
         num_clusters: K.
         rng: of the start and the folds.
-        start: `kmeans`, `ward` or `ward_average`; `agreement` between halves of the texts chooses (`most_agreed`).
+        start: a grouping of the embeddings, or of both views side by side (`side_by_side`); `agreement` between halves
+            of the texts chooses (`clustering.agreement`).
         steps: of co-EM, >= 1.
 
     A cluster can lose all its texts.
     """
-    if start == "agreement":
-        first = most_agreed(vectors, num_clusters, rng)
-    else:
-        first = grouped(vectors, num_clusters, rng, start)
+    first = _first_grouping(vectors, words, num_clusters, rng, start)
     clusters, seed = first.assignments, int(rng.integers(2**31))
     for _ in range(steps):
         weight, bias = _discriminant(vectors, clusters, num_clusters)
@@ -84,6 +87,40 @@ def agreed_clusters(
         clusters = (_comparable(vectors @ weight.T + bias) + _comparable(of_words)).argmax(1)
     model = _fitted(vectors, words, clusters, num_clusters, seed)
     return Agreed(model.clusters(vectors, words), model, first.figures)
+
+
+def side_by_side(vectors: NDArray[np.float32], words: csr_matrix, seed: int) -> NDArray[np.float32]:
+    """Rows (N, D + 100) of unit length: the embedding of a text, and what latent semantic analysis makes of its words.
+
+    That is a truncated singular value decomposition (Deerwester et al., JASIS 1990) of TF-IDF rows, scaled to the
+    embedding's length: both count alike. Fewer than 100 words have as many components.
+    """
+    from sklearn.decomposition import TruncatedSVD
+
+    analysis = TruncatedSVD(min(COMPONENTS, words.shape[1]), random_state=seed)
+    latent = unit_rows(analysis.fit_transform(words).astype(np.float32))
+    return unit_rows(np.hstack([vectors, latent]))
+
+
+def _first_grouping(
+    vectors: NDArray[np.float32],
+    words: csr_matrix,
+    num_clusters: int,
+    rng: np.random.Generator,
+    start: Start | Literal["agreement"],
+) -> KMeans:
+    seed = int(rng.integers(2**31))
+    spaces = {"": vectors, "_of_both": side_by_side(vectors, words, seed)}
+    ways = {f"{by}{space}": (rows, by) for space, rows in spaces.items() for by in GROUPINGS}
+    reached: dict[str, float] = {}
+    if start == "agreement":
+        for space, rows in spaces.items():
+            of_space = agreements(rows, num_clusters, np.random.default_rng(seed))  # the same halves of both
+            reached |= {f"{by}{space}": value for by, value in of_space.items()}
+    chosen = max(reached, key=lambda name: reached[name] - MARGIN * (name not in GROUPINGS)) if reached else start
+    rows, by = ways[chosen]
+    first = grouped(rows, num_clusters, rng, by)
+    return replace(first, figures={f"agreement/{name}": value for name, value in reached.items()})
 
 
 def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tuple[NDArray, NDArray]:

@@ -5,7 +5,7 @@ from scipy.sparse import csr_matrix
 
 from clustering.kmeans import unit_rows
 from clustering.scores import clustering_scores
-from clustering.two_views import _comparable, _discriminant, _held_out, agreed_clusters
+from clustering.two_views import _comparable, _discriminant, _held_out, agreed_clusters, side_by_side
 
 
 def two_views(sizes, spread, seed=0, dimension=20, words_a_cluster=15, length=8):
@@ -29,6 +29,24 @@ def test_words_mend_what_embeddings_mix_up():
     ended = agreed_clusters(vectors, words, 4, np.random.default_rng(0), "kmeans", steps=5).assignments
     best = clustering_scores(labels, of_vectors)["acc"]
     assert clustering_scores(labels, ended)["acc"] > max(best + 0.05, clustering_scores(labels, start)["acc"])
+
+
+def test_it_starts_from_both_views_where_words_alone_tell_the_texts_apart():
+    vectors, words, labels = two_views([150] * 4, spread=6, words_a_cluster=5)
+    told = agreed_clusters(vectors, words, 4, np.random.default_rng(0))
+    assert max(told.figures, key=told.figures.get) == "agreement/kmeans_of_both"
+    of_vectors = agreed_clusters(vectors, words, 4, np.random.default_rng(0), "kmeans")
+    reached = [clustering_scores(labels, run.assignments)["acc"] for run in (told, of_vectors)]
+    assert reached[0] > reached[1] + 0.2
+
+
+def test_each_view_is_half_of_both_and_words_have_as_many_components_as_there_are():
+    vectors, words, _ = two_views([40] * 3, spread=1.0)
+    both = side_by_side(vectors, words, seed=0)
+    assert both.shape == (120, 20 + 45)
+    assert np.allclose(both[:, :20], vectors / 2**0.5, atol=1e-6)
+    cosines = unit_rows(words.toarray()) @ unit_rows(words.toarray()).T  # all components: nothing is lost
+    assert np.allclose(2 * both[:, 20:] @ both[:, 20:].T, cosines, atol=1e-5)
 
 
 def test_words_that_say_nothing_leave_a_large_cluster_little_ahead():

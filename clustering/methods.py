@@ -126,7 +126,7 @@ class TwoViewClustering(OfEmbeddings):
         num_clusters: K; null takes the number of labels of the data set, auto estimates it.
         start: `agreement` between halves of the texts chooses the first grouping; or `kmeans`, `ward`, `ward_average`
             of the embeddings, `kmeans_of_both`, `ward_of_both`, `ward_average_of_both` of embeddings and words.
-        steps: of co-EM. Formulas and sources: `clustering.two_views`.
+        steps: of co-EM at most. Formulas and sources: `clustering.two_views`.
         num_views: 1, for nothing is augmented.
     """
 
@@ -135,7 +135,7 @@ class TwoViewClustering(OfEmbeddings):
         name: str,
         num_clusters: NumClusters = None,
         start: Start | Literal["agreement"] = "agreement",
-        steps: Annotated[int, ">= 1"] = 3,
+        steps: Annotated[int, ">= 1"] = 10,
         num_views: Literal[1] = 1,
     ) -> None:
         self.name, self.num_clusters, self.num_views = name, num_clusters, num_views

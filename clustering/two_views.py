@@ -16,6 +16,7 @@ Start = Grouping | Literal["kmeans_of_both", "ward_of_both", "ward_average_of_bo
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 MARGIN = 0.01  # of agreement, that words must bring to a start: from one draw of halves to another it varies by 0.005
 COMPONENTS = 100  # of latent semantic analysis, as scikit-learn recommends
+SETTLED = 1e-3  # share of texts that change their cluster in a step at which co-EM ends
 FOLDS = 4  # what words say of a text is asked of those who have not seen it: they learn any text by heart
 SHRINKAGE = 0.1  # of the covariance towards a multiple of the identity
 PENALTY = 3e-5  # of the regression on words
@@ -59,7 +60,7 @@ def agreed_clusters(
     num_clusters: int,
     rng: np.random.Generator,
     start: Start | Literal["agreement"] = "agreement",
-    steps: int = 3,
+    steps: int = 10,
 ) -> Agreed:
     """Co-EM with hard assignments, from a grouping of the embeddings or of both views.
 
@@ -68,6 +69,10 @@ def agreed_clusters(
     words say of a text comes from the folds without it. Two views: Blum and Mitchell, COLT 1998; co-EM: Nigam and
     Ghani, CIKM 2000; for clustering: Bickel and Scheffer, ICDM 2004.
 
+    Where the first grouping is one by k-means or Ward's linkage, which want clusters of one size, only the N / K surest
+    texts of a cluster are fitted to (`_surest`), as co-training takes sure texts alone: those that no view can tell
+    gather in one cluster, which would become theirs.
+
     Args:
         vectors: (N, D) of unit length, N at least 2 K.
         words: TF-IDF rows (N, V) of the same texts.
@@ -75,18 +80,34 @@ def agreed_clusters(
         rng: of the start and the folds.
         start: a grouping of the embeddings, or of both views side by side (`side_by_side`); `agreement` between halves
             of the texts chooses (`clustering.agreement`).
-        steps: of co-EM, >= 1.
+        steps: of co-EM at most, >= 1; it ends where fewer than one text in a thousand changes its cluster.
 
     A cluster can lose all its texts.
     """
-    first = _first_grouping(vectors, words, num_clusters, rng, start)
+    first, by = _first_grouping(vectors, words, num_clusters, rng, start)
     clusters, seed = first.assignments, int(rng.integers(2**31))
+    most = len(vectors) if by == "ward_average" else -(-len(vectors) // num_clusters)
+    fitted = np.ones(len(vectors), dtype=bool)
     for _ in range(steps):
-        weight, bias = _discriminant(vectors, clusters, num_clusters)
-        of_words = _held_out(words, clusters, num_clusters, seed)
-        clusters = (_comparable(vectors @ weight.T + bias) + _comparable(of_words)).argmax(1)
-    model = _fitted(vectors, words, clusters, num_clusters, seed)
+        weight, bias = _discriminant(vectors[fitted], clusters[fitted], num_clusters)
+        of_words = _held_out(words, clusters, fitted, num_clusters, seed)
+        scores = _comparable(vectors @ weight.T + bias) + _comparable(of_words)
+        before, clusters = clusters, scores.argmax(1)
+        fitted = _surest(scores, clusters, most)
+        if (before != clusters).mean() < SETTLED:
+            break
+    model = _fitted(vectors, words, clusters, fitted, num_clusters, seed)
     return Agreed(model.clusters(vectors, words), model, first.figures)
+
+
+def _surest(scores: NDArray[np.float64], clusters: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
+    """Whether a text (N,) is one of the `most` of its cluster whose best score (N, K) is farthest above the second."""
+    second, best = np.partition(scores, -2, axis=1)[:, -2:].T
+    order = np.lexsort((second - best, clusters))  # cluster by cluster, the surest text first
+    rank = np.arange(len(order)) - np.searchsorted(clusters[order], clusters[order])
+    surest = np.empty(len(order), dtype=bool)
+    surest[order] = rank < most
+    return surest
 
 
 def side_by_side(vectors: NDArray[np.float32], words: csr_matrix, seed: int) -> NDArray[np.float32]:
@@ -108,7 +129,8 @@ def _first_grouping(
     num_clusters: int,
     rng: np.random.Generator,
     start: Start | Literal["agreement"],
-) -> KMeans:
+) -> tuple[KMeans, Grouping]:
+    """The grouping that co-EM starts from, and how it was done."""
     seed = int(rng.integers(2**31))
     spaces = {"": vectors, "_of_both": side_by_side(vectors, words, seed)}
     ways = {f"{by}{space}": (rows, by) for space, rows in spaces.items() for by in GROUPINGS}
@@ -120,7 +142,7 @@ def _first_grouping(
     chosen = max(reached, key=lambda name: reached[name] - MARGIN * (name not in GROUPINGS)) if reached else start
     rows, by = ways[chosen]
     first = grouped(rows, num_clusters, rng, by)
-    return replace(first, figures={f"agreement/{name}": value for name, value in reached.items()})
+    return replace(first, figures={f"agreement/{name}": value for name, value in reached.items()}), by
 
 
 def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tuple[NDArray, NDArray]:
@@ -157,12 +179,15 @@ def _regression(words: csr_matrix, clusters: NDArray, num_clusters: int, seed: i
     return weight, bias
 
 
-def _held_out(words: csr_matrix, clusters: NDArray, num_clusters: int, seed: int) -> NDArray[np.float64]:
-    """Log-odds (N, K) of each text by a regression that has not seen it."""
+def _held_out(
+    words: csr_matrix, clusters: NDArray, fitted: NDArray[np.bool_], num_clusters: int, seed: int
+) -> NDArray[np.float64]:
+    """Log-odds (N, K) of each text by a regression on the `fitted` texts (N,) of other folds, which has not seen it."""
     folds = np.random.default_rng(seed).permutation(len(clusters)) % FOLDS
     scores = np.empty((len(clusters), num_clusters))
     for fold in range(FOLDS):
-        weight, bias = _regression(words[folds != fold], clusters[folds != fold], num_clusters, seed)
+        rows = fitted & (folds != fold)
+        weight, bias = _regression(words[rows], clusters[rows], num_clusters, seed)
         scores[folds == fold] = words[folds == fold] @ weight.T + bias
     return scores
 
@@ -177,10 +202,12 @@ def _spread(scores: NDArray) -> float:
     return max(float((scores - scores.mean(1, keepdims=True)).std()), np.finfo(float).tiny)
 
 
-def _fitted(vectors: NDArray, words: csr_matrix, clusters: NDArray, num_clusters: int, seed: int) -> TwoViews:
-    """Both views fitted to all texts; each brought to its spread over them."""
-    weight, bias = _discriminant(vectors, clusters, num_clusters)
-    word_weight, word_bias = _regression(words, clusters, num_clusters, seed)
+def _fitted(
+    vectors: NDArray, words: csr_matrix, clusters: NDArray, fitted: NDArray[np.bool_], num_clusters: int, seed: int
+) -> TwoViews:
+    """Both views fitted to the `fitted` texts (N,); each brought to its spread over all."""
+    weight, bias = _discriminant(vectors[fitted], clusters[fitted], num_clusters)
+    word_weight, word_bias = _regression(words[fitted], clusters[fitted], num_clusters, seed)
     of_vectors, of_words = _spread(vectors @ weight.T + bias), _spread(words @ word_weight.T + word_bias)
     parts = (weight / of_vectors, bias / of_vectors, word_weight / of_words, word_bias / of_words)
     return TwoViews(*(part.astype(np.float32) for part in parts))

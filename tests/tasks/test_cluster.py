@@ -103,7 +103,7 @@ def test_embeddings_and_words_from_scores_to_new_texts(texts, store, tiny_encode
     line += [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null"]
     result = command(line)
     rows, metrics = rows_of(result.folder, "predictions.csv"), result.metrics
-    assert {"agreement/kmeans", "agreement/ward", "agreement/average"} <= metrics.keys()
+    assert {"agreement/kmeans", "agreement/ward", "agreement/ward_average_of_both"} <= metrics.keys()
     (tmp_path / "new.csv").write_text("text\n" + "\n".join(row["text"] for row in rows) + "\n")
     assigned = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
     assert assigned.code == 0, assigned.err

@@ -64,10 +64,10 @@ def test_the_surest_texts_of_a_cluster_are_those_of_the_largest_margin():
 @pytest.mark.parametrize(("start", "most"), [("kmeans", 34), ("ward_of_both", 34), ("ward_average", 100)])
 def test_clusters_of_one_size_are_fitted_to_their_share_of_texts(start, most, monkeypatch):
     vectors, words, _ = two_views([50, 30, 20], spread=1.0)
-    seen = []
-    monkeypatch.setattr(clustering.two_views, "_surest", lambda *args: seen.append(args[2]) or _surest(*args))
+    limits = []
+    monkeypatch.setattr(clustering.two_views, "_surest", lambda *args: limits.append(args[2]) or _surest(*args))
     agreed_clusters(vectors, words, 3, np.random.default_rng(0), start)
-    assert set(seen) == {most}
+    assert set(limits) == {most}
 
 
 def test_words_that_say_nothing_leave_a_large_cluster_little_ahead():

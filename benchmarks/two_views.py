@@ -23,10 +23,12 @@ from tabulate import tabulate
 from clustering.agreement import most_agreed
 from clustering.kmeans import kmeans, unit_rows
 from clustering.scores import clustering_scores
-from clustering.two_views import agreed_clusters
+from clustering.two_views import GROUPINGS, agreed_clusters
 from clustering.vectors import WordVectors
 from engine.assign import Embeddings
 from engine.plan import Plan
+
+STARTS = (*GROUPINGS, *(f"{by}_of_both" for by in GROUPINGS))
 
 
 def train_rows(name: str, number: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.float32]]:
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.two_views", description=__doc__)
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--rows", type=int, default=5000)
-    parser.add_argument("--start", default="agreement")
+    parser.add_argument("--start", choices=("agreement", *STARTS), default="agreement")
     parser.add_argument("--steps", type=int, default=10)
     options = parser.parse_args(arguments)
     rows = []

@@ -58,11 +58,11 @@ def joined(centres: NDArray[np.float32], counts: NDArray[np.int64], num_clusters
         counts: (M,), their rows.
         num_clusters: at least 1, at most M.
     """
-    means, counts = centres.astype(np.float64), counts.astype(np.float64)
-    parts = np.arange(len(means))
-    cosines = means @ means.T
+    centres, counts = centres.astype(np.float64), counts.astype(np.float64)
+    parts = np.arange(len(centres))
+    cosines = centres @ centres.T
     np.fill_diagonal(cosines, -np.inf)
-    for _ in range(len(means) - num_clusters):
+    for _ in range(len(centres) - num_clusters):
         kept, lost = np.unravel_index(cosines.argmax(), cosines.shape)
         parts[parts == lost] = kept
         both = counts[kept] + counts[lost]

@@ -127,6 +127,7 @@ class TwoViewClustering(OfEmbeddings):
         start: `agreement` between halves of the texts chooses the first grouping; or `kmeans`, `ward`, `ward_average`
             of the embeddings, `kmeans_of_both`, `ward_of_both`, `ward_average_of_both` of embeddings and words.
         steps: of co-EM at most. Formulas and sources: `clustering.two_views`.
+        sample_rows: texts that the clusters are found on, where there are more; null for all.
         num_views: 1, for nothing is augmented.
     """
 
@@ -136,19 +137,27 @@ class TwoViewClustering(OfEmbeddings):
         num_clusters: NumClusters = None,
         start: Start | Literal["agreement"] = "agreement",
         steps: Annotated[int, ">= 1"] = 10,
+        sample_rows: Annotated[int, ">= 4"] | None = 25_000,
         num_views: Literal[1] = 1,
     ) -> None:
         self.name, self.num_clusters, self.num_views = name, num_clusters, num_views
-        self.start, self.steps = start, steps
+        self.start, self.steps, self.sample_rows = start, steps, sample_rows
 
     def __call__(
         self, vectors: NDArray[np.float32], words: csr_matrix, num_clusters: int, rng: np.random.Generator
     ) -> Agreed:
-        """Clusters of vectors (N, D) of unit length and words (N, V). Raises ValueError for fewer than 2 K texts."""
-        if len(vectors) < 2 * num_clusters:
-            most = len(vectors) // 2
-            raise ValueError(f"method.num_clusters: found {num_clusters} of {len(vectors)} texts, allowed: 2 to {most}")
-        return agreed_clusters(vectors, words, num_clusters, rng, self.start, self.steps)
+        """Clusters of vectors (N, D) of unit length and words (N, V).
+
+        Raises:
+            ValueError: fewer than 2 K texts, or fewer in the sample.
+        """
+        sample = min(len(vectors), self.sample_rows or len(vectors))
+        if sample < 2 * num_clusters:
+            raise ValueError(
+                f"method.num_clusters: found {num_clusters} of {sample} texts, allowed: 2 to {sample // 2}"
+                + (", or a larger method.sample_rows" if sample < len(vectors) else "")
+            )
+        return agreed_clusters(vectors, words, num_clusters, rng, self.start, self.steps, self.sample_rows)
 
 
 class DensityClustering:

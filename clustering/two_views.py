@@ -61,6 +61,7 @@ def agreed_clusters(
     rng: np.random.Generator,
     start: Start | Literal["agreement"] = "agreement",
     steps: int = 10,
+    sample_rows: int | None = 25_000,
 ) -> Agreed:
     """Co-EM with hard assignments, from a grouping of the embeddings or of both views.
 
@@ -81,9 +82,16 @@ def agreed_clusters(
         start: a grouping of the embeddings, or of both views side by side (`side_by_side`); `agreement` between halves
             of the texts chooses (`clustering.agreement`).
         steps: of co-EM at most, >= 1; it ends where fewer than one text in a thousand changes its cluster.
+        sample_rows: at most so many texts, drawn by `rng`, are looked at; the others are given their cluster as new
+            ones are. None: all.
 
     A cluster can lose all its texts.
     """
+    number = len(vectors)
+    if sample_rows is not None and number > sample_rows:
+        rows = np.sort(rng.choice(number, sample_rows, replace=False))
+        agreed = agreed_clusters(vectors[rows], words[rows], num_clusters, rng, start, steps)
+        return replace(agreed, assignments=agreed.model.clusters(vectors, words))
     first, by = _first_grouping(vectors, words, num_clusters, rng, start)
     clusters, seed = first.assignments, int(rng.integers(2**31))
     most = len(vectors) if by == "ward_average" else -(-len(vectors) // num_clusters)
@@ -132,7 +140,9 @@ def _first_grouping(
 ) -> tuple[KMeans, Grouping]:
     """The grouping that co-EM starts from, and how it was done."""
     seed = int(rng.integers(2**31))
-    spaces = {"": vectors, "_of_both": side_by_side(vectors, words, seed)}
+    spaces = {"": vectors}
+    if start not in GROUPINGS:
+        spaces["_of_both"] = side_by_side(vectors, words, seed)
     ways = {f"{by}{space}": (rows, by) for space, rows in spaces.items() for by in GROUPINGS}
     reached: dict[str, float] = {}
     if start == "agreement":

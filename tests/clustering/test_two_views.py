@@ -112,3 +112,16 @@ def test_the_model_gives_the_texts_their_clusters_again_and_a_seed_the_same_bits
     assert (first.model.clusters(vectors, words) == first.assignments).all()
     assert (first.assignments == second.assignments).all() and first.figures == second.figures
     assert clustering_scores(labels, first.assignments)["acc"] > 0.9
+
+
+def test_texts_beyond_the_sample_are_given_clusters_that_were_found_without_them():
+    vectors, words, labels = two_views([200] * 3, spread=1.0)
+    told = agreed_clusters(vectors, words, 3, np.random.default_rng(0), sample_rows=150)
+    rows = np.sort(np.random.default_rng(0).choice(600, 150, replace=False))
+    others = np.ones(600, bool)
+    others[rows] = False
+    blank = vectors.copy()
+    blank[others] = 0
+    again = agreed_clusters(blank, words, 3, np.random.default_rng(0), sample_rows=150)
+    assert (told.model.weight == again.model.weight).all() and (told.assignments[rows] == again.assignments[rows]).all()
+    assert clustering_scores(labels[others], told.assignments[others])["acc"] > 0.9

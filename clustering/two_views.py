@@ -71,7 +71,7 @@ def agreed_clusters(
     Ghani, CIKM 2000; for clustering: Bickel and Scheffer, ICDM 2004.
 
     Where the first grouping is one by k-means or Ward's linkage, which want clusters of one size, only the N / K surest
-    texts of a cluster are fitted to (`_surest`), as co-training takes sure texts alone: those that no view can tell
+    texts of a cluster are fitted to (`surest`), as co-training takes sure texts alone: those that no view can tell
     gather in one cluster, which would become theirs.
 
     Args:
@@ -98,24 +98,24 @@ def agreed_clusters(
     fitted = np.ones(len(vectors), dtype=bool)
     for _ in range(steps):
         weight, bias = _discriminant(vectors[fitted], clusters[fitted], num_clusters)
-        of_words = _held_out(words, clusters, fitted, num_clusters, seed)
+        of_words = held_out_words(words, clusters, fitted, num_clusters, seed)
         scores = _comparable(vectors @ weight.T + bias) + _comparable(of_words)
         before, clusters = clusters, scores.argmax(1)
-        fitted = _surest(scores, clusters, most)
+        fitted = surest(scores, clusters, most)
         if (before != clusters).mean() < SETTLED:
             break
     model = _fitted(vectors, words, clusters, fitted, num_clusters, seed)
     return Agreed(model.clusters(vectors, words), model, first.figures)
 
 
-def _surest(scores: NDArray[np.float64], clusters: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
+def surest(scores: NDArray[np.float64], clusters: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
     """Whether a text (N,) is one of the `most` of its cluster whose best score (N, K) is farthest above the second."""
     second, best = np.partition(scores, -2, axis=1)[:, -2:].T
     order = np.lexsort((second - best, clusters))  # cluster by cluster, the surest text first
     rank = np.arange(len(order)) - np.searchsorted(clusters[order], clusters[order])
-    surest = np.empty(len(order), dtype=bool)
-    surest[order] = rank < most
-    return surest
+    is_one = np.empty(len(order), dtype=bool)
+    is_one[order] = rank < most
+    return is_one
 
 
 def side_by_side(vectors: NDArray[np.float32], words: csr_matrix, seed: int) -> NDArray[np.float32]:
@@ -171,8 +171,13 @@ def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tup
     return weight, bias
 
 
-def _regression(words: csr_matrix, clusters: NDArray, num_clusters: int, seed: int) -> tuple[NDArray, NDArray]:
-    """Weights (K, V) and biases (K,) of one regression for each cluster; one without texts says what the least says."""
+def word_regression(
+    words: csr_matrix, clusters: NDArray, num_clusters: int, seed: int, weights: NDArray | None = None
+) -> tuple[NDArray, NDArray]:
+    """Weights (K, V) and biases (K,) of one regression for each cluster; one without texts says what the least says.
+
+    `weights` (N,) are what the texts count; None: every cluster counts alike.
+    """
     from sklearn.linear_model import SGDClassifier
 
     present = np.unique(clusters)
@@ -180,8 +185,9 @@ def _regression(words: csr_matrix, clusters: NDArray, num_clusters: int, seed: i
     if len(present) == 1:
         bias[present] = 0.0
     else:
-        fitted = SGDClassifier(loss="log_loss", alpha=PENALTY, class_weight="balanced", random_state=seed)
-        fitted.fit(words, clusters)
+        alike = "balanced" if weights is None else None
+        fitted = SGDClassifier(loss="log_loss", alpha=PENALTY, class_weight=alike, random_state=seed)
+        fitted.fit(words, clusters, sample_weight=weights)
         two = len(present) == 2  # scikit-learn keeps one row for two classes
         weight[present] = np.vstack([-fitted.coef_, fitted.coef_]) if two else fitted.coef_
         bias[present] = np.concatenate([-fitted.intercept_, fitted.intercept_]) if two else fitted.intercept_
@@ -189,15 +195,21 @@ def _regression(words: csr_matrix, clusters: NDArray, num_clusters: int, seed: i
     return weight, bias
 
 
-def _held_out(
-    words: csr_matrix, clusters: NDArray, fitted: NDArray[np.bool_], num_clusters: int, seed: int
+def held_out_words(
+    words: csr_matrix,
+    clusters: NDArray,
+    fitted: NDArray[np.bool_],
+    num_clusters: int,
+    seed: int,
+    weights: NDArray | None = None,
 ) -> NDArray[np.float64]:
     """Log-odds (N, K) of each text by a regression on the `fitted` texts (N,) of other folds, which has not seen it."""
     folds = np.random.default_rng(seed).permutation(len(clusters)) % FOLDS
     scores = np.empty((len(clusters), num_clusters))
     for fold in range(FOLDS):
         rows = fitted & (folds != fold)
-        weight, bias = _regression(words[rows], clusters[rows], num_clusters, seed)
+        counted = None if weights is None else weights[rows]
+        weight, bias = word_regression(words[rows], clusters[rows], num_clusters, seed, counted)
         scores[folds == fold] = words[folds == fold] @ weight.T + bias
     return scores
 
@@ -217,7 +229,7 @@ def _fitted(
 ) -> TwoViews:
     """Both views fitted to the `fitted` texts (N,); each brought to its spread over all."""
     weight, bias = _discriminant(vectors[fitted], clusters[fitted], num_clusters)
-    word_weight, word_bias = _regression(words[fitted], clusters[fitted], num_clusters, seed)
+    word_weight, word_bias = word_regression(words[fitted], clusters[fitted], num_clusters, seed)
     of_vectors, of_words = _spread(vectors @ weight.T + bias), _spread(words @ word_weight.T + word_bias)
     parts = (weight / of_vectors, bias / of_vectors, word_weight / of_words, word_bias / of_words)
     return TwoViews(*(part.astype(np.float32) for part in parts))

@@ -343,11 +343,12 @@ class ClassifierModule(EncoderModule):
             "solver/validation_losses": losses,
         }
 
-    def begin(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+    def begin(self, splits: Mapping[str, tuple[tuple[Any, Tensor], Tensor]]) -> dict[str, Any]:
         """Before training, of a method that trains on texts without labels; returns figures.
 
         Args:
-            splits: embeddings (N, D) by the encoder as it comes, and labels, of "train" and "unlabelled".
+            splits: token ids of each row with embeddings (N, D) by the encoder as it comes, and labels (N,), of
+                "train" and "unlabelled".
         """
         raise NotImplementedError
 

@@ -186,10 +186,10 @@ def _train_by_epochs(
         _start_from(plan, module)
     figures: dict[str, Any] = {}
     if module.trains_unlabelled:
-        splits = [split for split in datamodule.learning_splits if split != "val"]
-        start = plan.features(datamodule, splits=splits)
-        labels = {split: torch.from_numpy(datamodule.labels[split]) for split in splits}
-        figures |= module.begin({split: (torch.from_numpy(start[split][0]), labels[split]) for split in splits})
+        start = plan.features(datamodule, splits=[split for split in datamodule.learning_splits if split != "val"])
+        tokens = {split: datamodule.token_rows(split) for split in start}  # type: ignore[attr-defined]  # of texts
+        embeddings = {split: torch.from_numpy(values[0]) for split, values in start.items()}
+        figures |= module.begin({split: ((ids, embeddings[split]), y) for split, (ids, y) in tokens.items()})
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
     load_weights(module, run)
     if module.solved_after_training:

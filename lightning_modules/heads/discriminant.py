@@ -167,15 +167,9 @@ def discriminant_em(
     steps, is_settled = 0, False
     while steps < max_steps and not is_settled:
         steps += 1
-        indicator = functional.one_hot(assigned, len(start.weight)).double() * weights[:, None]
-        counts = indicator.sum(0) + 1e-6
-        means = indicator.T @ rows / counts[:, None]
-        covariance = (second_moment - (means.T * counts) @ means) / counts.sum()
-        spread = covariance.diagonal().mean()
-        covariance = (1 - shrinkage) * covariance + shrinkage * spread * torch.eye(rows.shape[1], dtype=rows.dtype)
-        root = torch.linalg.cholesky(covariance)
-        directions = torch.cholesky_solve(means.T, root).T
-        offsets = (counts / counts.sum()).log() - (means * directions).sum(1) / 2
+        directions, offsets, root = fitted_gaussians(
+            rows, weights, assigned, len(start.weight), shrinkage, second_moment
+        )
         scores = rows @ directions.T + offsets
         before, assigned = assigned, torch.where(is_labelled, labels, scores.argmax(1))
         is_settled = bool((before != assigned).double().mean() < SETTLED)
@@ -183,3 +177,34 @@ def discriminant_em(
     constant = root.diagonal().log().sum() + rows.shape[1] / 2 * math.log(2 * math.pi)
     log_likelihood = float((scores.logsumexp(1) - squares / 2).mean() - constant)
     return Discriminant(directions.to(embeddings), offsets.to(embeddings), steps, log_likelihood)
+
+
+def fitted_gaussians(
+    rows: Tensor,
+    weights: Tensor,
+    assigned: Tensor,
+    num_classes: int,
+    shrinkage: float,
+    second_moment: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Directions (C, D) and offsets (C,) of the discriminant, and the root (D, D) of the covariance: W = L L'.
+
+    Args:
+        rows: (N, D) float64.
+        weights: (N,) > 0.
+        assigned: (N,) class indices.
+        num_classes: C.
+        shrinkage: of the covariance, 0 < s <= 1.
+        second_moment: (D, D) weighted sum of x x', where it is known already.
+    """
+    if second_moment is None:
+        second_moment = (rows * weights[:, None]).T @ rows
+    indicator = functional.one_hot(assigned, num_classes).double() * weights[:, None]
+    counts = indicator.sum(0) + 1e-6
+    means = indicator.T @ rows / counts[:, None]
+    covariance = (second_moment - (means.T * counts) @ means) / counts.sum()
+    spread = covariance.diagonal().mean()
+    covariance = (1 - shrinkage) * covariance + shrinkage * spread * torch.eye(rows.shape[1], dtype=rows.dtype)
+    root = torch.linalg.cholesky(covariance)
+    directions = torch.cholesky_solve(means.T, root).T
+    return directions, (counts / counts.sum()).log() - (means * directions).sum(1) / 2, root

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 import clustering.two_views
 from clustering.kmeans import unit_rows
 from clustering.scores import clustering_scores
-from clustering.two_views import _comparable, _discriminant, _held_out, _surest, agreed_clusters, side_by_side
+from clustering.two_views import _comparable, _discriminant, agreed_clusters, held_out_words, side_by_side, surest
 
 
 def two_views(sizes, spread, seed=0, dimension=20, words_a_cluster=15, length=8):
@@ -58,21 +58,21 @@ def test_the_surest_texts_of_a_cluster_are_those_of_the_largest_margin():
     for c in range(4):
         rows = np.flatnonzero(clusters == c)
         expected = rows[np.argsort(ordered[rows, 2] - ordered[rows, 3])][:7]
-        assert set(np.flatnonzero(_surest(scores, clusters, 7) & (clusters == c))) == set(expected)
+        assert set(np.flatnonzero(surest(scores, clusters, 7) & (clusters == c))) == set(expected)
 
 
 @pytest.mark.parametrize(("start", "most"), [("kmeans", 34), ("ward_of_both", 34), ("ward_average", 100)])
 def test_clusters_of_one_size_are_fitted_to_their_share_of_texts(start, most, monkeypatch):
     vectors, words, _ = two_views([50, 30, 20], spread=1.0)
     limits = []
-    monkeypatch.setattr(clustering.two_views, "_surest", lambda *args: limits.append(args[2]) or _surest(*args))
+    monkeypatch.setattr(clustering.two_views, "surest", lambda *args: limits.append(args[2]) or surest(*args))
     agreed_clusters(vectors, words, 3, np.random.default_rng(0), start)
     assert set(limits) == {most}
 
 
 def test_words_that_say_nothing_leave_a_large_cluster_little_ahead():
     clusters = np.repeat([0, 1, 2], [8000, 3000, 1000])
-    scores = _held_out(csr_matrix(np.ones((12000, 1), np.float32)), clusters, np.ones(12000, bool), 3, 0)
+    scores = held_out_words(csr_matrix(np.ones((12000, 1), np.float32)), clusters, np.ones(12000, bool), 3, 0)
     assert np.ptp(scores.mean(0)) < 1.6  # one against the rest: 1.0 apart when weighted, else by the shares 3.1
 
 
@@ -92,18 +92,18 @@ def test_no_text_is_judged_by_a_regression_that_has_seen_it():
     """Clusters drawn at random cannot be told by words that were not seen, and are told by heart otherwise."""
     _, words, labels = two_views([100] * 4, spread=1.0)
     drawn, every = np.random.default_rng(1).integers(4, size=len(labels)), np.ones(len(labels), bool)
-    assert (_held_out(words, drawn, every, 4, 0).argmax(1) == drawn).mean() < 0.4
-    assert (_held_out(words, labels, every, 4, 0).argmax(1) == labels).mean() > 0.9
+    assert (held_out_words(words, drawn, every, 4, 0).argmax(1) == drawn).mean() < 0.4
+    assert (held_out_words(words, labels, every, 4, 0).argmax(1) == labels).mean() > 0.9
 
 
 def test_clusters_that_lost_their_texts_and_two_clusters_are_scored():
     _, words, labels = two_views([50, 50], spread=1.0)
     every = np.ones(100, bool)
-    scores = _held_out(words, labels, every, 2, 0)
+    scores = held_out_words(words, labels, every, 2, 0)
     assert (scores.argmax(1) == labels).mean() > 0.9
-    apart = _comparable(_held_out(words, labels * 3, every, 5, 0))
+    apart = _comparable(held_out_words(words, labels * 3, every, 5, 0))
     assert np.isfinite(apart).all() and set(apart.argmax(1)) <= {0, 3}
-    assert np.isfinite(_held_out(words, np.zeros(100, int), every, 3, 0)).all()
+    assert np.isfinite(held_out_words(words, np.zeros(100, int), every, 3, 0)).all()
 
 
 def test_the_model_gives_the_texts_their_clusters_again_and_a_seed_the_same_bits():

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule, derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
+from lightning_modules.heads.co_training import STEPS, co_trained_scores
 from lightning_modules.heads.discriminant import Discriminant, best_discriminant, discriminant_em
 from lightning_modules.heads.linear_solver import solve_and_choose, solve_linear
 from lightning_modules.heads.stacking import comparable, fold_numbers, stacking_weights
+from lightning_modules.heads.tfidf import inverse_frequencies, token_counts, weighted
 from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs
-from lightning_modules.methods.few_labels.prototypes import PrototypesModule, joined
+from lightning_modules.methods.few_labels.prototypes import LEARNED, PrototypesModule, joined
 from losses import PseudoLabelLoss
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Trains = Annotated[bool, "with encoder.train=full|top_layers"]
 Steps = Annotated[int, ">= 0", "with encoder.train=full|top_layers"]
@@ -26,7 +33,7 @@ LEAST_ROWS = 32  # labelled, for that: of 16, chance alone decides which source 
 
 
 class FirstGuesses(NamedTuple):
-    """What the discriminant over the encoder as it comes says of all texts.
+    """What is said of all texts before the encoder learns.
 
     Attributes:
         scores: (N, C) of every text.
@@ -42,7 +49,9 @@ class FirstGuesses(NamedTuple):
 class KontrastModule(PrototypesModule):
     """From the names and the labels there are to a trained encoder: `method=kontrast`.
 
-    1. The linear discriminant of `prototypes`, over the encoder as it comes, labels every text that has no label.
+    1. The linear discriminant of `prototypes`, over the encoder as it comes, labels every text that has no label, and
+       co-EM with the words, tokens of the encoder weighted by TF-IDF, labels them anew where that finds the classes to
+       be of about one size (`heads.co_training`).
     2. Where the labels are at least 32 and four a class, and fewer than the texts without one, the encoder learns from
        pairs of labelled rows (`losses.CosinePairLoss`); logistic regression on what it says then starts EM. The scores
        of both discriminants, weighted by how well they tell held-out labels (`heads.stacking`), label the texts.
@@ -55,6 +64,7 @@ class KontrastModule(PrototypesModule):
     logistic regression can be fitted too, and the scores of both are added.
 
     Args:
+        word_steps: of co-EM with the words in 1., >= 0; 0 leaves the words out.
         pair_steps: optimizer steps of 2., >= 0, at the optimizer's rate; 0 leaves 2. out.
         refit: whether step 4 is done after training.
         relabel: whether it is done half-way too, and gives new labels.
@@ -81,6 +91,7 @@ class KontrastModule(PrototypesModule):
     def __init__(
         self,
         *args: Any,
+        word_steps: Steps = STEPS,
         pair_steps: Steps = 60,
         refit: Trains = True,
         relabel: Trains = True,
@@ -90,7 +101,8 @@ class KontrastModule(PrototypesModule):
         super().__init__(*args, num_views=num_views, **kwargs)
         if not isinstance(self.encoder, TextEncoder):
             raise ValueError("encoder: found one of words, allowed with method=kontrast: transformers")
-        self.solved_after_training, self.relabel, self.pair_steps = refit, relabel, pair_steps
+        self.solved_after_training, self.relabel = refit, relabel
+        self.word_steps, self.pair_steps = word_steps, pair_steps
         self.unit_norm_embeddings = self.encoder.frozen
         self.register_buffer("refit_weight", torch.zeros_like(self.classifier.weight))
         self.register_buffer("refit_bias", torch.zeros_like(self.classifier.bias))
@@ -99,21 +111,39 @@ class KontrastModule(PrototypesModule):
         """Cross-entropy of logits (N, C) and labels (N,), a scalar."""
         return functional.cross_entropy(logits, labels)
 
-    def begin(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-        """Label the texts that have no label; `splits` holds embeddings by the encoder as it comes, and labels."""
-        embeddings, labels = joined(splits)
+    def begin(self, splits: Mapping[str, tuple[tuple[Any, Tensor], Tensor]]) -> dict[str, Any]:
+        """Label the texts that have no label.
+
+        Args:
+            splits: token ids of each row with embeddings (N, D) by the encoder as it comes, and labels (N,).
+        """
+        embeddings, labels = joined({split: (rows[1], known) for split, (rows, known) in splits.items()})
         targets, figures = labels.clone(), {}
         if bool((labels < 0).any()):
             rows = functional.normalize(embeddings, dim=1)
+            tokens = [ids for split in LEARNED if split in splits for ids in splits[split][0][0]]
+            words = self._words(tokens) if self.word_steps else None
             start = self.discriminant(rows, labels)
-            scores = start.scores(rows)
+            scores = self._first_scores(rows, words, labels, start)
             targets = torch.where(labels < 0, scores.argmax(1), labels)
             figures = {"solver/steps": start.steps}
             if self.pair_steps and self._pairs_suffice(labels):
-                self._first_guesses = FirstGuesses(scores, *self._held_out_scores(rows, labels))
+                self._first_guesses = FirstGuesses(scores, *self._held_out_scores(rows, words, labels))
         self.register_buffer("targets", targets, persistent=False)
         self.register_buffer("is_true", labels >= 0, persistent=False)
         return figures
+
+    def _words(self, tokens: Sequence[NDArray[np.integer]]) -> csr_matrix:
+        """TF-IDF rows (N, V) of the token ids of each text."""
+        counts = token_counts(tokens, len(self.encoder.token_embeddings()))
+        return weighted(counts, inverse_frequencies(counts))
+
+    def _first_scores(self, rows: Tensor, words: csr_matrix | None, labels: Tensor, start: Discriminant) -> Tensor:
+        """Scores (N, C) of unit-length embeddings (N, D), and of words where they are read."""
+        if words is None:
+            return start.scores(rows)
+        seed = derived_seed(self.seed, "words") % 2**31
+        return co_trained_scores(rows, words, labels, start, self.shrinkage, self.label_rows, self.word_steps, seed)
 
     def _pairs_suffice(self, labels: Tensor) -> bool:
         """Whether labels are enough to weigh by, one a class for each fold on the mean, and most texts have none."""
@@ -121,8 +151,8 @@ class KontrastModule(PrototypesModule):
         classes = len(known.unique())
         return classes > 1 and max(LEAST_ROWS, FOLDS * classes) <= len(known) < len(labels) - len(known)
 
-    def _held_out_scores(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """A fold for each labelled row, and its scores by the discriminant to which its fold's labels are unknown."""
+    def _held_out_scores(self, rows: Tensor, words: csr_matrix | None, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """A fold for each labelled row, and its first scores where its fold's labels are unknown."""
         is_labelled = labels >= 0
         generator = torch.Generator().manual_seed(derived_seed(self.seed, "folds"))
         folds = fold_numbers(labels[is_labelled], FOLDS, generator)
@@ -130,8 +160,8 @@ class KontrastModule(PrototypesModule):
         for fold in range(FOLDS):
             withheld = labels.clone()
             withheld[is_labelled.nonzero().flatten()[folds == fold]] = -1
-            fitted = self.discriminant(rows, withheld)
-            scores[folds == fold] = fitted.scores(rows[is_labelled][folds == fold])
+            of_all = self._first_scores(rows, words, withheld, self.discriminant(rows, withheld))
+            scores[folds == fold] = of_all[is_labelled][folds == fold].to(scores)
         return folds, scores
 
     def on_train_epoch_start(self) -> None:

@@ -20,6 +20,8 @@ from lightning_modules.heads.discriminant import (
 )
 from lightning_modules.methods.few_labels.class_names import ClassNames
 
+LEARNED = ("train", "unlabelled")  # what is learned from, in this order
+
 
 class PrototypesModule(ClassifierModule):
     """Prototypes of names and labels, refined by EM on the unlabelled texts: `method=prototypes`, `nearest_name`.
@@ -95,5 +97,5 @@ class PrototypesModule(ClassifierModule):
 
 def joined(splits: Mapping[str, tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Embeddings (N, D) and labels (N,) of what is learned from: the train rows, then those without a label."""
-    parts = [splits[split] for split in ("train", "unlabelled") if split in splits]
+    parts = [splits[split] for split in LEARNED if split in splits]
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])

@@ -1,0 +1,71 @@
+"""Words as a second view of texts with few labels: embeddings and words label the texts for each other.
+
+Two views: Blum and Mitchell, COLT 1998; co-EM: Nigam and Ghani, CIKM 2000. For clusters, of which no text is
+known: `clustering.two_views`.
+"""
+
+from __future__ import annotations
+
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+from clustering.two_views import held_out_words, surest
+from lightning_modules.heads.discriminant import LABEL_ROWS, SHRINKAGE, Discriminant, fitted_gaussians
+from lightning_modules.heads.stacking import comparable
+
+STEPS = 3
+EVEN = 0.85  # of the classes, as many as their sizes must be worth
+
+
+def evenness(assigned: Tensor, num_classes: int) -> float:
+    """How many classes of one size the sizes of these (N,) are worth, as a share of C: exp of their entropy, over C."""
+    shares = assigned.bincount(minlength=num_classes).double() / len(assigned)
+    return float(torch.special.entr(shares).sum().exp()) / num_classes
+
+
+def co_trained_scores(
+    embeddings: Tensor,
+    words: csr_matrix,
+    labels: Tensor,
+    start: Discriminant,
+    shrinkage: float = SHRINKAGE,
+    label_rows: float = LABEL_ROWS,
+    steps: int = STEPS,
+    seed: int = 0,
+) -> Tensor:
+    """Scores (N, C) of all texts by the embeddings and the words, each brought to the same spread.
+
+    Each step fits a linear discriminant to the embeddings and a regression to the words, and assigns each text without
+    a label to the class for which the sum of both is largest; what words say of a text comes of folds without it.
+    From the second step on both are fitted to the labelled rows and to the N / C surest texts of a class alone: texts
+    that neither view can tell gather in one class, which would become theirs.
+
+    That takes classes to be of about one size. Where `start` gives them others, of an `evenness` below 0.85, its own
+    scores are returned.
+
+    Args:
+        embeddings: (N, D) of unit length.
+        words: TF-IDF rows (N, V).
+        labels: (N,) class indices, -1 for a text without label; at least one is without.
+        start: gives the first assignment.
+        shrinkage: of the covariance, 0 < s <= 1.
+        label_rows: a labelled row counts as so many texts without a label, >= 1.
+        steps: >= 1.
+        seed: of the folds and of the regression's steps.
+    """
+    scores, num_classes, rows = start.scores(embeddings), len(start.weight), embeddings.double()
+    known = labels >= 0
+    assigned = torch.where(known, labels, scores.argmax(1))
+    if evenness(assigned, num_classes) < EVEN:
+        return scores
+    weights, is_fitted = torch.where(known, label_rows, 1.0).double(), torch.ones_like(known)
+    share = -(-len(rows) // num_classes)
+    for _ in range(steps):
+        of_fitted = rows[is_fitted], weights[is_fitted], assigned[is_fitted]
+        directions, offsets, _ = fitted_gaussians(*of_fitted, num_classes, shrinkage)
+        of_words = held_out_words(words, assigned.numpy(), is_fitted.numpy(), num_classes, seed, weights.numpy())
+        scores = comparable(rows @ directions.T + offsets) + comparable(torch.from_numpy(of_words))
+        assigned = torch.where(known, labels, scores.argmax(1))
+        is_fitted = known | torch.from_numpy(surest(scores.numpy(), assigned.numpy(), share))
+    return scores

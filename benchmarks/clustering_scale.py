@@ -22,7 +22,8 @@ import numpy as np
 from tabulate import tabulate
 
 from benchmarks._measure import extra_peak_mib, in_own_process
-from clustering.kmeans import distances_to_own, kmeans
+from clustering.kmeans import distances_to_own, kmeans, unit_rows
+from clustering.methods import TwoViewClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores
 from clustering.topics import topics
@@ -70,6 +71,13 @@ def _tfidf(size: int) -> Callable[[], object]:
     return run
 
 
+def _two_views(size: int) -> Callable[[], object]:
+    vectors, _ = made_up_embeddings(size)
+    texts, _ = made_up_texts(size)
+    rows, rng = unit_rows(vectors), np.random.default_rng(0)
+    return lambda: TwoViewClustering("sbert_words")(rows, WordVectors.fit("tfidf", texts)(texts), GROUPS, rng)
+
+
 def _estimate(size: int) -> Callable[[], object]:
     vectors, _ = made_up_embeddings(size)
     return lambda: estimate_num_clusters(vectors, np.random.default_rng(0))
@@ -92,6 +100,7 @@ CASES: dict[str, Callable[[int], Callable[[], object]]] = {
     "k-means, 150 clusters": _kmeans(150),
     "k-means, 150 clusters, centres on 20,000 texts": _kmeans(150, 20_000),
     "TF-IDF and k-means, 100 clusters": _tfidf,
+    "sbert_words, 100 clusters": _two_views,
     "num_clusters=auto": _estimate,
     "scores, words, central texts": _report,
 }

@@ -32,10 +32,11 @@ from sklearn.feature_extraction.text import CountVectorizer
 from tabulate import tabulate
 
 from clustering.kmeans import means, nearest, unit_rows
-from clustering.methods import DensityClustering, KMeansClustering
+from clustering.methods import DensityClustering, KMeansClustering, TwoViewClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores
 from clustering.topics import TOKEN, top_words
+from clustering.vectors import WordVectors
 from engine.plan import Plan
 
 SETS = (
@@ -118,17 +119,34 @@ def figures(
 
 
 def ours(texts: list[str], labels: NDArray, vectors: NDArray[np.float32], seed: int) -> dict[str, tuple]:
-    """Rows of k-means with the number of labels, with an estimated number, and of HDBSCAN."""
+    """Rows of k-means and of `sbert_words` with the number of labels and with an estimated one, and of HDBSCAN."""
+    started = time.perf_counter()
+    estimated = estimate_num_clusters(vectors, np.random.default_rng(seed)).number
+    estimating = time.perf_counter() - started
     rows = {}
-    for name, number in (("sbert_kmeans, K of the labels", len(np.unique(labels))), ("sbert_kmeans, auto", None)):
-        started, rng = time.perf_counter(), np.random.default_rng(seed)
-        size = number or estimate_num_clusters(vectors, rng).number
-        clusters = KMeansClustering("sbert_kmeans", "encoder")(vectors, size, rng).assignments
-        rows[name] = figures(texts, labels, vectors, clusters, time.perf_counter() - started)
+    for number, of, before in ((len(np.unique(labels)), "K of the labels", 0.0), (estimated, "auto", estimating)):
+        for name, method in (("sbert_kmeans", _by_kmeans), ("sbert_words", _by_two_views)):
+            started = time.perf_counter()
+            clusters = method(texts, vectors, number, np.random.default_rng(seed))
+            seconds = before + time.perf_counter() - started
+            rows[f"{name}, {of}"] = figures(texts, labels, vectors, clusters, seconds)
     started = time.perf_counter()
     clusters = DensityClustering("hdbscan")(vectors)
     rows["hdbscan"] = figures(texts, labels, vectors, clusters, time.perf_counter() - started)
     return rows
+
+
+def _by_kmeans(
+    texts: list[str], vectors: NDArray[np.float32], number: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    return KMeansClustering("sbert_kmeans", "encoder")(vectors, number, rng).assignments
+
+
+def _by_two_views(
+    texts: list[str], vectors: NDArray[np.float32], number: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    words = WordVectors.fit("tfidf", texts)(texts)
+    return TwoViewClustering("sbert_words")(vectors, words, number, rng).assignments
 
 
 def bertopic_row(

@@ -40,19 +40,11 @@ def grouped(vectors: NDArray[np.float32], num_clusters: int, rng: np.random.Gene
     number = num_clusters if by == "ward" else min(SMALL_CLUSTERS * num_clusters, len(sample))
     clusters = AgglomerativeClustering(number, linkage="ward").fit_predict(sample)
     if by == "ward_average":
-        clusters = average_linkage(sample, clusters, num_clusters)
+        clusters = joined(means(sample, clusters, number), np.bincount(clusters), num_clusters)[clusters]
     centres = means(sample, clusters, num_clusters)
     assignments, _ = nearest(vectors, centres)
     inertia = float(distances_to_own(vectors, centres, assignments).sum(dtype=np.float64))
     return KMeans(centres, assignments, inertia)
-
-
-def average_linkage(
-    vectors: NDArray[np.float32], clusters: NDArray[np.int64], num_clusters: int
-) -> NDArray[np.int64]:
-    """Cluster (N,), below `num_clusters`, of each row when its small ones (N,), numbered from 0, are joined."""
-    counts = np.bincount(clusters)
-    return joined(means(vectors, clusters, len(counts)), counts, num_clusters)[clusters]
 
 
 def joined(centres: NDArray[np.float32], counts: NDArray[np.int64], num_clusters: int) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from clustering.kmeans import distances_to_own, nearest, several_nearest
-from clustering.number import candidates, estimate_num_clusters, simplified_silhouette
+from clustering.number import candidates, estimate_num_clusters, largest_nearly_best, simplified_silhouette
 from clustering.topics import central_texts, top_words, topics
 from clustering.vectors import WordVectors
 from tests.clustering.test_kmeans import blobs
@@ -83,15 +83,14 @@ def test_separated_groups_are_counted(sizes):
     assert abs(estimate - len(sizes)) <= max(1, len(sizes) / 4)  # candidates are a quarter apart
 
 
-def test_small_groups_beside_a_large_one_are_counted_by_joined_clusters():
-    rows, _ = blobs([500] + [10] * 10, dimensions=12)
-    estimate = estimate_num_clusters(rows, np.random.default_rng(0))
-    by_kmeans = [candidate for candidate in estimate.candidates if candidate.way == "kmeans"]
-    assert (estimate.taken.way, estimate.number) == ("ward_average", 11)
-    assert max(by_kmeans, key=lambda candidate: candidate.merit).number != 11
-
-
 def test_few_texts_are_refused():
     with pytest.raises(ValueError, match="found auto with 7 texts"):
         estimate_num_clusters(np.eye(7, dtype=np.float32), np.random.default_rng(0))
     assert candidates(8) == [2] and candidates(20000)[-1] == 424
+
+
+def test_a_later_rise_of_the_merit_is_another_answer():
+    merits = {2: 0.5, 4: 1.0, 6: 0.93, 9: 0.94, 13: 0.9, 20: 0.97}
+    assert largest_nearly_best([(number, merit, 1.0) for number, merit in merits.items()]) == 9
+    assert largest_nearly_best([(2, 0.9, 1.0), (4, 1.0, 1.0), (6, 0.93, 1.0)]) == 6
+    assert largest_nearly_best([(2, 0.5, 1.0), (4, 0.5, 0.2)]) == 2

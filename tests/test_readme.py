@@ -77,7 +77,8 @@ def test_a_setting_is_accepted(setting):
     base += ["method=sbert_kmeans"] if setting.startswith("method.num_clusters") else []
     of_prototypes = ("method.anchor_rows", "method.label_rows", "method.shrinkage", "method.max_steps")
     base += ["method=prototypes"] if setting.startswith(of_prototypes) else []
-    of_kontrast = ("method.use_names", "method.pair_steps", "method.refit", "method.relabel", "loss.q", "loss.label_w")
+    of_kontrast = ("method.use_names", "method.word_steps", "method.pair_steps", "method.refit", "method.relabel")
+    of_kontrast += ("loss.q", "loss.label_w")
     base += ["method=kontrast"] if setting.startswith(of_kontrast) else []
     base += ["method=tsc"] if setting.startswith("method.classifier_weighting") else []
     base += ["method=tde"] if setting.startswith("method.num_heads") else []

@@ -113,9 +113,9 @@ def surest(scores: NDArray[np.float64], clusters: NDArray[np.int64], most: int) 
     second, best = np.partition(scores, -2, axis=1)[:, -2:].T
     order = np.lexsort((second - best, clusters))  # cluster by cluster, the surest text first
     rank = np.arange(len(order)) - np.searchsorted(clusters[order], clusters[order])
-    is_one = np.empty(len(order), dtype=bool)
-    is_one[order] = rank < most
-    return is_one
+    is_surest = np.empty(len(order), dtype=bool)
+    is_surest[order] = rank < most
+    return is_surest
 
 
 def side_by_side(vectors: NDArray[np.float32], words: csr_matrix, seed: int) -> NDArray[np.float32]:
@@ -171,7 +171,7 @@ def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tup
     return weight, bias
 
 
-def word_regression(
+def _regression(
     words: csr_matrix, clusters: NDArray, num_clusters: int, seed: int, weights: NDArray | None = None
 ) -> tuple[NDArray, NDArray]:
     """Weights (K, V) and biases (K,) of one regression for each cluster; one without texts says what the least says.
@@ -209,7 +209,7 @@ def held_out_words(
     for fold in range(FOLDS):
         rows = fitted & (folds != fold)
         counted = None if weights is None else weights[rows]
-        weight, bias = word_regression(words[rows], clusters[rows], num_clusters, seed, counted)
+        weight, bias = _regression(words[rows], clusters[rows], num_clusters, seed, counted)
         scores[folds == fold] = words[folds == fold] @ weight.T + bias
     return scores
 
@@ -229,7 +229,7 @@ def _fitted(
 ) -> TwoViews:
     """Both views fitted to the `fitted` texts (N,); each brought to its spread over all."""
     weight, bias = _discriminant(vectors[fitted], clusters[fitted], num_clusters)
-    word_weight, word_bias = word_regression(words[fitted], clusters[fitted], num_clusters, seed)
+    word_weight, word_bias = _regression(words[fitted], clusters[fitted], num_clusters, seed)
     of_vectors, of_words = _spread(vectors @ weight.T + bias), _spread(words @ word_weight.T + word_bias)
     parts = (weight / of_vectors, bias / of_vectors, word_weight / of_words, word_bias / of_words)
     return TwoViews(*(part.astype(np.float32) for part in parts))

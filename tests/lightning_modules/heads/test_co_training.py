@@ -27,7 +27,7 @@ def test_words_mend_what_embeddings_mix_up_and_a_seed_gives_the_same_bits():
     assert torch.equal(scores, co_trained_scores(rows, words, labels, start))
 
 
-def test_a_labelled_row_keeps_its_class_whatever_its_words_say():
+def test_labels_draw_texts_to_their_class_even_where_they_are_wrong():
     rows, words, labels, start, classes = started([150] * 4)
     wrong = labels.clone()
     wrong[labels == 0] = 1  # two rows of class 0 are said to be of class 1, and class 0 has no other

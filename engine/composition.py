@@ -126,7 +126,7 @@ def _findings(plain: Plain) -> Iterator[str]:
             encoder = f"encoder={plain['encoder']['name']}, which normalises over the batch"
             yield f"trainer.gradient_cache_chunk: allowed with {encoder}: null"
     if plain.get("retrieval"):
-        yield from _retrieval_findings(plain["retrieval"])
+        yield from _retrieval_findings(plain)
 
 
 def _method_findings(plain: Plain) -> Iterator[str]:
@@ -258,8 +258,19 @@ def _head_findings(plain: Plain) -> Iterator[str]:
         yield f"trainer.gradient_cache_chunk: allowed with {head}: null"
 
 
-def _retrieval_findings(node: Plain) -> Iterator[str]:
+def _retrieval_findings(plain: Plain) -> Iterator[str]:
     try:
-        instantiate(node)
+        retrieval = instantiate(plain["retrieval"])
     except Exception as error:  # Hydra wraps what a constructor raises
         yield first_line(error.__cause__ or error)
+        return
+    if plain["protocol"]["name"] != "fixed":
+        return
+    if plain["dataset"].get("labels") == 0:
+        yield "retrieval: needs rows with a label, found dataset.labels=0; allowed: null, or some labels"
+    elif retrieval.num_votes > 1:
+        yield (
+            f"protocol: found fixed, without rows to choose one of {retrieval.num_votes} votes by; allowed with "
+            "retrieval=knn: few_shot, clean, or one vote, as retrieval.num_neighbours=[5] retrieval.temperature=[1] "
+            "retrieval.lam=[0.3]"
+        )

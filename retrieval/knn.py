@@ -54,6 +54,11 @@ class NearestNeighbours:
         self.taus = _list("temperature", temperature, "numbers > 0", lambda tau: tau > 0)
         self.lams = _list("lam", lam, "numbers from 0 to 1", lambda value: 0 <= value <= 1)
 
+    @property
+    def num_votes(self) -> int:
+        """How many votes `choose` tries."""
+        return len(self.ks) * len(self.taus) * len(self.lams)
+
     def open_index(self, store: Datastore, seed: int = 0) -> Index:
         """The index over a datastore: built once over its first rows and kept beside them, the later ones added."""
         first, *others = store.vectors()

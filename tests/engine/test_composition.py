@@ -32,6 +32,8 @@ REFUSED = [
     ("callbacks.best=null", "callbacks.best: found null; a run is tested with the weights it keeps"),
     ("method=setfit_pairs protocol=kfold", "protocol.monitor: found 'val/macro_f1'; allowed with method=setfit_pairs"),
     ("+callbacks.x._target_=callbacks.timing.Timing", "callbacks.x: found what callbacks.timing is already; allowed: "),
+    ("method=kontrast retrieval=knn", "protocol: found fixed, without rows to choose one of 275 votes by; allowed "),
+    ("method=kontrast retrieval=knn dataset.labels=0", "retrieval: needs rows with a label, found dataset.labels=0"),
     ("callbacks=null", "callbacks.best: found null; a run is tested with the weights it keeps"),
     ("head=text_to_text", "head=text_to_text: found method=sharprecl; allowed: "),
     ("head=text_to_text method=ce loss=focal", "loss: found focal; allowed with head=text_to_text: cross_entropy"),

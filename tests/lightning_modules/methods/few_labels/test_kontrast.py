@@ -22,6 +22,7 @@ def names(tmp_path):
 
 
 SHORT = ["method=kontrast", "trainer.least_steps=0"]
+VOTE = ["retrieval.num_neighbours=[3]", "retrieval.temperature=[1]", "retrieval.lam=[0.3]"]
 
 
 @pytest.mark.slow
@@ -52,8 +53,9 @@ def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_p
         ["dataset.labels_per_class=8", "trainer=ddp_cpu", "sampler.batch_size=8"],
         ["protocol=few_shot", "active=random", "active.budget=12", "active.query_size=6"],
         ["dataset.labels=20", "retrieval=knn", "retrieval.num_neighbours=[3]", "protocol=few_shot"],
+        ["dataset.labels=20", "retrieval=knn", *VOTE],
     ],
-    ids=lambda words: words[-1],
+    ids=lambda words: " ".join(words[-3:]),
 )
 def test_what_it_goes_with(fit, words):
     line = [*SHORT, "trainer.max_epochs=2", "sampler.batch_size=16", *words]

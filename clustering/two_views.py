@@ -171,7 +171,7 @@ def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tup
     return weight, bias
 
 
-def _regression(
+def word_regression(
     words: csr_matrix, clusters: NDArray, num_clusters: int, seed: int, weights: NDArray | None = None
 ) -> tuple[NDArray, NDArray]:
     """Weights (K, V) and biases (K,) of one regression for each cluster; one without texts says what the least says.
@@ -209,17 +209,17 @@ def held_out_words(
     for fold in range(FOLDS):
         rows = fitted & (folds != fold)
         counted = None if weights is None else weights[rows]
-        weight, bias = _regression(words[rows], clusters[rows], num_clusters, seed, counted)
+        weight, bias = word_regression(words[rows], clusters[rows], num_clusters, seed, counted)
         scores[folds == fold] = words[folds == fold] @ weight.T + bias
     return scores
 
 
 def _comparable(scores: NDArray) -> NDArray:
     """Scores (N, K) with mean 0 over the clusters and spread 1 over all."""
-    return (scores - scores.mean(1, keepdims=True)) / _spread(scores)
+    return (scores - scores.mean(1, keepdims=True)) / spread(scores)
 
 
-def _spread(scores: NDArray) -> float:
+def spread(scores: NDArray) -> float:
     """Spread of scores (N, K) about each text's mean; where all are alike the least number above 0."""
     return max(float((scores - scores.mean(1, keepdims=True)).std()), np.finfo(float).tiny)
 
@@ -229,7 +229,7 @@ def _fitted(
 ) -> TwoViews:
     """Both views fitted to the `fitted` texts (N,); each brought to its spread over all."""
     weight, bias = _discriminant(vectors[fitted], clusters[fitted], num_clusters)
-    word_weight, word_bias = _regression(words[fitted], clusters[fitted], num_clusters, seed)
-    of_vectors, of_words = _spread(vectors @ weight.T + bias), _spread(words @ word_weight.T + word_bias)
+    word_weight, word_bias = word_regression(words[fitted], clusters[fitted], num_clusters, seed)
+    of_vectors, of_words = spread(vectors @ weight.T + bias), spread(words @ word_weight.T + word_bias)
     parts = (weight / of_vectors, bias / of_vectors, word_weight / of_words, word_bias / of_words)
     return TwoViews(*(part.astype(np.float32) for part in parts))

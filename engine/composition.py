@@ -264,7 +264,7 @@ def _retrieval_findings(plain: Plain) -> Iterator[str]:
     except Exception as error:  # Hydra wraps what a constructor raises
         yield first_line(error.__cause__ or error)
         return
-    if plain["protocol"]["name"] != "fixed":
+    if plain["protocol"]["name"] != "fixed" or "retrieval" in unused_groups(plain["method"]):
         return
     if plain["dataset"].get("labels") == 0:
         yield "retrieval: needs rows with a label, found dataset.labels=0; allowed: null, or some labels"

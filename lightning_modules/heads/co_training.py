@@ -6,11 +6,13 @@ known: `clustering.two_views`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from clustering.two_views import held_out_words, surest
+from clustering.two_views import held_out_words, spread, surest, word_regression
 from lightning_modules.heads.discriminant import LABEL_ROWS, SHRINKAGE, Discriminant, fitted_gaussians
 from lightning_modules.heads.stacking import comparable
 
@@ -24,7 +26,19 @@ def evenness(assigned: Tensor, num_classes: int) -> float:
     return float(torch.special.entr(shares).sum().exp()) / num_classes
 
 
-def co_trained_scores(
+class CoTrained(NamedTuple):
+    """What both views say of the texts.
+
+    Attributes:
+        scores: (N, C) of all texts, each view's brought to the same spread; `start`'s own where words are left out.
+        is_fitted: (N,) whether the next step would fit both views to the text; None where words are left out.
+    """
+
+    scores: Tensor
+    is_fitted: Tensor | None
+
+
+def co_trained(
     embeddings: Tensor,
     words: csr_matrix,
     labels: Tensor,
@@ -33,16 +47,16 @@ def co_trained_scores(
     label_rows: float = LABEL_ROWS,
     steps: int = STEPS,
     seed: int = 0,
-) -> Tensor:
-    """Scores (N, C) of all texts by the embeddings and the words, each brought to the same spread.
+) -> CoTrained:
+    """Scores of all texts by the embeddings and the words together.
 
     Each step fits a linear discriminant to the embeddings and a regression to the words, and assigns each text without
     a label to the class for which the sum of both is largest; what words say of a text comes of folds without it.
     From the second step on both are fitted to the labelled rows and to the N / C surest texts of a class alone: texts
     that neither view can tell gather in one class, which would become theirs.
 
-    That takes classes to be of about one size. Where `start` gives them others, of an `evenness` below 0.85, its own
-    scores are returned.
+    That takes classes to be of about one size. Where `start` gives them others, of an `evenness` below 0.85, the words
+    are left out.
 
     Args:
         embeddings: (N, D) of unit length.
@@ -58,7 +72,7 @@ def co_trained_scores(
     known = labels >= 0
     assigned = torch.where(known, labels, scores.argmax(1))
     if evenness(assigned, num_classes) < EVEN:
-        return scores
+        return CoTrained(scores, None)
     weights, is_fitted = torch.where(known, label_rows, 1.0).double(), torch.ones_like(known)
     share = -(-len(rows) // num_classes)
     for _ in range(steps):
@@ -68,4 +82,37 @@ def co_trained_scores(
         scores = comparable(rows @ directions.T + offsets) + comparable(torch.from_numpy(of_words))
         assigned = torch.where(known, labels, scores.argmax(1))
         is_fitted = known | torch.from_numpy(surest(scores.numpy(), assigned.numpy(), share))
-    return scores
+    return CoTrained(scores, is_fitted)
+
+
+def fitted_views(
+    embeddings: Tensor,
+    words: csr_matrix,
+    labels: Tensor,
+    texts: CoTrained,
+    shrinkage: float = SHRINKAGE,
+    label_rows: float = LABEL_ROWS,
+    seed: int = 0,
+) -> tuple[Discriminant, Tensor]:
+    """Both views once more, now of all folds, so that new texts have scores: `discriminant.scores(x) + w @ words`.
+
+    The words' scores are brought to the spread that those of the embeddings have over all texts.
+
+    Args:
+        embeddings, words, labels, shrinkage, label_rows, seed: those of `co_trained`.
+        texts: its result, with words.
+
+    Returns:
+        The discriminant, whose bias is that of both views, and w (C, V).
+    """
+    known, num_classes, rows = labels >= 0, texts.scores.shape[1], embeddings.double()
+    fitted = texts.is_fitted
+    assigned = torch.where(known, labels, texts.scores.argmax(1))[fitted]
+    weights = torch.where(known, label_rows, 1.0).double()[fitted]
+    directions, offsets, _ = fitted_gaussians(rows[fitted], weights, assigned, num_classes, shrinkage)
+    word_weight, word_bias = word_regression(
+        words[fitted.numpy()], assigned.numpy(), num_classes, seed, weights.numpy()
+    )
+    scale = spread((rows @ directions.T + offsets).numpy()) / spread(words @ word_weight.T + word_bias)
+    bias = offsets + scale * torch.from_numpy(word_bias)
+    return Discriminant(directions.to(embeddings), bias.to(embeddings)), scale * torch.from_numpy(word_weight)

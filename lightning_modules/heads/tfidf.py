@@ -46,6 +46,15 @@ def weighted(counts: csr_matrix, inverse_frequency: NDArray[np.floating]) -> csr
     return normalize(weights)
 
 
+def fitted_rows(
+    tokens: Sequence[NDArray[np.integer]], vocabulary_size: int
+) -> tuple[csr_matrix, NDArray[np.float64]]:
+    """`weighted` rows (N, V) of token ids, and the inverse frequencies (V,) that they have themselves."""
+    counts = token_counts(tokens, vocabulary_size)
+    inverse_frequency = inverse_frequencies(counts)
+    return weighted(counts, inverse_frequency), inverse_frequency
+
+
 def weighted_tokens(input_ids: Tensor, attention_mask: Tensor, inverse_frequency: Tensor) -> Tensor:
     """The same rows (B, V) of token ids (B, L) and their mask (B, L) of 0/1."""
     counts = torch.zeros(len(input_ids), len(inverse_frequency), device=input_ids.device)

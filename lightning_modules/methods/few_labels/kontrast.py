@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule, derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
-from lightning_modules.heads.co_training import STEPS, co_trained_scores
+from lightning_modules.heads.co_training import STEPS, co_trained
 from lightning_modules.heads.discriminant import Discriminant, best_discriminant, discriminant_em
 from lightning_modules.heads.linear_solver import solve_and_choose, solve_linear
 from lightning_modules.heads.stacking import comparable, fold_numbers, stacking_weights
-from lightning_modules.heads.tfidf import inverse_frequencies, token_counts, weighted
+from lightning_modules.heads.tfidf import fitted_rows
 from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs
 from lightning_modules.methods.few_labels.prototypes import LEARNED, PrototypesModule, joined
 from losses import PseudoLabelLoss
@@ -135,15 +135,14 @@ class KontrastModule(PrototypesModule):
 
     def _words(self, tokens: Sequence[NDArray[np.integer]]) -> csr_matrix:
         """TF-IDF rows (N, V) of the token ids of each text."""
-        counts = token_counts(tokens, len(self.encoder.token_embeddings()))
-        return weighted(counts, inverse_frequencies(counts))
+        return fitted_rows(tokens, len(self.encoder.token_embeddings()))[0]
 
     def _first_scores(self, rows: Tensor, words: csr_matrix | None, labels: Tensor, start: Discriminant) -> Tensor:
         """Scores (N, C) of unit-length embeddings (N, D), and of words where they are read."""
         if words is None:
             return start.scores(rows)
         seed = derived_seed(self.seed, "words") % 2**31
-        return co_trained_scores(rows, words, labels, start, self.shrinkage, self.label_rows, self.word_steps, seed)
+        return co_trained(rows, words, labels, start, self.shrinkage, self.label_rows, self.word_steps, seed).scores
 
     def _pairs_suffice(self, labels: Tensor) -> bool:
         """Whether labels are enough to weigh by, one a class for each fold on the mean, and most texts have none."""

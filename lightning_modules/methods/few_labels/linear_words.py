@@ -13,7 +13,7 @@ from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.heads.linear_solver import solve_and_choose
 from lightning_modules.heads.tfidf import (
     INVERSE_PENALTIES,
-    inverse_frequencies,
+    fitted_rows,
     logistic_regression,
     token_counts,
     weighted,
@@ -21,20 +21,13 @@ from lightning_modules.heads.tfidf import (
 )
 
 
-class LinearWordsModule(ClassifierModule):
-    """Log-probabilities of both, added: `method=linear_words`.
-
-    Embeddings are brought to unit length; words are the tokens of the encoder, weighted by TF-IDF. Each strength is the
-    one with the lowest loss on the validation rows. A product of experts of equal weight (Hinton, ICANN 1999), each
-    fitted by itself.
+class EmbeddingsAndWords(ClassifierModule):
+    """Scores that are linear in a frozen encoder's embedding, of unit length, and in TF-IDF of its tokens.
 
     Args:
-        classifier_bias: logistic regression has one.
+        classifier_bias: the scores have one.
 
     The remaining arguments are those of `ClassifierModule`.
-
-    Raises:
-        ValueError: the train rows are of one class.
     """
 
     kinds = ("text",)
@@ -78,6 +71,17 @@ class LinearWordsModule(ClassifierModule):
         super().calibrate(scale, offset)
         self.words.weight.mul_(scale)
 
+
+class LinearWordsModule(EmbeddingsAndWords):
+    """Log-probabilities of two logistic regressions, added: `method=linear_words`.
+
+    Each strength is the one with the lowest loss on the validation rows. A product of experts of equal weight (Hinton,
+    ICANN 1999), each fitted by itself.
+
+    Raises:
+        ValueError: the train rows are of one class.
+    """
+
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
         """Both regressions from the rows of "train"; those of "val" choose their strengths.
@@ -93,9 +97,8 @@ class LinearWordsModule(ClassifierModule):
             chosen = solve_and_choose(
                 self.evaluation_loss, (rows, labels), (val_rows, val_labels), self.num_classes
             ).best
-        counts, val_counts = (token_counts(rows, len(self.inverse_frequency)) for rows in (train, val))
-        frequency = inverse_frequencies(counts)
-        inputs, val_inputs = weighted(counts, frequency), weighted(val_counts, frequency)
+        inputs, frequency = fitted_rows(train, len(self.inverse_frequency))
+        val_inputs = weighted(token_counts(val, len(frequency)), frequency)
         losses: dict[float, float] = {}
         for inverse_penalty in INVERSE_PENALTIES:
             weight, bias = logistic_regression(inputs, labels.numpy(), self.num_classes, inverse_penalty)

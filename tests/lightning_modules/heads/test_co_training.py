@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import SGDClassifier
 
-from lightning_modules.heads.co_training import co_trained_scores, evenness
-from lightning_modules.heads.discriminant import best_discriminant
+from clustering.two_views import PENALTY
+from lightning_modules.heads.co_training import co_trained, evenness, fitted_views
+from lightning_modules.heads.discriminant import best_discriminant, fitted_gaussians
+from lightning_modules.heads.stacking import comparable
 from tests.clustering.test_two_views import two_views
 
 
@@ -20,18 +23,18 @@ def started(sizes, labels_a_class=2):
 
 def test_words_mend_what_embeddings_mix_up_and_a_seed_gives_the_same_bits():
     rows, words, labels, start, classes = started([150] * 4)
-    scores = co_trained_scores(rows, words, labels, start)
+    scores = co_trained(rows, words, labels, start).scores
     unknown = labels < 0
     right = [(s.argmax(1) == classes)[unknown].double().mean() for s in (start.scores(rows), scores)]
     assert right[1] > right[0] + 0.1
-    assert torch.equal(scores, co_trained_scores(rows, words, labels, start))
+    assert torch.equal(scores, co_trained(rows, words, labels, start).scores)
 
 
 def test_labels_draw_texts_to_their_class_even_where_they_are_wrong():
     rows, words, labels, start, classes = started([150] * 4)
     wrong = labels.clone()
     wrong[labels == 0] = 1  # two rows of class 0 are said to be of class 1, and class 0 has no other
-    told, misled = (co_trained_scores(rows, words, known, start).argmax(1) for known in (labels, wrong))
+    told, misled = (co_trained(rows, words, known, start).scores.argmax(1) for known in (labels, wrong))
     of_first = (classes == 0) & (labels < 0)
     assert (misled == 1)[of_first].sum() > (told == 1)[of_first].sum()
 
@@ -39,7 +42,29 @@ def test_labels_draw_texts_to_their_class_even_where_they_are_wrong():
 def test_where_classes_are_of_very_different_sizes_the_start_says_all():
     rows, words, labels, start, _ = started([500, 20, 20, 20], labels_a_class=8)
     assert evenness(start.scores(rows).argmax(1), 4) < 0.85
-    assert torch.equal(co_trained_scores(rows, words, labels, start), start.scores(rows))
+    texts = co_trained(rows, words, labels, start)
+    assert torch.equal(texts.scores, start.scores(rows)) and texts.is_fitted is None
+
+
+def test_the_last_fit_is_of_labelled_and_surest_texts_and_both_views_count_alike():
+    rows, words, labels, start, classes = started([150] * 4)
+    texts = co_trained(rows, words, labels, start)
+    discriminant, word_weight = fitted_views(rows, words, labels, texts)
+
+    known, fitted = labels >= 0, texts.is_fitted
+    assigned = torch.where(known, labels, texts.scores.argmax(1))
+    assert bool(fitted[known].all()) and assigned[fitted & ~known].bincount().max() <= 150 < assigned.bincount().max()
+    weights = torch.where(known, 5.0, 1.0)[fitted]
+    directions, offsets, _ = fitted_gaussians(rows[fitted].double(), weights.double(), assigned[fitted], 4, 0.1)
+    regression = SGDClassifier(loss="log_loss", alpha=PENALTY, random_state=0)
+    regression.fit(words[fitted.numpy()], assigned[fitted].numpy(), sample_weight=weights.double().numpy())
+    of_words = torch.from_numpy(words @ regression.coef_.T + regression.intercept_)
+    expected = comparable(rows.double() @ directions.T + offsets) + comparable(of_words)
+
+    ours = discriminant.scores(rows) + torch.from_numpy(words @ word_weight.numpy().T)
+    ours = ours.double() - ours.double().mean(1, keepdim=True)
+    assert torch.allclose(ours / ours.std(), expected / expected.std(), atol=1e-4)
+    assert (ours.argmax(1) == classes).double().mean() > 0.9
 
 
 def test_evenness_by_hand():

@@ -55,12 +55,20 @@ def fitted_rows(
     return weighted(counts, inverse_frequency), inverse_frequency
 
 
-def weighted_tokens(input_ids: Tensor, attention_mask: Tensor, inverse_frequency: Tensor) -> Tensor:
-    """The same rows (B, V) of token ids (B, L) and their mask (B, L) of 0/1."""
+def word_scores(input_ids: Tensor, attention_mask: Tensor, inverse_frequency: Tensor, weight: Tensor) -> Tensor:
+    """`weighted` rows times weight (C, V), of token ids (B, L) and their mask (B, L) of 0/1: (B, C).
+
+    Every place of a token adds its share, so that the rows over the vocabulary are never there as a whole. The sums go
+    from place to place: padding, which adds 0, changes no bit.
+    """
     counts = torch.zeros(len(input_ids), len(inverse_frequency), device=input_ids.device)
-    counts.scatter_add_(1, input_ids, attention_mask.float())
-    weights = counts.log().add(1).where(counts > 0, 0.0) * inverse_frequency
-    return functional.normalize(weights, dim=1)
+    counts = counts.scatter_add_(1, input_ids, attention_mask.float()).gather(1, input_ids).clamp_min(1)
+    weights = torch.where(attention_mask > 0, counts.log().add(1) * inverse_frequency[input_ids], 0.0)
+    unit = torch.ones_like(inverse_frequency)[:, None]
+    squares = functional.embedding_bag(input_ids, unit, per_sample_weights=weights.square() / counts, mode="sum")
+    table = weight.T.contiguous()
+    scores = functional.embedding_bag(input_ids, table, per_sample_weights=weights / counts, mode="sum")
+    return scores / squares.sqrt().clamp_min(torch.finfo(squares.dtype).tiny)
 
 
 def logistic_regression(

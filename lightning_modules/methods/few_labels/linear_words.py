@@ -17,7 +17,7 @@ from lightning_modules.heads.tfidf import (
     logistic_regression,
     token_counts,
     weighted,
-    weighted_tokens,
+    word_scores,
 )
 
 
@@ -50,8 +50,9 @@ class EmbeddingsAndWords(ClassifierModule):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         embeddings = self.embed(batch)
         with torch.autocast(embeddings.device.type, enabled=False):  # solved in full precision
-            words = weighted_tokens(batch["input_ids"], batch["attention_mask"], self.inverse_frequency)
-            logits = self.classifier(functional.normalize(embeddings.float(), dim=1)) + self.words(words)
+            tokens = batch["input_ids"], batch["attention_mask"]
+            of_words = word_scores(*tokens, self.inverse_frequency, self.words.weight)
+            logits = self.classifier(functional.normalize(embeddings.float(), dim=1)) + of_words
         return {"embeddings": embeddings, "logits": logits}
 
     @torch.no_grad()

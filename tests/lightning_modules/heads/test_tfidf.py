@@ -1,0 +1,24 @@
+"""Scores of words: as scikit-learn's rows give them, whatever the padding."""
+
+import numpy as np
+import torch
+
+from lightning_modules.heads.tfidf import fitted_rows, word_scores
+
+
+def test_scores_are_those_of_whole_rows_and_padding_changes_no_bit():
+    rng = np.random.default_rng(0)
+    tokens = [rng.integers(1, 40, size=length).astype(np.int32) for length in (12, 3, 7, 1)] + [np.full(5, 9, np.int32)]
+    rows, frequency = fitted_rows(tokens, 50)
+    weight = torch.from_numpy(rng.normal(size=(3, 50))).float()
+
+    def scores(texts, length):
+        ids = torch.zeros(len(texts), length, dtype=torch.long)
+        mask = torch.zeros(len(texts), length, dtype=torch.long)
+        for number, text in enumerate(texts):
+            ids[number, : len(text)], mask[number, : len(text)] = torch.from_numpy(text).long(), 1
+        return word_scores(ids, mask, torch.from_numpy(frequency).float(), weight)
+
+    together = scores(tokens, 12)
+    assert np.allclose(together.numpy(), rows @ weight.numpy().T, atol=1e-5)
+    assert torch.equal(together, torch.cat([scores([text], length) for text, length in zip(tokens, (29, 3, 8, 2, 64), strict=True)]))

@@ -21,4 +21,5 @@ def test_scores_are_those_of_whole_rows_and_padding_changes_no_bit():
 
     together = scores(tokens, 12)
     assert np.allclose(together.numpy(), rows @ weight.numpy().T, atol=1e-5)
-    assert torch.equal(together, torch.cat([scores([text], length) for text, length in zip(tokens, (29, 3, 8, 2, 64), strict=True)]))
+    alone = [scores([text], length) for text, length in zip(tokens, (29, 3, 8, 2, 64), strict=True)]
+    assert torch.equal(together, torch.cat(alone))

@@ -6,6 +6,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
+from scipy.linalg import eigh
 
 from callbacks.evaluation_rows import Columns, EvaluationRows
 from reporting.curves import embedding_figure
@@ -83,8 +84,8 @@ class EmbeddingPicture(EvaluationRows):
 def principal_components(embeddings: np.ndarray) -> np.ndarray:
     """Coordinates (N, 2) of embeddings (N, D), D at least 2; each axis points where its largest loading is positive."""
     centred = embeddings - embeddings.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    axes = axes[:2]
+    last = embeddings.shape[1] - 1
+    axes = eigh(centred.T @ centred, subset_by_index=(max(last - 1, 0), last))[1].T[::-1]  # the largest first
     signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
     points = centred @ (axes * signs[:, None]).T
     return points if points.shape[1] == 2 else np.pad(points, ((0, 0), (0, 2 - points.shape[1])))

@@ -132,6 +132,10 @@ class EncoderModule(pl.LightningModule):
         processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         self.log(name, value, on_step=False, on_epoch=True, batch_size=num_rows * processes, sync_dist=True)
 
+    def information(self, has_unlabelled: bool) -> str:
+        """What it learns from besides labelled texts: "N" the names of the classes, "U" texts without a label."""
+        return ""
+
     @torch.no_grad()
     def embedded_splits(self, datamodule: Any, *only: str) -> dict[str, tuple[Tensor, Tensor]]:
         """Embeddings (N, D) and labels of what the run learns from, by the encoder of now, on the processor.

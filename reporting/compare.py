@@ -1,9 +1,11 @@
 """Methods side by side: mean and spread over seeds, and a paired test against a baseline.
 
     python -m reporting.compare RUNS dataset=ohsumed [baseline=ce] [by=method] [metric=test/macro_f1] [where=key:value]
-        [columns=test/accuracy,...] [figure=FILE]
+        [columns=test/accuracy,...] [figure=FILE] [along=dataset.labels]
 
-RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key.
+RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key, or several. With `along`, a
+key of numbers, the figure has `metric` against it, a line a group. N beside a group: it reads the names of the classes;
+U: texts without a label.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
-from reporting.curves import seeds_figure
+from reporting.curves import lines_figure, seeds_figure
 from reporting.grouping import lookup, runs_by_seed
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table
@@ -23,6 +25,7 @@ from storage.errors import ReportError
 from storage.records import Run, read_store
 
 COLUMNS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "val/macro_f1")
+OPTIONS = ("dataset", "baseline", "by", "metric", "columns", "figure", "along")
 Values = dict[str, dict[int, dict[str, Any]]]  # group -> seed -> metrics
 
 
@@ -59,9 +62,15 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
         outcome = (MISSING, MISSING, MISSING)
         if group != baseline and set(figures[group]) & set(reference):
             outcome = _outcome(figures[group], reference)
-        rows.append((group, str(len(seeds)), *(spread(seeds, column) for column in columns), *outcome))
+        rows.append((_marked(group, seeds), str(len(seeds)), *(spread(seeds, column) for column in columns), *outcome))
     header = ("", "seeds", *columns, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
     return Table(title, header, tuple(rows))
+
+
+def _marked(group: str, seeds: Mapping[int, Mapping[str, Any]]) -> str:
+    """The group's name, and what its runs learn from besides labelled texts, for rows that do are no equals."""
+    marks = sorted({mark for run in seeds.values() for mark in run.get("reads") or ""})
+    return f"{group} ({' '.join(marks)})" if marks else group
 
 
 def _figures(seeds: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, float]:
@@ -97,18 +106,33 @@ def _outcome(values: Mapping[int, float], reference: Mapping[int, float]) -> tup
     )
 
 
+def curves(values: Values, metric: str, along: str) -> dict[str, dict[float, list[float]]]:
+    """Line -> number -> figures of the seeds, of groups whose last word is a number. Raises ReportError: it is none."""
+    lines: dict[str, dict[float, list[float]]] = {}
+    for group, seeds in values.items():
+        name, _, last = group.rpartition(" ")
+        try:
+            number = float(last)
+        except ValueError as error:
+            raise ReportError(f"along={along}: found {last}; allowed: a key whose values are numbers") from error
+        if figures := list(_figures(seeds, metric).values()):
+            lines.setdefault(_marked(name, seeds), {})[number] = figures
+    return lines
+
+
 def _names(values: Values, key: str) -> str:
     """What the runs have for a group of the config, "none" for those without."""
     return "/".join(sorted({str(run.get(key) or "none") for seeds in values.values() for run in seeds.values()}))
 
 
 def main(arguments: Sequence[str]) -> None:
-    folder, options, where = folder_and_options(arguments, ("dataset", "baseline", "by", "metric", "columns", "figure"))
+    folder, options, where = folder_and_options(arguments, OPTIONS)
     if "dataset" not in options:
         raise ReportError("dataset: missing; allowed: the name of a data set, as in dataset=ohsumed")
     where |= {"dataset": options["dataset"]}
     by, metric = options.get("by", "method").split(","), options.get("metric", "test/macro_f1")
-    values = grouped(read_store(folder), by, where)
+    along = options.get("along")
+    values = grouped(read_store(folder), [*by, along] if along else by, where)
     encoders, protocols = (_names(values, key) for key in ("encoder", "protocol"))
     title = f"{options['dataset']}, {encoders}, protocol {protocols}, %"
     columns = options["columns"].split(",") if "columns" in options else COLUMNS
@@ -116,7 +140,11 @@ def main(arguments: Sequence[str]) -> None:
         if not any(_figures(seeds, key) for seeds in values.values()):
             raise ReportError(f"columns: no run has {key}; {_known_figures(values)}")
     print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
-    if "figure" in options:
+    if along:
+        if "figure" not in options:
+            raise ReportError("along: has no effect without a figure; allowed: figure=FILE beside it")
+        lines_figure({title: curves(values, metric, along)}, along, f"{metric}, %", Path(options["figure"]))
+    elif "figure" in options:
         seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")
 
 

@@ -167,6 +167,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
         metrics
         | training_figures
         | {f"{split}/{name}": value for name, value in rival.items()}
+        | {"reads": module.information("unlabelled" in datamodule.indices)}
         | ({"rival_reads": plan.encoder.simplest(plan.dataset).name} if rival and reads_other(plan) else {})
         | {
             "augment": datamodule.augment_report,

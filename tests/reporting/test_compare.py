@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reporting.compare import compare, grouped, main
+from reporting.compare import compare, curves, grouped, main
 from reporting.curves import seeds_figure
 from reporting.grouping import lookup
 from storage.errors import ReportError
@@ -99,3 +99,20 @@ def test_runs_without_an_encoder_and_without_the_figure(store: Path, capsys) -> 
     assert shown.startswith("toy, minilm/none/tiny, protocol clean/none, %")
     assert [line.split("|")[1].strip() for line in shown.splitlines()[4:] if "|" in line][-1] == "acl"
     assert (store / "seeds.svg").exists()
+
+
+def test_what_reads_names_or_texts_without_labels_is_marked(store: Path) -> None:
+    for seed in range(2):
+        record(store, "prototypes", seed, 0.6)
+        RunFolder(store / f"prototypes-{seed}-1.0").write_metrics(reads="NU")
+    table = compare(grouped(list_runs(store), ["method"], {}), "ce", "test/macro_f1", "t")
+    assert [row[0] for row in table.rows] == ["prototypes (N U)", "sharprecl", "ce"]
+
+
+def test_a_curve_has_a_line_a_group_over_a_key_of_numbers(store: Path) -> None:
+    for mu, value in ((0.5, 0.4), (10.0, 0.7)):
+        record(store, "ce", 0, value, mu=mu)
+    lines = curves(grouped(list_runs(store), ["method", "method.mu"], {}), "test/macro_f1", "method.mu")
+    assert lines == {"ce": {1.0: FIGURES["ce"], 0.5: [0.4], 10.0: [0.7]}, "sharprecl": {1.0: FIGURES["sharprecl"]}}
+    with pytest.raises(ReportError, match="along=method: found ce; allowed: a key whose values are numbers"):
+        curves(grouped(list_runs(store), ["method.mu", "method"], {}), "test/macro_f1", "method")

@@ -76,6 +76,10 @@ class PrototypesModule(ClassifierModule):
         """Scores (B, C) of embeddings (B, D) brought to unit length."""
         return self.classifier(functional.normalize(embeddings, dim=1)).float()
 
+    def information(self, has_unlabelled: bool) -> str:
+        reads_unlabelled = has_unlabelled and bool(self.max_steps or self.trains_unlabelled)
+        return ("N" if self.class_names is not None else "") + ("U" if reads_unlabelled else "")
+
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
         """Place the classifier by the train rows and the unlabelled ones, whose labels are -1."""

@@ -81,6 +81,9 @@ class DualCLModule(ClassifierModule):
         self.register_buffer("owner", owner, persistent=False)
         self.register_buffer("place", place, persistent=False)
 
+    def information(self, has_unlabelled: bool) -> str:
+        return "N" if self.learned_labels is None else ""
+
     @property
     def prefix_length(self) -> int:
         """Positions that the labels and their separator add to every text."""

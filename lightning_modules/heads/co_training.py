@@ -96,7 +96,8 @@ def fitted_views(
 ) -> tuple[Discriminant, Tensor]:
     """Both views once more, now of all folds, so that new texts have scores: `discriminant.scores(x) + w @ words`.
 
-    The words' scores are brought to the spread that those of the embeddings have over all texts.
+    The scores of each view are brought to spread 1 over all texts. As logits they are less sure of themselves than the
+    discriminant's own, which texts that were assigned, not labelled, make too sure.
 
     Args:
         embeddings, words, labels, shrinkage, label_rows, seed: those of `co_trained`.
@@ -113,6 +114,8 @@ def fitted_views(
     word_weight, word_bias = word_regression(
         words[fitted.numpy()], assigned.numpy(), num_classes, seed, weights.numpy()
     )
-    scale = spread((rows @ directions.T + offsets).numpy()) / spread(words @ word_weight.T + word_bias)
-    bias = offsets + scale * torch.from_numpy(word_bias)
-    return Discriminant(directions.to(embeddings), bias.to(embeddings)), scale * torch.from_numpy(word_weight)
+    of_embeddings = 1 / spread((rows @ directions.T + offsets).numpy())
+    of_words = 1 / spread(words @ word_weight.T + word_bias)
+    bias = of_embeddings * offsets + of_words * torch.from_numpy(word_bias)
+    discriminant = Discriminant((of_embeddings * directions).to(embeddings), bias.to(embeddings))
+    return discriminant, of_words * torch.from_numpy(word_weight)

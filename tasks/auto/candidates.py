@@ -31,6 +31,7 @@ class Candidate:
             the number of rows.
         regimes: of the data that it is tried on by itself; empty: all.
         reads_unlabelled: whether it learns from texts without a label too.
+        reads_words: whether it reads words beside the embeddings.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Candidate:
     words: tuple[str, ...]
     regimes: tuple[str, ...] = ()
     reads_unlabelled: bool = False
+    reads_words: bool = False
 
     @property
     def votes(self) -> bool:
@@ -70,6 +72,17 @@ CANDIDATES = (
         "embeddings",
         3,
         ("method=linear_words",),
+        reads_words=True,
+    ),
+    Candidate(
+        "words_unlabelled",
+        "{encoder} and TF-IDF of words, each labelling for the other the texts without a label",
+        "embeddings",
+        3,
+        ("method=prototypes_words",),
+        ("many unlabelled",),
+        reads_unlabelled=True,
+        reads_words=True,
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(

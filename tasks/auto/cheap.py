@@ -210,6 +210,35 @@ class Sum:
         return sum(scale * scorer.weight for scorer, scale in own), sum(scale * scorer.bias for scorer, scale in own)
 
 
+def co_trained_views(anchors: Floats | None, unlabelled: TextRows) -> Path:
+    """Embeddings and words that label texts without a label for each other, from the discriminant of `refined`."""
+
+    def path(rows: Any, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+        import torch
+        from scipy.sparse import vstack
+
+        from lightning_modules.heads.co_training import co_trained, fitted_views
+        from lightning_modules.heads.discriminant import best_discriminant
+        from lightning_modules.heads.tfidf import inverse_frequencies, weighted
+
+        embeddings = torch.from_numpy(np.concatenate([rows.embeddings, unlabelled.embeddings]).astype(np.float32))
+        counts = vstack([rows.counts, unlabelled.counts]).tocsr()
+        targets = torch.from_numpy(np.concatenate([labels, np.full(len(unlabelled), -1)]))
+        names = None if anchors is None else torch.from_numpy(anchors.astype(np.float32))
+        discriminant = best_discriminant(embeddings, targets, names, num_classes)
+        frequency = inverse_frequencies(counts)
+        tfidf = weighted(counts, frequency)
+        texts = co_trained(embeddings, tfidf, targets, discriminant)
+        word_weight = torch.zeros(num_classes, counts.shape[1])
+        if texts.is_fitted is not None:
+            discriminant, word_weight = fitted_views(embeddings, tfidf, targets, texts)
+        on_embeddings = Linear(discriminant.weight.double().numpy(), discriminant.bias.double().numpy())
+        on_words = Words(word_weight.double().numpy(), np.zeros(num_classes), frequency)
+        yield "co-EM", Sum((("embeddings", on_embeddings, 1.0), ("counts", on_words, 1.0)))
+
+    return path
+
+
 def label_by_label(rows: Floats, labels: NDArray[np.integer], num_classes: int) -> Iterator[tuple[str, Scorer]]:
     """Logistic regression of each label (N, C) by itself, for one penalty after the other, strongest first."""
     from sklearn.linear_model import LogisticRegression

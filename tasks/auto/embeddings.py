@@ -31,6 +31,7 @@ class Embeddings:
         rows: (N, D) float32.
         counts: (N, V) of the encoder's tokens, sparse.
         unlabelled: (M, D) float32, of the texts without a label.
+        unlabelled_counts: (M, V), their tokens.
         names: (C, D) of unit length, embeddings of the class names; None where labels are codes or very many.
         seconds_per_text: that encoding takes.
         size_mib: of the encoder's weights.
@@ -39,6 +40,7 @@ class Embeddings:
     rows: NDArray[np.float32]
     counts: csr_matrix
     unlabelled: NDArray[np.float32]
+    unlabelled_counts: csr_matrix
     names: NDArray[np.float32] | None
     seconds_per_text: float
     size_mib: float
@@ -77,11 +79,13 @@ def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Em
     tokens = [ids for split in parts for ids in datamodule.token_rows(split)[0]]
     counts = token_counts(tokens, len(encoder.token_embeddings()))[order]
     unlabelled = features.get("unlabelled", rows[:0])
+    others = datamodule.token_rows("unlabelled")[0] if len(unlabelled) else []
+    unlabelled_counts = token_counts(others, counts.shape[1])
     taken = (time.perf_counter() - started) / (len(rows) + len(unlabelled))
     seconds = taken if taken > CACHED * seconds else seconds
     names = None if label_names is None or len(label_names) > MOST_NAMES else plan.class_names(label_names)
     anchors = None if names is None else names(encoder).numpy()
-    return Embeddings(rows, counts, unlabelled, anchors, seconds, _weights_mib(plan.encoder))
+    return Embeddings(rows, counts, unlabelled, unlabelled_counts, anchors, seconds, _weights_mib(plan.encoder))
 
 
 def _weights_mib(encoder) -> float:

@@ -16,7 +16,9 @@ FOLDS = (
     *("protocol=kfold", "protocol.val_fraction=0.2", "protocol.ties=latest"),
     "dataset.singleton_classes=keep_in_train",
 )
-UNTRAINED = ("nearest_name", "prototypes", "discriminant_unlabelled")  # candidates whose protocol is their own
+UNTRAINED = (  # candidates whose protocol is their own
+    *("nearest_name", "prototypes", "discriminant_unlabelled", "words_unlabelled"),
+)
 
 
 def plan_of(words: Sequence[str]) -> Plan:

@@ -191,6 +191,9 @@ class Study:
             return cheap.prototypes(self.embeddings.names)
         if candidate.name == "discriminant_unlabelled":
             return cheap.refined(self.embeddings.names, cheap.unit_rows(self.embeddings.unlabelled))
+        if candidate.name == "words_unlabelled":
+            others = cheap.TextRows(cheap.unit_rows(self.embeddings.unlabelled), self.embeddings.unlabelled_counts)
+            return cheap.co_trained_views(self.embeddings.names, others)
         if candidate.name == "linear_words":
             on_embeddings = (cheap.logistic, cheap.prototypes(self.embeddings.names))
             return cheap.Added((*(("embeddings", path) for path in on_embeddings), ("counts", cheap.words)))
@@ -201,7 +204,7 @@ class Study:
         """Embeddings, with token counts where they are read; without them, what a candidate of counts alone slices."""
         if self.embeddings is None:
             return np.empty((len(self.labels), 0))
-        if candidate.name == "linear_words":
+        if candidate.reads_words:
             return cheap.TextRows(cheap.unit_rows(self.embeddings.rows), self.embeddings.counts)
         return self.embeddings.rows
 
@@ -574,7 +577,7 @@ class Study:
         if candidate.kind == "counts" or self.embeddings is None:
             return 0.0
         width = self.embeddings.rows.shape[1]
-        width += self.embeddings.counts.shape[1] if candidate.name == "linear_words" else 0
+        width += self.embeddings.counts.shape[1] if candidate.reads_words else 0
         return self.embeddings.size_mib + 4 * numbers * width / 2**20
 
     def _write_out_of_fold(self, name: str, kept: dict[tuple[int, int], FoldOutcome]) -> None:
@@ -634,7 +637,7 @@ class Study:
         scorer: Any = model.scorer
         if candidate.name == "neighbours":
             models.write_neighbours(run, plan, *place, scorer, texts, model.calibration, more)
-        elif candidate.name == "linear_words":
+        elif candidate.reads_words:
             models.write_linear_words(run, plan, *place, scorer, model.calibration, more)
         else:
             models.write_linear(run, plan, *place, scorer, model.calibration, more)

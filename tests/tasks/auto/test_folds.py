@@ -23,7 +23,7 @@ def blobs():
 
 
 def paths(blobs):
-    names = np.eye(3, 8)
+    names, others = np.eye(3, 8), np.repeat(blobs[0], 2, axis=0)
     return {
         "majority": cheap.majority,
         "nearest_name": cheap.nearest_name(names),
@@ -31,15 +31,19 @@ def paths(blobs):
         "prototypes": cheap.prototypes(None),
         "neighbours": cheap.neighbours,
         "linear_words": cheap.Added((("embeddings", cheap.logistic), ("counts", cheap.words))),
+        "words_unlabelled": cheap.co_trained_views(names, read_by("words_unlabelled", others)),
     }
 
 
 def read_by(name, rows):
     """Rows as a candidate takes them; of words each dimension is one that occurs where it is large."""
-    return cheap.TextRows(cheap.unit_rows(rows), csr_matrix(rows > 1, dtype=float)) if name == "linear_words" else rows
+    return cheap.TextRows(cheap.unit_rows(rows), csr_matrix(rows > 1, dtype=float)) if "words" in name else rows
 
 
-@pytest.mark.parametrize("name", ["majority", "nearest_name", "logistic", "prototypes", "neighbours", "linear_words"])
+@pytest.mark.parametrize(
+    "name",
+    ["majority", "nearest_name", "logistic", "prototypes", "neighbours", "linear_words", "words_unlabelled"],
+)
 def test_the_labels_of_a_fold_decide_nothing(blobs, name):
     (rows, labels, texts), path = blobs, paths(blobs)[name]
     rows = read_by(name, rows)

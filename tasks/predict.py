@@ -261,16 +261,20 @@ class Predictor:
         self.threshold = threshold  # None where texts have one label
         self.sure_from = sure_from
         sure = () if sure_from is None else ("sure",)
-        self.probability_columns = tuple(f"p_{name}" for name in label_names) if all_probabilities else ()
+        self.all_probabilities = all_probabilities
+        self.probability_columns = tuple(f"p_{name}" for name in label_names)
+        every_label = self.probability_columns if all_probabilities else ()
         neighbour_columns = neighbours.columns if neighbours else ()
-        self.columns = ("prediction", "probability", *sure, *self.probability_columns, *neighbour_columns)
+        self.columns = ("prediction", "probability", *sure, *every_label, *neighbour_columns)
 
-    def answers(self, texts: list[str]) -> list[Row]:
-        """The values of `columns` for each text."""
+    def answers(self, texts: list[str], all_probabilities: Sequence[bool] | None = None) -> list[Row]:
+        """The values of `columns` for each text; `all_probabilities`, where it is there, says of each whether it gets
+        the probability of every label."""
         scores, explanations = self.scores(texts)
+        wanted = [self.all_probabilities] * len(texts) if all_probabilities is None else all_probabilities
         return [
-            self.prediction(row) | self._all(row) | explanation
-            for row, explanation in zip(scores, explanations, strict=True)
+            self.prediction(row) | (self._all(row) if gets_all else {}) | explanation
+            for row, explanation, gets_all in zip(scores, explanations, wanted, strict=True)
         ]
 
     def scores(self, texts: list[str]) -> tuple[Floats, list[Row]]:
@@ -282,8 +286,6 @@ class Predictor:
         return self.neighbours(embeddings, scores)
 
     def _all(self, scores: Floats) -> Row:
-        if not self.probability_columns:
-            return {}
         return dict(zip(self.probability_columns, scores.astype(np.float64).round(6).tolist(), strict=True))
 
     def prediction(self, scores: Floats) -> Row:

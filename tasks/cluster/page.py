@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustering.landscape import near_clusters
+from clustering.number import NEARLY_BEST
 from engine.plan import Plan
 from reporting.clusters.build import clusters_page
 from reporting.escape import shortened
@@ -90,6 +91,7 @@ def page_content(
             if metrics.get(f"cluster/{name}") is not None
         },
         "texts": len(texts),
+        "nearly_best": NEARLY_BEST,
         "labels": labels,
         "clusters": shown,
         "in_none": int(sum(counts[-1].values())),

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from clustering.kmeans import distances_to_own, nearest, several_nearest
-from clustering.number import candidates, estimate_num_clusters, largest_nearly_best, simplified_silhouette
+from clustering.number import candidates, estimate_num_clusters, last_nearly_best, simplified_silhouette
 from clustering.topics import central_texts, top_words, topics
 from clustering.vectors import WordVectors
 from tests.clustering.test_kmeans import blobs
@@ -91,6 +91,6 @@ def test_few_texts_are_refused():
 
 def test_a_later_rise_of_the_merit_is_another_answer():
     merits = {2: 0.5, 4: 1.0, 6: 0.93, 9: 0.94, 13: 0.9, 20: 0.97}
-    assert largest_nearly_best([(number, merit, 1.0) for number, merit in merits.items()]) == 9
-    assert largest_nearly_best([(2, 0.9, 1.0), (4, 1.0, 1.0), (6, 0.93, 1.0)]) == 6
-    assert largest_nearly_best([(2, 0.5, 1.0), (4, 0.5, 0.2)]) == 2
+    assert last_nearly_best([(number, merit, 1.0) for number, merit in merits.items()]) == 9
+    assert last_nearly_best([(2, 0.9, 1.0), (4, 1.0, 1.0), (6, 0.93, 1.0)]) == 6
+    assert last_nearly_best([(2, 0.5, 1.0), (4, 0.5, 0.2)]) == 2

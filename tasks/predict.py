@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from torch.nn import functional
 
 from callbacks.predictions import labels_above
-from engine.assign import Assigner
+from engine.assign import CLUSTERS, Assigner
 from engine.finished import load_module, open_run
 from engine.plan import Plan
 from engine.retrieval import FOLDER, build_retrieval, chosen_vote, open_datastore
@@ -47,7 +47,7 @@ Floats = NDArray[np.floating]
 def predict(config: DictConfig, overrides: list[str]) -> Path:
     """Write `input` with two more columns, `prediction` and `probability`, to `output`; row order is kept.
 
-    Of a clustering they are `cluster`, and `probability` or, for k-means, `distance` to the centre.
+    Of a clustering they are `cluster`, `probability` or, for k-means, `distance` to the centre, and `name`.
     A model of `task=auto` adds `sure`, yes or no: whether the probability is one above which as many answers were right
     as was asked for.
     Where texts have several labels both are lists, in CSV as JSON: the labels above the run's threshold, and the
@@ -124,7 +124,7 @@ def _piece_answers(
 def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
     """What the answers follow from, as plain JSON: other weights, neighbours or rows have other ones."""
     facts = os.stat(config.input)
-    files = [run.path / CHECKSUMS, *sorted((run.path / FOLDER).glob("*"))]
+    files = [run.path / CHECKSUMS, run.path / CLUSTERS, *sorted((run.path / FOLDER).glob("*"))]
     return {
         "run": str(run.path.resolve()),
         "files": [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()],

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from clustering.kmeans import distances_to_own, nearest, several_nearest
 from clustering.number import candidates, estimate_num_clusters, last_nearly_best, simplified_silhouette
-from clustering.topics import central_texts, top_words, topics
+from clustering.topics import central_texts, merged_words, top_words, topics
 from clustering.vectors import WordVectors
 from tests.clustering.test_kmeans import blobs
 
@@ -25,6 +25,15 @@ def test_words_by_the_formula():
 
 def test_without_words_there_are_none():
     assert top_words(["1 2", "the"], np.array([0, 1]), 3) == {0: (), 1: ()}
+    assert merged_words(["1 2", "the"], np.array([0, 1]), np.array([[0, 1]])) == [()]
+
+
+def test_merged_groups_have_the_words_of_their_texts_as_one_cluster():
+    texts = [*TEXTS, "blue sea", "sea salt", "salt"]
+    clusters = np.array([1, 1, 0, 0, 1, 0, 2, 2, 3])  # 3: in no cluster
+    steps = np.array([[0, 2], [1, 3]])
+    after = [np.array([0, 1, 0, 3]), np.array([0, 0, 0, 3])]  # group of each cluster
+    assert merged_words(texts, clusters, steps, 4) == [top_words(texts, group[clusters], 4)[0] for group in after]
 
 
 def test_central_texts_are_the_nearest_and_different():

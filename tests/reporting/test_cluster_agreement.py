@@ -8,8 +8,18 @@ import pytest
 import yaml
 from sklearn.metrics import adjusted_mutual_info_score
 
+from launching.sweep import report_sweep
 from reporting.arguments import run_command
-from reporting.cluster_agreement import agreement, agreement_table, agreements, correlation_table, main, settings
+from reporting.cluster_agreement import (
+    agreement,
+    agreement_in_sweep,
+    agreement_table,
+    agreements,
+    correlation_table,
+    main,
+    settings,
+)
+from reporting.tables import SweepJob
 from storage.errors import ReportError
 from storage.run_store import RunFolder, list_runs
 
@@ -61,6 +71,27 @@ def test_the_setting_that_agrees_most_is_marked_within_its_method(add, tmp_path,
     )
     main([str(tmp_path), "by=loss.tau", "where=method:sccl"])
     assert "| tweet      | sccl     |        0.5 |" in capsys.readouterr().out
+
+
+def test_a_sweep_over_settings_and_seeds_names_the_line_that_agrees_most(add, tmp_path, capsys):
+    clusters, jobs = [0, 0, 1, 1, 2, 2], []
+    for tau, others in {0.5: [0, 1, 2, 0, 1, 2], 1.0: clusters, 2.0: [0, 0, 1, 1, 2, 0]}.items():
+        for seed, assigned in enumerate((clusters, others)):
+            run = add(tau, seed, assigned)
+            words = {"task": "cluster", "dataset.name": "a name", "loss.tau": str(tau), "seed": str(seed)}
+            jobs.append(SweepJob(words, "finished", run, metrics=run.read_metrics()))
+    single = add(4.0, 0, clusters)  # a setting of one seed agrees with nobody
+    jobs.append(SweepJob(jobs[0].overrides | {"loss.tau": "4.0"}, "finished", single, metrics=single.read_metrics()))
+    jobs.append(SweepJob(jobs[0].overrides | {"loss.tau": "8.0"}, "failed"))
+    table, lines = agreement_in_sweep(jobs)
+    assert [row[2] for row in table.rows] == ["0.5", "1.0", "2.0"] and table.rows[1][4] == "**100.00**"
+    assert lines == ["python run.py task=cluster 'dataset.name=a name' loss.tau=1.0"]
+    assert agreement_in_sweep(jobs[:2]) is None  # nothing to choose from
+    report_sweep(jobs, tmp_path / "sweep")
+    assert f"seeds agree most: {lines[0]}" in capsys.readouterr().out and (tmp_path / "sweep/agreement.md").exists()
+    (single.path.parent / "aecl-1.0-1-0/predictions.csv").unlink()
+    report_sweep(jobs, tmp_path / "sweep")
+    assert "agreement between seeds: run aecl-1.0-1-0: predictions.csv cannot be read" in capsys.readouterr().err
 
 
 def test_the_order_by_agreement_beside_the_order_by_scores(add, tmp_path, capsys):

@@ -118,12 +118,12 @@ def agreement_table(groups: RunsBySetting, measured: Mapping[Setting, Agreement]
 
 def agreement_in_sweep(jobs: Sequence[SweepJob]) -> tuple[Table, list[str]] | None:
     """What a sweep of clusterings over settings and seeds says: the table, and for each data set and method the line
-    of the setting that agrees most. None where no method has two settings of two seeds.
+    of the setting that agrees most. None where no method that trains has two settings of two seeds.
 
     Raises:
         ReportError: as `agreement` does.
     """
-    finished = [(job, job.folder) for job in jobs if job.folder and _is_clustering(job)]
+    finished = [(job, job.folder) for job in jobs if job.folder and _has_trained_clusters(job)]
     keys = list(dict.fromkeys(key for job, _ in finished for key in job.overrides if key != "seed"))
     by = [key for key in keys if len({job.overrides.get(key) for job, _ in finished}) > 1]
     groups: RunsBySetting = {}
@@ -143,8 +143,9 @@ def agreement_in_sweep(jobs: Sequence[SweepJob]) -> tuple[Table, list[str]] | No
     return agreement_table(compared, measured, by), best
 
 
-def _is_clustering(job: SweepJob) -> bool:
-    return job.status == "finished" and "cluster/num_clusters" in job.metrics
+def _has_trained_clusters(job: SweepJob) -> bool:
+    figures = [job.metrics.get(name) for name in ("cluster/num_clusters", "epochs")]
+    return job.status == "finished" and None not in figures
 
 
 def _line(job: SweepJob) -> str:

@@ -1,6 +1,7 @@
 """Agreement between seeds, from runs written by hand."""
 
 import importlib
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -28,7 +29,7 @@ from storage.run_store import RunFolder, list_runs
 def add(tmp_path):
     def write(tau, seed, clusters, method="aecl", first=0, acc=None, nmi=None, file=None):
         run = RunFolder(tmp_path / f"{method}-{tau}-{seed}-{first}")
-        names = {"method": method, "dataset": "tweet", "seed": seed, "cluster/num_clusters": 3}
+        names = {"method": method, "dataset": "tweet", "seed": seed, "cluster/num_clusters": 3, "epochs": 9}
         names |= {"cluster/acc": acc, "cluster/nmi": nmi, "cluster/occupied": len(set(clusters))}
         run.write_metrics(names, status="finished")
         own = {"dataset": {"name": "csv", "train": file}} if file else {}
@@ -87,6 +88,8 @@ def test_a_sweep_over_settings_and_seeds_names_the_line_that_agrees_most(add, tm
     assert [row[2] for row in table.rows] == ["0.5", "1.0", "2.0"] and table.rows[1][4] == "**100.00**"
     assert lines == ["python run.py task=cluster 'dataset.name=a name' loss.tau=1.0"]
     assert agreement_in_sweep(jobs[:2]) is None  # nothing to choose from
+    untrained = [replace(job, metrics={**job.metrics, "epochs": None}) for job in jobs]
+    assert agreement_in_sweep(untrained) is None
     report_sweep(jobs, tmp_path / "sweep")
     assert f"seeds agree most: {lines[0]}" in capsys.readouterr().out and (tmp_path / "sweep/agreement.md").exists()
     (single.path.parent / "aecl-1.0-1-0/predictions.csv").unlink()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
+import torch
 from scipy.linalg import eigh
 
 from callbacks.evaluation_rows import Columns, EvaluationRows
@@ -16,23 +18,40 @@ SHOWN_ROWS, SHOWN_CLASSES = 2000, 10
 
 
 class EmbeddingMap(EvaluationRows):
-    """Writes ``embedding_map.csv``: split, index, and the first two principal components of a split's first rows.
+    """Writes ``embedding_map.csv``: split, index, and the first two principal components of rows drawn over a split.
 
     Works on the dicts that evaluation steps return: ``embeddings`` (B, D) and ``indices`` (B,).
 
     Args:
         run: folder to write into.
+        num_rows: of each split.
+        seed: draws the rows where a split has more than 2,000.
     """
 
     keys = ("embeddings",)
 
-    def __init__(self, run: RunFolder) -> None:
+    def __init__(self, run: RunFolder, num_rows: Mapping[str, int], seed: int) -> None:
         super().__init__()
-        self.run = run
+        self.run, self.num_rows, self.seed = run, num_rows, seed
+        self.is_drawn = np.ones(0, dtype=bool)  # of each row of the split that is evaluated
+
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_validation_epoch_start(trainer, pl_module)
+        self._draw("val")
+
+    def on_test_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_test_epoch_start(trainer, pl_module)
+        self._draw("test")
+
+    def _draw(self, split: str) -> None:
+        number = self.num_rows[split]
+        order = np.random.default_rng([self.seed, number]).permutation(number)
+        self.is_drawn = np.zeros(number, dtype=bool)
+        self.is_drawn[order[:SHOWN_ROWS]] = True
 
     def batch_columns(self, outputs: Columns) -> Columns:
-        first = outputs["indices"] < SHOWN_ROWS
-        return {key: column[first] for key, column in outputs.items()}
+        drawn = torch.from_numpy(self.is_drawn)[outputs["indices"]]
+        return {key: column[drawn] for key, column in outputs.items()}
 
     def split_collected(self, trainer: pl.Trainer, split: str) -> None:
         columns = self.splits.get(split, {})

@@ -75,8 +75,10 @@ def merges(centres: NDArray[np.float32]) -> NDArray[np.int64]:
     return linkage(pdist(unit_rows(centres).astype(np.float64)), "ward")[:, :2].astype(np.int64)
 
 
-def groups_at(steps: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-    """The group of each cluster, (K,), when so many groups are left; groups are numbered by their first cluster.
+def groups_at(steps: NDArray[np.int64], level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """When so many groups are left, the place of each cluster's group, (K,), and the groups themselves, (level,).
+
+    Groups are as `merges` counts them, and stand in the order of their first clusters.
 
     Raises:
         ValueError: fewer than 1 group, or more than there are clusters.
@@ -90,5 +92,6 @@ def groups_at(steps: NDArray[np.int64], level: int) -> NDArray[np.int64]:
     roots = np.arange(number)
     while (above := parent[roots] != roots).any():
         roots[above] = parent[roots[above]]
-    _, first, codes = np.unique(roots, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[codes]
+    groups, first, codes = np.unique(roots, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return np.argsort(order)[codes], groups[order]

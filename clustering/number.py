@@ -10,7 +10,7 @@ from clustering.kmeans import Vectors, kmeans, nearest, several_nearest
 
 SPLITS = 6  # with two of them, chance decides between merits a tenth apart
 STARTS, MAX_ITER = 3, 20  # a single start of k-means agrees with another by luck
-NEARLY_BEST = 0.92  # share of the largest merit that is as good as it
+NEARLY_BEST = 0.92  # share of the best merit that is as good as it
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def candidates(number: int) -> list[int]:
 
 
 def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_rows: int = 6000) -> Estimate:
-    """The largest candidate whose clusters are nearly as well separated, and agreed on, as those of the best.
+    """The last candidate, from the best on, whose clusters are nearly as well separated, and agreed on, as its own.
 
     The texts are halved six times, and k-means is done in each half. A candidate's merit is its separation, the mean
     silhouette that the centres of one half have on the other, times the agreement of both halves about all texts
@@ -59,10 +59,10 @@ def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_row
         parts = [_separation_and_agreement(vectors, half, rest, size, rng) for half, rest in halves]
         separation, agreement = np.mean(parts, axis=0)
         curve.append((size, float(separation), float(agreement)))
-    return Estimate(largest_nearly_best(curve), curve)
+    return Estimate(last_nearly_best(curve), curve)
 
 
-def largest_nearly_best(curve: list[tuple[int, float, float]]) -> int:
+def last_nearly_best(curve: list[tuple[int, float, float]]) -> int:
     """The last number, from the best one on, before the merit falls below `NEARLY_BEST` of the best.
 
     Where it rises again later, far finer groups are as good by chance: that is another answer and not the same one.

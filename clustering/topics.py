@@ -1,13 +1,16 @@
-"""What each cluster is about: its size, its most central texts and the words that set it apart."""
+"""What each cluster is about: its size, its most central texts, the words that set it apart, and a name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+WORDS = 8  # of each cluster
+IN_NAME = 3  # words in a name
 TOKEN = r"(?u)[^\W\d_][\w+#-]+"  # "c#" and "c++" are words, numbers are not
 
 
@@ -22,7 +25,7 @@ class Topic:
 
 
 def topics(
-    texts: Sequence[str], distances: ArrayLike, clusters: ArrayLike, num_texts: int = 3, num_words: int = 8
+    texts: Sequence[str], distances: ArrayLike, clusters: ArrayLike, num_texts: int = 3, num_words: int = WORDS
 ) -> list[Topic]:
     """Every cluster that has texts, the largest first.
 
@@ -64,24 +67,62 @@ def top_words(texts: Sequence[str], clusters: NDArray, number: int) -> dict[int,
     A word's frequency in the cluster times log(1 + A / f): A the mean number of words in a cluster, f the word's
     frequency over all. Equal weights go by the alphabet.
     """
+    occupied = np.unique(clusters)
+    if (counted := _counted(texts, clusters)) is None:
+        return {int(cluster): () for cluster in occupied}
+    vocabulary, counts = counted
+    rarity = _rarity(counts, len(occupied))
+    return {int(cluster): _best_words(counts[[cluster]], rarity, vocabulary, number) for cluster in occupied}
+
+
+def merged_words(
+    texts: Sequence[str], clusters: NDArray, steps: NDArray[np.int64], number: int = WORDS
+) -> list[tuple[str, ...]]:
+    """The words of the group that each step of a tree makes, as `top_words` has them when its texts are one cluster.
+
+    A is that of the level at which the group is made; finer and coarser levels weigh rare words a little otherwise.
+
+    Args:
+        texts: (N,).
+        clusters: (N,), 0 to K - 1, all of which have texts, and any number above for texts that no step merges.
+        steps: (K - 1, 2), see `landscape.merges`.
+        number: how many words.
+    """
+    if not len(steps) or (counted := _counted(texts, clusters)) is None:
+        return [()] * len(steps)
+    vocabulary, counts = counted
+    groups, occupied, words = [counts[[cluster]] for cluster in range(len(steps) + 1)], len(np.unique(clusters)), []
+    for step, (first, second) in enumerate(steps.tolist(), 1):
+        groups.append(groups[first] + groups[second])
+        words.append(_best_words(groups[-1], _rarity(counts, occupied - step), vocabulary, number))
+    return words
+
+
+def name_of(words: Sequence[str], cluster: int) -> str:
+    """What a cluster is called that nobody names: its first words, where it has any."""
+    return ", ".join(words[:IN_NAME]) or f"cluster {cluster}"
+
+
+def _counted(texts: Sequence[str], clusters: NDArray) -> tuple[NDArray, Any] | None:
+    """The words (V,), and how often each cluster has each, sparse (K, V); None where no word is left."""
     from scipy.sparse import csr_matrix
     from sklearn.feature_extraction.text import CountVectorizer
 
     try:
         counter = CountVectorizer(token_pattern=TOKEN, stop_words="english")
         counts = counter.fit_transform(texts)
-    except ValueError:  # no word is left
-        return {int(cluster): () for cluster in np.unique(clusters)}
-    vocabulary = counter.get_feature_names_out()
-    number_of_texts = len(clusters)
-    members = csr_matrix((np.ones(number_of_texts), (clusters, np.arange(number_of_texts))))
-    in_cluster = (members @ counts).tocsr()
-    occupied = len(np.unique(clusters))
-    rarity = np.log1p(in_cluster.sum() / occupied / np.asarray(in_cluster.sum(axis=0)).ravel())
-    words = {}
-    for cluster in np.unique(clusters):
-        row = in_cluster[[cluster]]
-        weights = row.data * rarity[row.indices]
-        best = np.lexsort((vocabulary[row.indices], -weights))[:number]
-        words[int(cluster)] = tuple(vocabulary[row.indices[best]])
-    return words
+    except ValueError:
+        return None
+    members = csr_matrix((np.ones(len(clusters)), (clusters, np.arange(len(clusters)))))
+    return counter.get_feature_names_out(), (members @ counts).tocsr()
+
+
+def _rarity(counts: Any, number: int) -> NDArray:
+    """log(1 + A / f) of each word, (V,), where the texts are in so many clusters."""
+    return np.log1p(counts.sum() / number / np.asarray(counts.sum(axis=0)).ravel())
+
+
+def _best_words(row: Any, rarity: NDArray, vocabulary: NDArray, number: int) -> tuple[str, ...]:
+    weights = row.data * rarity[row.indices]
+    best = np.lexsort((vocabulary[row.indices], -weights))[:number]
+    return tuple(vocabulary[row.indices[best]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,13 @@ def known_descriptions(dataset: str, label_names: Sequence[str]) -> tuple[str, .
     return _matched(yaml.safe_load(file.read_text(encoding="utf-8")), label_names, file.name, others_allowed=True)
 
 
-def read_descriptions(file: Path, label_names: Sequence[str]) -> tuple[str, ...]:
+def read_descriptions(file: Path, label_names: Sequence[str], names_suffice: bool = False) -> tuple[str, ...]:
     """The descriptions of a YAML or JSON file, {label: description}, or of a CSV with columns label and description.
+
+    Args:
+        file: YAML, JSON or CSV.
+        label_names: the labels of the data set.
+        names_suffice: whether a label that is missing is described by its name, which a line on stderr says.
 
     Raises:
         InputError: no such file, not of its format or empty; labels that the data set has not, labels missing, or two
@@ -65,7 +71,14 @@ def read_descriptions(file: Path, label_names: Sequence[str]) -> tuple[str, ...]
     if not isinstance(content, Mapping) or not content:
         kind = "nothing" if not content else type(content).__name__
         raise InputError(f"{where}: found {kind}; allowed: a description of each label, LABEL: DESCRIPTION")
+    if names_suffice and (missing := [name for name in label_names if name not in _labels(content)]):
+        print(f"{where}: no description of {', '.join(map(short, missing))}; the name stands for it", file=sys.stderr)
+        content = {**content, **{name: spelt_out(name) for name in missing}}
     return _matched(content, label_names, where)
+
+
+def _labels(content: Mapping[Any, Any]) -> list[str]:
+    return [str(label).strip() for label in content]
 
 
 def _csv_pairs(text: str, where: str) -> dict[str, str]:
@@ -85,7 +98,7 @@ def _csv_pairs(text: str, where: str) -> dict[str, str]:
 def _matched(
     content: Mapping[Any, Any], label_names: Sequence[str], where: str, others_allowed: bool = False
 ) -> tuple[str, ...]:
-    descriptions = {str(label).strip(): text for label, text in content.items()}
+    descriptions = dict(zip(_labels(content), content.values(), strict=True))
     if not others_allowed and (unknown := [label for label in descriptions if label not in label_names]):
         allowed = ", ".join(map(short, label_names[:20]))
         raise InputError(f"{where}: found label {short(unknown[0])}, which the data set has not; allowed: {allowed}")

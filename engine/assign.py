@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from clustering.kmeans import Vectors, distances_to_own, nearest, without_direction
+from clustering.topics import name_of
 from clustering.two_views import TwoViews
 from clustering.vectors import WordVectors
 from datamodules.samplers import Batches, OrderedBatches
@@ -23,18 +24,33 @@ from storage.run_store import RunFolder, first_line
 
 Row = dict[str, Any]
 FINAL = "checkpoints/final.ckpt"  # weights of the last epoch
+CLUSTERS = "clusters.csv"
+OUTLIERS = "outliers"  # what the cluster of those in no cluster is called
 TOLERANCE = 1e-4  # in a distance, of the same text encoded among others
+
+
+def described_clusters(run: RunFolder) -> list[dict[str, str]]:
+    """The rows of `clusters.csv`, each with a name: those of an earlier version have that of their words."""
+    rows = run.read_csv(CLUSTERS, "cluster", "words", "central")
+    return [{"cluster": row["cluster"], "name": name_of_words(row), **row} for row in rows]
+
+
+def name_of_words(row: dict[str, str]) -> str:
+    """What the cluster of a row of `clusters.csv` is called where nobody names it."""
+    return name_of(row["words"].split(), int(row["cluster"]))
 
 
 class Assigner:
     """Gives texts their `cluster` and how sure that is: `probability`, or with k-means `distance` to the centre.
 
-    The distance of a text without a known word is None: its vector is zero, and near to nothing.
+    The distance of a text without a known word is None: its vector is zero, and near to nothing. `name` is what the
+    cluster is called, empty where no text of the run is in it.
     """
 
     def __init__(self, run: RunFolder, plan: Plan) -> None:
         self.assign = _module_assigner(run, plan) if plan.trains else _centre_assigner(run, plan)
-        self.columns = ("cluster", "probability" if plan.trains else "distance")
+        self.columns = ("cluster", "probability" if plan.trains else "distance", "name")
+        self.names = {int(row["cluster"]): row["name"] for row in described_clusters(run)}
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """What the centres of the run are means of, for these texts: (N, D)."""
@@ -44,7 +60,11 @@ class Assigner:
         """The values of `columns` for each text."""
         clusters, values, _ = self.assign(texts)
         return [
-            {"cluster": cluster, self.columns[1]: round(value, 6) if isfinite(value) else None}
+            {
+                "cluster": cluster,
+                self.columns[1]: round(value, 6) if isfinite(value) else None,
+                "name": self.names.get(cluster, ""),
+            }
             for cluster, value in zip(clusters.tolist(), values.tolist(), strict=True)
         ]
 

@@ -11,13 +11,15 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from labelling.answers import NO_LABEL, Answer, Label, from_table, in_table
+from labelling.answers import NO_LABEL, Answer, Label, answer_of, from_table, in_table
 from storage.errors import InputError, short
 from storage.tables import csv_writer, open_table
 
-COLUMNS = ("text", "label", "annotator", "note", "guess", "probability", "time")
+DETAILS = ("note", "guess", "probability", "time")  # of an answer, beside text, label and annotator
+COLUMNS = ("text", "label", "annotator", *DETAILS)
 QUESTION = "label"  # what the question is called in what is written
 
 
@@ -61,7 +63,21 @@ def _of_table(
         label = from_table(label, separator)
     if label not in (None, "") and (label != [] or separator is not None):
         said = str(row["annotator"]) if row.get("annotator") else ""
-        yield _answer(where, text, label, said, str(row.get("note") or ""))
+        ours = set(COLUMNS) <= row.keys()  # elsewhere a column `time` may hold anything
+        yield _answer(where, text, label, said, _details(where, row, separator) if ours else {"note": row.get("note")})
+
+
+def _details(where: str, row: Mapping[str, Any], separator: str | None) -> dict[str, Any]:
+    """The cells of `DETAILS`, numbers and the classes of the guess as such."""
+    details = {name: row[name] for name in DETAILS}
+    if separator is not None and details["guess"] and isinstance(details["guess"], str):
+        details["guess"] = from_table(details["guess"], separator)
+    for name in ("probability", "time"):
+        try:
+            details[name] = None if details[name] in (None, "") else float(details[name])
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{where}: {name}: found {short(details[name])}; allowed: a number") from error
+    return details
 
 
 def _of_label_studio(where: str, task: Mapping[str, Any]) -> Iterator[Answer]:
@@ -71,9 +87,9 @@ def _of_label_studio(where: str, task: Mapping[str, Any]) -> Iterator[Answer]:
         meta = annotation.get("meta") or {}
         annotator = meta.get("annotator") or _person(annotation.get("completed_by"))
         if results:
-            yield _answer(where, text, results[0]["value"]["choices"], annotator, str(meta.get("note") or ""))
+            yield _answer(where, text, results[0]["value"]["choices"], annotator, meta)
         elif annotation.get("was_cancelled"):
-            yield _answer(where, text, meta.get("answer") or "skip", annotator, str(meta.get("note") or ""))
+            yield _answer(where, text, meta.get("answer") or "skip", annotator, meta)
 
 
 def _person(completed_by: Any) -> str:
@@ -97,11 +113,16 @@ def _of_argilla_columns(where: str, row: Mapping[str, Any]) -> Iterator[Answer]:
     fields = {key: value for key, value in row.items() if "." not in key and key not in ("id", "status", "_server_id")}
     text = _text_among(where, fields)
     labels = _list(where, name, row[name] or [])
-    users = _list(where, name, row.get(f"{name}.users") or [""] * len(labels))
-    states = _list(where, name, row.get(f"{name}.status") or ["submitted"] * len(labels))
-    for label, user, state in zip(labels, users, states, strict=False):
+
+    def column(kind: str, missing: Any = None) -> list[Any]:
+        return _list(where, f"{name}.{kind}", row.get(f"{name}.{kind}") or [missing] * len(labels))
+
+    details = zip(*(column(detail) for detail in DETAILS), strict=False)
+    responses = zip(labels, column("users"), column("status"), column("no_label", "skip"), details, strict=False)
+    for label, user, state, no_label, said in responses:
         if state == "discarded" or label not in (None, ""):
-            yield _answer(where, text, "skip" if state == "discarded" else label, str(user or ""))
+            shown = (no_label or "skip") if state == "discarded" else label
+            yield _answer(where, text, shown, str(user or ""), dict(zip(DETAILS, said, strict=True)))
 
 
 def _text_among(where: str, fields: Mapping[str, Any]) -> str:
@@ -120,14 +141,21 @@ def _list(where: str, name: str, value: Any) -> list[Any]:
     return value
 
 
-def _answer(where: str, text: Any, label: Any, annotator: str = "", note: str = "") -> Answer:
+def _answer(
+    where: str, text: Any, label: Any, annotator: str = "", details: Mapping[str, Any] = MappingProxyType({})
+) -> Answer:
     several = isinstance(label, list | tuple) and len(label) != 1
     names = [name.strip() if isinstance(name, str) else str(name) if type(name) is int else None
              for name in (label if isinstance(label, list | tuple) else [label])]  # fmt: skip
     if None in names or not isinstance(text, str):
         raise InputError(f"{where}: found {short(text)} with the label {short(label)}; allowed: a text and one label")
-    known = tuple(map(str, names))
-    return Answer(text, known if several else known[0], annotator, note)
+    known = {name: details[name] for name in DETAILS if details.get(name) not in (None, "")}
+    if "note" in known:
+        known["note"] = str(known["note"])
+    try:
+        return answer_of({"text": text, "label": names if several else names[0], "annotator": annotator, **known})
+    except TypeError as error:
+        raise InputError(f"{where}: found {error}; allowed: {', '.join(DETAILS)} as they are exported") from error
 
 
 # Writing
@@ -164,7 +192,7 @@ def as_label_studio(answers: Iterable[Answer], separator: str | None = None) -> 
 
 
 def _annotation(answer: Answer) -> dict[str, Any]:
-    meta = {"annotator": answer.annotator, "note": answer.note}
+    meta = {"annotator": answer.annotator} | {name: getattr(answer, name) for name in DETAILS}
     if answer.label in NO_LABEL:
         return {"was_cancelled": True, "result": [], "meta": meta | {"answer": answer.label}}
     return {"was_cancelled": False, "result": [_choice(answer.label)], "meta": meta}
@@ -176,7 +204,7 @@ def _choice(label: Label | None) -> dict[str, Any]:
 
 
 def as_argilla(answers: Iterable[Answer], separator: str | None = None) -> str:
-    """JSON Lines with the columns that Argilla's `records.to_datasets` has."""
+    """JSON Lines with the columns that Argilla's `records.to_datasets` has, and others, which it passes over."""
 
     def row(text: str, same: list[Answer]) -> dict[str, Any]:
         guess = next((answer for answer in same if answer.guess is not None), None)
@@ -185,6 +213,8 @@ def as_argilla(answers: Iterable[Answer], separator: str | None = None) -> str:
             f"{QUESTION}.responses": [None if answer.label in NO_LABEL else answer.label for answer in same],
             f"{QUESTION}.responses.users": [answer.annotator for answer in same],
             f"{QUESTION}.responses.status": ["discarded" if a.label in NO_LABEL else "submitted" for a in same],
+            f"{QUESTION}.responses.no_label": [answer.label if answer.label in NO_LABEL else None for answer in same],
+            **{f"{QUESTION}.responses.{name}": [getattr(answer, name) for answer in same] for name in DETAILS},
             f"{QUESTION}.suggestion": guess and guess.guess,
             f"{QUESTION}.suggestion.score": guess and guess.probability,
         }

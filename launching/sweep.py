@@ -17,6 +17,7 @@ from typing import Any
 from launching.interrupts import raised_interrupts
 from launching.jobs import RESULT_VARIABLE, Process, WarmStarter, start_cold
 from reporting.tables import MISSING, SweepJob, duration, percent, sweep_table
+from storage.errors import ReportError
 from storage.files import write_text
 from storage.run_store import RunFolder
 
@@ -204,7 +205,10 @@ def _signal(job: _Running, number: signal.Signals) -> None:
 
 
 def report_sweep(jobs: Sequence[SweepJob], folder: Path | str) -> None:
-    """Print the table of all jobs; keep it (sweep.md, sweep.csv) and the figure (sweep.svg, .pdf, .png)."""
+    """Print the table of all jobs; keep it (sweep.md, sweep.csv) and the figure (sweep.svg, .pdf, .png).
+
+    Of clusterings over settings and seeds also on which setting the seeds agree most (agreement.md).
+    """
     from reporting.sweep_figure import sweep_figure
 
     table = sweep_table(jobs)
@@ -213,4 +217,23 @@ def report_sweep(jobs: Sequence[SweepJob], folder: Path | str) -> None:
     sweep_figure(jobs, Path(folder) / "sweep")
     print()
     table.show()
+    if any("cluster/num_clusters" in job.metrics for job in jobs):
+        _report_agreement(jobs, Path(folder))
     print(Path(folder).absolute(), flush=True)
+
+
+def _report_agreement(jobs: Sequence[SweepJob], folder: Path) -> None:
+    from reporting.cluster_agreement import agreement_in_sweep
+
+    try:
+        comparison = agreement_in_sweep(jobs)
+    except ReportError as error:  # the sweep is done all the same
+        print(f"agreement between seeds: {error}", file=sys.stderr)
+        return
+    if comparison is None:
+        return
+    table, lines = comparison
+    write_text(folder / "agreement.md", table.markdown())
+    print()
+    table.show()
+    print("\n".join(["", *(f"seeds agree most: {line}" for line in lines)]))

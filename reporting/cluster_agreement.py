@@ -9,6 +9,8 @@ beside, and of three settings or more how far the order by agreement is the orde
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -22,10 +24,11 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from reporting.arguments import folder_and_options, run_command
 from reporting.compare import spread
-from reporting.grouping import DATA_SET, lookup, runs_by_seed
-from reporting.tables import MISSING, Table
+from reporting.grouping import DATA_SET, data_set, lookup, runs_by_seed
+from reporting.tables import MISSING, SweepJob, Table
 from storage.errors import ReportError
 from storage.records import Run, read_store
+from storage.run_store import COMMAND
 
 SCORES = ("cluster/acc", "cluster/nmi")
 Setting = tuple[str, str, str]  # data set, method, values of the keys
@@ -111,6 +114,44 @@ def agreement_table(groups: RunsBySetting, measured: Mapping[Setting, Agreement]
     setting = ", ".join(by) or "setting"
     header = ("data set", "method", setting, "seeds", "agreement", "lowest pair", "occupied", *SCORES)
     return Table("agreement between seeds (adjusted mutual information), %; scores by the labels", header, tuple(rows))
+
+
+def agreement_in_sweep(jobs: Sequence[SweepJob]) -> tuple[Table, list[str]] | None:
+    """What a sweep of clusterings over settings and seeds says: the table, and for each data set and method the line
+    of the setting that agrees most. None where no method that trains has two settings of two seeds.
+
+    Raises:
+        ReportError: as `agreement` does.
+    """
+    finished = [(job, job.folder) for job in jobs if job.folder and _has_trained_clusters(job)]
+    keys = list(dict.fromkeys(key for job, _ in finished for key in job.overrides if key != "seed"))
+    by = [key for key in keys if len({job.overrides.get(key) for job, _ in finished}) > 1]
+    groups: RunsBySetting = {}
+    lines: dict[Setting, str] = {}
+    for job, run in finished:
+        name, values = data_set(job.metrics, run.read_config()), [job.overrides.get(key, MISSING) for key in by]
+        setting = (name, str(job.metrics["method"]), " ".join(values))
+        groups.setdefault(setting, {})[job.metrics["seed"]] = run
+        lines[setting] = _line(job)
+    settings_of = Counter(key[:2] for key, seeds in groups.items() if len(seeds) > 1)
+    compared = {key: seeds for key, seeds in groups.items() if len(seeds) > 1 and settings_of[key[:2]] > 1}
+    if not compared:
+        return None
+    measured = agreements(compared)
+    rivals = ([key for key in measured if key[:2] == pair] for pair in dict.fromkeys(key[:2] for key in measured))
+    best = [lines[max(keys, key=lambda key: measured[key].mean)] for keys in rivals]
+    return agreement_table(compared, measured, by), best
+
+
+def _has_trained_clusters(job: SweepJob) -> bool:
+    figures = [job.metrics.get(name) for name in ("cluster/num_clusters", "epochs")]
+    return job.status == "finished" and None not in figures
+
+
+def _line(job: SweepJob) -> str:
+    """What to type for the setting of a job; its seed is left to whoever types it."""
+    words = [f"{key}={value}" for key, value in job.overrides.items() if key not in ("seed", "sweep")]
+    return f"{COMMAND} {shlex.join(words)}"
 
 
 def correlation_table(groups: RunsBySetting, measured: Mapping[Setting, Agreement]) -> Table:

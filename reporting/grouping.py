@@ -68,7 +68,10 @@ def runs_by_seed(
 
 
 def _value(key: str, metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    if key != DATA_SET:
-        return written(lookup(config, key))
+    return data_set(metrics, config) if key == DATA_SET else written(lookup(config, key))
+
+
+def data_set(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The name of a run's data set, of a user's own with its file."""
     file = lookup(config, "dataset.train")
     return metrics["dataset"] if file is None else f"{metrics['dataset']} {file}"

@@ -245,7 +245,8 @@ def measure(
         splits.remove("val")
     results = results_for(run, module, datamodule)
     measuring = [callback for callback in _callbacks(plan, run, datamodule) if hasattr(callback, "split_figures")]
-    callbacks: list[pl.Callback] = [results.collector, EmbeddingMap(run), *measuring]
+    shown = EmbeddingMap(run, {split: len(datamodule.indices[split]) for split in splits}, plan.config.seed)
+    callbacks: list[pl.Callback] = [results.collector, shown, *measuring]
     if (plan.plain.get("logger") or {}).get("embedding_picture"):
         callbacks.append(EmbeddingPicture(run, datamodule.label_names))
     outputs = ModelOutputs() if plan.plain.get("retrieval") else None

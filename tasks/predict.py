@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from torch.nn import functional
 
 from callbacks.predictions import labels_above
-from engine.assign import Assigner
+from engine.assign import CLUSTERS, Assigner
 from engine.finished import load_module, open_run
 from engine.plan import Plan
 from engine.retrieval import FOLDER, build_retrieval, chosen_vote, open_datastore
@@ -47,7 +47,7 @@ Floats = NDArray[np.floating]
 def predict(config: DictConfig, overrides: list[str]) -> Path:
     """Write `input` with two more columns, `prediction` and `probability`, to `output`; row order is kept.
 
-    Of a clustering they are `cluster`, and `probability` or, for k-means, `distance` to the centre.
+    Of a clustering they are `cluster`, `probability` or, for k-means, `distance` to the centre, and `name`.
     A model of `task=auto` adds `sure`, yes or no: whether the probability is one above which as many answers were right
     as was asked for.
     Where texts have several labels both are lists, in CSV as JSON: the labels above the run's threshold, and the
@@ -124,7 +124,7 @@ def _piece_answers(
 def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
     """What the answers follow from, as plain JSON: other weights, neighbours or rows have other ones."""
     facts = os.stat(config.input)
-    files = [run.path / CHECKSUMS, *sorted((run.path / FOLDER).glob("*"))]
+    files = [run.path / CHECKSUMS, run.path / CLUSTERS, *sorted((run.path / FOLDER).glob("*"))]
     return {
         "run": str(run.path.resolve()),
         "files": [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()],
@@ -261,16 +261,20 @@ class Predictor:
         self.threshold = threshold  # None where texts have one label
         self.sure_from = sure_from
         sure = () if sure_from is None else ("sure",)
-        self.probability_columns = tuple(f"p_{name}" for name in label_names) if all_probabilities else ()
+        self.all_probabilities = all_probabilities
+        self.probability_columns = tuple(f"p_{name}" for name in label_names)
+        every_label = self.probability_columns if all_probabilities else ()
         neighbour_columns = neighbours.columns if neighbours else ()
-        self.columns = ("prediction", "probability", *sure, *self.probability_columns, *neighbour_columns)
+        self.columns = ("prediction", "probability", *sure, *every_label, *neighbour_columns)
 
-    def answers(self, texts: list[str]) -> list[Row]:
-        """The values of `columns` for each text."""
+    def answers(self, texts: list[str], all_probabilities: Sequence[bool] | None = None) -> list[Row]:
+        """The values of `columns` for each text; `all_probabilities`, where it is there, says of each whether it gets
+        the probability of every label."""
         scores, explanations = self.scores(texts)
+        wanted = [self.all_probabilities] * len(texts) if all_probabilities is None else all_probabilities
         return [
-            self.prediction(row) | self._all(row) | explanation
-            for row, explanation in zip(scores, explanations, strict=True)
+            self.prediction(row) | (self._all(row) if gets_all else {}) | explanation
+            for row, explanation, gets_all in zip(scores, explanations, wanted, strict=True)
         ]
 
     def scores(self, texts: list[str]) -> tuple[Floats, list[Row]]:
@@ -282,8 +286,6 @@ class Predictor:
         return self.neighbours(embeddings, scores)
 
     def _all(self, scores: Floats) -> Row:
-        if not self.probability_columns:
-            return {}
         return dict(zip(self.probability_columns, scores.astype(np.float64).round(6).tolist(), strict=True))
 
     def prediction(self, scores: Floats) -> Row:

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from engine.finished import open_run
 from storage.errors import ReportError
+from storage.tables import Row
 from tasks.predict import Predictor, classifier_predictor
 
 MOST_WORKERS = 8  # more than one process could hand on requests to
@@ -55,10 +56,14 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     http, batches = start_http(run.id, predictor.label_names, explains, listener, workers)
     _one_thread()
     _warm_up(predictor)
-    processes = [*fork_workers(batches, predictor.answers), http]
+
+    def predict(asked: list[tuple[str, bool]]) -> list[Row]:
+        return predictor.answers([text for text, _ in asked], [every_label for _, every_label in asked])
+
+    processes = [*fork_workers(batches, predict), http]
     with _signals_end(http) as ended:
         print(f"{run.id} answers on {address}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        answer_batches(batches[0], predictor.answers)
+        answer_batches(batches[0], predict)
         http.join()
         if not ended:
             first = next((process for process in processes if process.exitcode), http)

@@ -183,11 +183,15 @@ class Dataset:
     def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
         """A description of each class, phrases joined by commas with the name first; None where labels are codes.
 
+        Where `label_names` were given beforehand, a class that the file lacks is described by its name: a person adds
+        some while labelling.
+
         Raises:
             InputError: see `class_descriptions.read_descriptions`.
         """
         if self.class_descriptions is not None:
-            return read_descriptions(Path(self.class_descriptions).expanduser(), label_names)
+            file = Path(self.class_descriptions).expanduser()
+            return read_descriptions(file, label_names, names_suffice=self.label_names is not None)
         return None if self.own_files() else known_descriptions(self.name, label_names)
 
     def about(self) -> dict[str, Any]:

@@ -20,17 +20,16 @@ function atLevel(level) {
     members.set(count + step, [...members.get(a), ...members.get(b)]);
     members.delete(a); members.delete(b);
   });
-  groups = [...members.values()].map(asGroup).sort((a, b) => b.size - a.size);
+  groups = [...members].map(([node, held]) => asGroup(held, page.clusters[node] ?? page.merged[node - count])).sort((a, b) => b.size - a.size);
   groups.forEach((group, place) => group.members.forEach(cluster => groupOf[cluster] = place));
 }
 
-function asGroup(members) {
+function asGroup(members, {name, words}) {
   members.sort((a, b) => texts(page.clusters[b]) - texts(page.clusters[a]));
   const labels = new Map(), [largest] = members, parts = members.map(cluster => page.clusters[cluster]);
   parts.forEach(part => part.labels.forEach(([label, number]) => labels.set(label, (labels.get(label) ?? 0) + number)));
   const counts = [...labels].sort((a, b) => b[1] - a[1]), size = counts.reduce((sum, [, number]) => sum + number, 0);
-  const more = members.length > 1 ? ` + ${members.length - 1} more` : "";
-  return {members, largest, labels: counts, size, name: parts[0].name + more, words: parts[0].words, far: parts.reduce((sum, part) => sum + part.far, 0)};
+  return {members, largest, labels: counts, size, name, words, far: parts.reduce((sum, part) => sum + part.far, 0)};
 }
 
 const hasLabels = page.labels.length > 0;
@@ -47,14 +46,18 @@ function showTable() {
   body.replaceChildren(...groups.map((group, place) => {
     const line = document.createElement("tr"), [label, number] = group.labels[0], open = element("button");
     open.type = "button"; open.append(dot(group.largest), group.name); open.addEventListener("click", () => openGroup(place, true));
-    const cell = element("td", "", "long"); cell.dataset.value = group.name; cell.append(open);
+    const cell = element("td", "", "long"); cell.dataset.value = group.name; cell.append(open, holds(group));
     const shares = hasLabels ? [element("td", `${(100 * number / group.size).toFixed(0)} %`), element("td", labelName(label), "text")] : [];
     line.append(cell, element("td", thousands(group.size)), ...shares, element("td", thousands(group.far)), element("td", group.words.join(" "), "long"), element("td", page.clusters[group.largest].central[0], "long"));
-    line.children[1].dataset.value = group.size;
+    line.children[1].dataset.value = group.size; line.dataset.place = place;
     line.classList.toggle("open", place === chosen);
     return line;
   }));
   makeSortable(byId("groups"));
+}
+
+function holds(group) {
+  return element("span", group.members.length > 1 ? ` ${group.members.length} clusters` : "", "dim");
 }
 
 function dot(cluster) {
@@ -66,15 +69,15 @@ function dot(cluster) {
 function openGroup(place, move = false) {
   chosen = place;
   const section = byId("opened"), group = groups[place], heading = element("h3");
-  [...byId("groups").tBodies[0].rows].forEach(row => row.classList.toggle("open", row.cells[0].dataset.value === group?.name));
+  [...byId("groups").tBodies[0].rows].forEach(row => row.classList.toggle("open", Number(row.dataset.place) === place));
   if (group === undefined) { section.replaceChildren(); draw(); return; }
   heading.append(dot(group.largest), group.name);
   const facts = [`${thousands(group.size)} texts, ${thousands(group.far)} of them far out`];
   if (hasLabels) facts.push(group.labels.slice(0, 4).map(([label, number]) => `${labelName(label)} ${(100 * number / group.size).toFixed(0)} %`).join(", "));
   const parts = [heading, ...facts.map(fact => element("p", fact, "dim")), element("p", group.words.join(" ")), ...page.clusters[group.largest].central.map(text => element("blockquote", text))];
-  if (group.members.length > 1) parts.push(links("holds", group.members.slice(0, 30), group.members.length - 30));
-  const near = [...new Set(page.clusters[group.largest].near.map(cluster => groupOf[cluster]))].filter(other => other !== place).map(other => groups[other].largest);
-  if (near.length) parts.push(links("nearest", near));
+  if (group.members.length > 1) parts.push(links("holds", group.members.slice(0, 30).map(cluster => [cluster, page.clusters[cluster].name]), group.members.length - 30));
+  const near = [...new Set(page.clusters[group.largest].near.map(cluster => groupOf[cluster]))].filter(other => other !== place);
+  if (near.length) parts.push(links("nearest", near.map(other => [groups[other].largest, groups[other].name])));
   section.replaceChildren(...parts);
   if (move) section.focus();
   draw();
@@ -82,9 +85,9 @@ function openGroup(place, move = false) {
 
 function links(title, clusters, more = 0) {
   const line = element("p", "", "near");
-  line.append(element("span", `${title} `, "dim"), ...clusters.map(cluster => {
+  line.append(element("span", `${title} `, "dim"), ...clusters.map(([cluster, name]) => {
     const button = element("button"); button.type = "button";
-    button.append(dot(groups[groupOf[cluster]].largest), page.clusters[cluster].name);
+    button.append(dot(groups[groupOf[cluster]].largest), name);
     button.addEventListener("click", () => openGroup(groupOf[cluster], true));
     return button;
   }), more > 0 ? `and ${more} more` : "");

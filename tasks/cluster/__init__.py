@@ -19,10 +19,10 @@ from clustering.kmeans import Vectors, distances_to_own, means, nearest, unit_ro
 from clustering.methods import AgreementClustering, DensityClustering, KMeansClustering, TwoViewClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores, negative_similarity
-from clustering.topics import Topic, topics
+from clustering.topics import Topic, name_of, topics
 from clustering.vectors import WordVectors
 from datamodules.texts.datamodule import TextDataModule
-from engine.assign import FINAL
+from engine.assign import CLUSTERS, FINAL, OUTLIERS, described_clusters, name_of_words
 from engine.environment import environment
 from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
@@ -70,10 +70,12 @@ def cluster(config: DictConfig, overrides: list[str]) -> Path:
     """
     plan = Plan.make(config, overrides)
     run = clustered_run(plan)
-    with damage_named(run):
-        _report(run)
-    with run.lock():
-        page = write_page(plan, run)
+    try:
+        with run.lock():
+            page = write_page(plan, run)
+    finally:  # the scores are there, whatever is wrong with a name or a level
+        with damage_named(run):
+            _report(run)
     print(f"map, words, hierarchy and outliers: {page}")
     return run.path
 
@@ -323,14 +325,17 @@ def _write(run: RunFolder, texts: list[str], labels: list[str], result: Clusteri
     shown = (f"{value:.6f}" if np.isfinite(value) else "" for value in values)
     rows = zip(range(len(texts)), label_column, result.clusters.tolist(), shown, texts, strict=True)
     run.write_csv("predictions.csv", rows, ("index", "label", "cluster", name, "text"))
-    cluster_rows = _cluster_rows(topics(texts, result.distances, result.clusters), texts, labels, result.clusters)
-    run.write_csv("clusters.csv", cluster_rows, HEADER)
+    all_topics = topics(texts, result.distances, result.clusters)
+    cluster_rows = _cluster_rows(all_topics, texts, labels, result.clusters, len(result.centres))
+    run.write_csv(CLUSTERS, cluster_rows, HEADER)
 
 
-HEADER = ("cluster", "texts", "label", "share", "words", "central", "central_2", "central_3")
+HEADER = ("cluster", "name", "texts", "label", "share", "words", "central", "central_2", "central_3")
 
 
-def _cluster_rows(all_topics: list[Topic], texts: list[str], labels: list[str], clusters: NDArray) -> list[tuple]:
+def _cluster_rows(
+    all_topics: list[Topic], texts: list[str], labels: list[str], clusters: NDArray, num_centres: int
+) -> list[tuple]:
     """A line a cluster; `label` is the most frequent one, `share` how many texts have it."""
     lines = []
     names, codes = np.unique(labels, return_inverse=True)
@@ -340,17 +345,25 @@ def _cluster_rows(all_topics: list[Topic], texts: list[str], labels: list[str], 
             counts = np.bincount(codes[clusters == topic.cluster])
             label, share = names[counts.argmax()], f"{counts.max() / topic.size:.4f}"
         central = [texts[row] for row in topic.central] + [""] * (3 - len(topic.central))
-        lines.append((topic.cluster, topic.size, label, share, " ".join(topic.words), *central))
+        name = OUTLIERS if topic.cluster >= num_centres else name_of(topic.words, topic.cluster)
+        lines.append((topic.cluster, name, topic.size, label, share, " ".join(topic.words), *central))
     return lines
 
 
+COLUMNS = {  # of the printed table
+    **{"cluster": "cluster", "name": "name", "texts": "texts", "label": "most frequent label", "share": "its share"},
+    **{"words": "words", "central": "central text"},
+}
+
+
 def _report(run: RunFolder) -> None:
-    metrics, rows = run.read_metrics(), run.read_csv("clusters.csv")
+    metrics, rows = run.read_metrics(), described_clusters(run)
     clustering_table(metrics).show()
     print()
-    labelled = any(row["label"] for row in rows)
-    columns = ("cluster", "texts", *(("label", "share") if labelled else ()), "words", "central")
-    cells = tuple(tuple(shortened(row[name], 60) for name in columns) for row in rows[:SHOWN])
-    title = f"{min(SHOWN, len(rows))} of {len(rows)} clusters, largest first; all, with more texts, in clusters.csv"
-    header = ("cluster", "texts", *(("most frequent label", "its share") if labelled else ()), "words", "central text")
-    Table(title, header, cells).show()
+    hidden = set() if any(row["label"] for row in rows) else {"label", "share"}
+    if all(row["name"] in (name_of_words(row), OUTLIERS) for row in rows):
+        hidden.add("name")  # the words stand beside it
+    header = {name: title for name, title in COLUMNS.items() if name not in hidden}
+    cells = tuple(tuple(shortened(row[name], 60) for name in header) for row in rows[:SHOWN])
+    title = f"{min(SHOWN, len(rows))} of {len(rows)} clusters, largest first; all, with more texts, in {CLUSTERS}"
+    Table(title, tuple(header.values()), cells).show()

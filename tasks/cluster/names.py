@@ -7,27 +7,39 @@ from pathlib import Path
 
 import numpy as np
 from hydra.utils import instantiate
+from numpy.typing import NDArray
 
 from clustering.kmeans import unit_rows
-from engine.assign import Assigner
+from clustering.topics import name_of
+from engine.assign import Assigner, name_of_words
 from engine.plan import Plan
 from storage.run_store import RunFolder
 from tasks.chat.client import Answers, ChatModel, answers_to
 from tasks.cluster.space import Space
 
-WORDS = 3  # in a name
 LONGEST = 80  # characters of a name
 QUESTION = "These texts and words are of one group of similar texts. Answer with a name for the group, 1 to 4 words."
 
 
-def cluster_names(plan: Plan, run: RunFolder, space: Space, clusters: Sequence[dict[str, str]]) -> list[str]:
-    """A name for each cluster, in the order of `space.clusters`.
+def group_names(
+    plan: Plan,
+    run: RunFolder,
+    space: Space,
+    clusters: Sequence[dict[str, str]],
+    sizes: NDArray[np.int64],
+    merged: Sequence[Sequence[str]],
+) -> list[str]:
+    """A name for each cluster, in the order of `space.clusters`, and for the group that each of `space.steps` makes.
+
+    A chat model is asked for those of clusters alone; groups are then called by their words.
 
     Args:
         plan: says whether there are candidates (`cluster.names`) or a model to ask (`chat`).
         run: the finished run.
         space: of the run.
         clusters: its rows of `clusters.csv`, in the same order.
+        sizes: (C,) texts in each.
+        merged: words of the groups.
 
     Raises:
         ValueError: both are there; the chat model gives no answer.
@@ -36,13 +48,15 @@ def cluster_names(plan: Plan, run: RunFolder, space: Space, clusters: Sequence[d
     if plan.config.get("chat") is not None:
         if candidates:
             raise ValueError("cluster.names: has no effect with chat, which names them; allowed: one of the two")
-        return _asked(plan, clusters)
-    if candidates:
-        return _nearest(Assigner(run, plan), space, candidates)
-    return [", ".join(row["words"].split()[:WORDS]) or f"cluster {row['cluster']}" for row in clusters]
+        names = _asked(plan, clusters)
+    elif candidates:
+        return _nearest(Assigner(run, plan), space, sizes, candidates)
+    else:
+        names = [name_of_words(row) for row in clusters]
+    return names + [name_of(words, number) for number, words in enumerate(merged, len(names))]
 
 
-def _nearest(assigner: Assigner, space: Space, candidates: Sequence[str]) -> list[str]:
+def _nearest(assigner: Assigner, space: Space, sizes: NDArray[np.int64], candidates: Sequence[str]) -> list[str]:
     """The candidate with the largest cosine to each centre, both less the mean of all centres.
 
     What all texts of the set share says nothing of one cluster.
@@ -50,8 +64,18 @@ def _nearest(assigner: Assigner, space: Space, candidates: Sequence[str]) -> lis
     embedded = assigner.vectors(candidates)
     vectors = np.asarray(embedded.todense() if hasattr(embedded, "todense") else embedded)
     middle = space.centres.mean(axis=0) if len(space.centres) > 1 else 0
-    centred = [unit_rows(rows - middle) for rows in (space.centres, vectors)]
+    centred = [unit_rows(rows - middle) for rows in (_centres_of_groups(space, sizes), vectors)]
     return [candidates[best] for best in (centred[0] @ centred[1].T).argmax(axis=1)]
+
+
+def _centres_of_groups(space: Space, sizes: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Mean of the texts of each cluster and of each group that a step makes, (2 C - 1, D)."""
+    centres, weights = list(space.centres), sizes.tolist()
+    for pair in space.steps.tolist():
+        own = [weights[group] for group in pair]
+        centres.append(np.average([centres[group] for group in pair], axis=0, weights=own))
+        weights.append(sum(own))
+    return np.array(centres, np.float32)
 
 
 def _asked(plan: Plan, clusters: Sequence[dict[str, str]]) -> list[str]:

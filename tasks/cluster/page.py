@@ -1,4 +1,4 @@
-"""The page of a clustering, `clusters/index.html`, and its clusters merged to fewer."""
+"""The page of a clustering, `clusters/index.html`, the names of its clusters, and its clusters merged to fewer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustering.landscape import near_clusters
+from clustering.number import NEARLY_BEST
+from clustering.topics import merged_words
+from engine.assign import CLUSTERS, OUTLIERS, described_clusters
 from engine.plan import Plan
 from reporting.clusters.build import clusters_page
 from reporting.escape import shortened
 from storage.run_store import RunFolder
-from tasks.cluster.names import cluster_names
+from tasks.cluster.names import group_names
 from tasks.cluster.space import Space
 
 PAGE = "clusters/index.html"
@@ -26,24 +29,46 @@ NEAR = 5  # nearest clusters of each
 def write_page(plan: Plan, run: RunFolder) -> Path:
     """Write the page of a finished run, with names and level as the line asks for them now; returns it.
 
-    `cluster.level` also writes `clusters/level_K.csv`: of each text the group that its cluster is in when K are left.
+    The names go into `clusters.csv` too, where `task=predict` reads them. `cluster.level` also writes
+    `clusters/level_K.csv`: of each text the group that its cluster is in when K are left.
 
     Raises:
         ValueError: the run keeps no map, names or level do not fit it.
     """
     space = Space.load(run)
     texts = run.read_csv("predictions.csv", "index", "label", "cluster", "text")
-    clusters = {int(row["cluster"]): row for row in run.read_csv("clusters.csv", "cluster", "words", "central")}
+    clusters = {int(row["cluster"]): row for row in described_clusters(run)}
     assignments = np.array([int(row["cluster"]) for row in texts])
-    names = cluster_names(plan, run, space, [clusters[number] for number in space.clusters.tolist()])
+    places = space.place(assignments)
+    merged = merged_words([row["text"] for row in texts], places, space.steps)
+    own = [clusters[number] for number in space.clusters.tolist()]
+    names = group_names(plan, run, space, own, np.bincount(places), merged)
     if level := plan.plain["cluster"]["level"]:
-        groups = space.at_level(assignments, level).tolist()
-        rows = ((row["index"], row["label"], group, row["text"]) for row, group in zip(texts, groups, strict=True))
-        run.write_csv(f"clusters/level_{level}.csv", rows, ("index", "label", "cluster", "text"))
-    content = page_content(run, space, texts, clusters, assignments, names) | {"level": level}
+        _write_level(run, space, texts, assignments, names, level)
+    named = dict(zip(space.clusters.tolist(), names, strict=False))
+    rows = [row | {"name": named.get(number, OUTLIERS)} for number, row in clusters.items()]
+    run.write_csv(CLUSTERS, ([*row.values()] for row in rows), [*rows[0]])
+    content = page_content(run, space, texts, clusters, assignments, names, merged) | {"level": level}
     curve = (run.path / "clusters/number.svg").read_text() if run.has("clusters/number.svg") else ""
     run.write_text(PAGE, clusters_page(content, curve))
     return run.path / PAGE
+
+
+def _write_level(
+    run: RunFolder,
+    space: Space,
+    texts: list[dict[str, str]],
+    assignments: NDArray[np.int64],
+    names: list[str],
+    level: int,
+) -> None:
+    places, groups = space.at_level(assignments, level)
+    called = [*(names[group] for group in groups.tolist()), OUTLIERS]
+    rows = (
+        (row["index"], row["label"], place, called[place], row["text"])
+        for row, place in zip(texts, places.tolist(), strict=True)
+    )
+    run.write_csv(f"clusters/level_{level}.csv", rows, ("index", "label", "cluster", "name", "text"))
 
 
 def _central(row: dict[str, str]) -> list[str]:
@@ -57,6 +82,7 @@ def page_content(
     clusters: dict[int, dict[str, str]],
     assignments: NDArray[np.int64],
     names: list[str],
+    merged: list[tuple[str, ...]],
 ) -> dict[str, Any]:
     """What the page shows, as plain values; clusters and texts by their places, outliers as the last cluster."""
     metrics, places, far = run.read_metrics(), space.place(assignments), space.far_out(assignments)
@@ -90,10 +116,12 @@ def page_content(
             if metrics.get(f"cluster/{name}") is not None
         },
         "texts": len(texts),
+        "nearly_best": NEARLY_BEST,
         "labels": labels,
         "clusters": shown,
         "in_none": int(sum(counts[-1].values())),
         "steps": space.steps.tolist(),
+        "merged": [{"name": name, "words": words} for name, words in zip(names[len(shown) :], merged, strict=True)],
         "points": [
             [round(float(x), 2), round(float(y), 2), int(places[row]), code.get(texts[row]["label"], -1), int(far[row]),
              shortened(texts[row]["text"], LONGEST)]

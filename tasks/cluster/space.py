@@ -80,14 +80,14 @@ class Space:
         places[self.clusters] = np.arange(len(self.clusters))
         return places[assignments]
 
-    def at_level(self, assignments: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-        """Group of each text when so many are left, 0 to level - 1, the group of an outlier `level`: (N,).
+    def at_level(self, assignments: NDArray[np.int64], level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """When so many are left, the place of each text's group, of an outlier `level`, (N,), and the groups, (level,).
 
         Raises:
             ValueError: as `groups_at` does.
         """
-        groups = np.append(groups_at(self.steps, level), level)
-        return groups[self.place(assignments)]
+        places, groups = groups_at(self.steps, level)
+        return np.append(places, level)[self.place(assignments)], groups
 
     def far_out(self, assignments: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which texts lie beyond the fence of their cluster, or in none: (N,)."""

@@ -31,7 +31,10 @@ class Question(BaseModel):
         list[Annotated[str, Field(max_length=MAX_CHARACTERS, pattern=r"\S")]],
         Field(min_length=1, max_length=MAX_ROWS),
     ]
-    explain: bool = False
+    explain: Annotated[bool, Field(description="whether to answer who voted, by a run with neighbours")] = False
+    probabilities: Annotated[bool, Field(description="whether to answer the probability of every label, `p_LABEL`")] = (
+        False
+    )
 
 
 class Counted:
@@ -104,7 +107,7 @@ def application(
         if question.explain and not explains:
             raise Refusal(400, "explain: found true, allowed: false; this run has no neighbours")
         try:
-            answers = await batcher.answers(question.texts)
+            answers = await batcher.answers([(text, question.probabilities) for text in question.texts])
         except Full:
             raise Refusal(503, "too many texts wait; ask again later") from None
         hidden = set() if question.explain else {"neighbours"}

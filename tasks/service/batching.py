@@ -20,9 +20,9 @@ class Full(Exception):
 
 
 class Waiting(NamedTuple):
-    """A request, or a piece of one: its texts, and where its answers are awaited."""
+    """A request, or a piece of one: its texts, with what is asked of each, and where its answers are awaited."""
 
-    texts: list[str]
+    texts: list[Any]
     answers: asyncio.Future[list[Row]]
 
 
@@ -42,8 +42,9 @@ class Batcher:
         self.at_work: dict[Connection, list[Waiting]] = {}
         self.texts = self.batches = self.waiting = self.queued = 0
 
-    async def answers(self, texts: list[str]) -> list[Row]:
-        """The answers in the order of the texts. Raises Full, and RuntimeError where the model could not."""
+    async def answers(self, texts: list[Any]) -> list[Row]:
+        """The answers in the order of the texts, which are as `predict` takes them. Raises Full, and RuntimeError where
+        the model could not."""
         if self.waiting + len(texts) > MAX_WAITING:
             raise Full
         self.waiting += len(texts)
@@ -94,7 +95,7 @@ class Batcher:
                 future.set_result(answers[rows])
 
 
-def answer_batches(requests: Connection, predict: Callable[[list[str]], list[Row]]) -> None:
+def answer_batches(requests: Connection, predict: Callable[[list[Any]], list[Row]]) -> None:
     """Answer the batches that come from a `Batcher` until its process ends."""
     while True:
         try:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess, SpawnProcess
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -38,7 +39,7 @@ def start_http(
     return process, list(batches)
 
 
-def fork_workers(batches: list[Connection], predict: Callable[[list[str]], list[Row]]) -> list[ForkProcess]:
+def fork_workers(batches: list[Connection], predict: Callable[[list[Any]], list[Row]]) -> list[ForkProcess]:
     """A fork of this process for each connection but the first, which is left to this one.
 
     They share the model's memory, and so the processor's cache: its threads would wait for the interpreter's lock.
@@ -53,7 +54,7 @@ def fork_workers(batches: list[Connection], predict: Callable[[list[str]], list[
     return workers
 
 
-def _work(batches: list[Connection], predict: Callable[[list[str]], list[Row]]) -> None:
+def _work(batches: list[Connection], predict: Callable[[list[Any]], list[Row]]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # it ends when the process that speaks HTTP has
     for other in batches[:-1]:

@@ -15,14 +15,15 @@ CENTRES = np.array([[1, 0, 0], [0, 1, 0], [0.99, 0.1, 0], [0, 0, 1], [0, 0.9, 0.
 
 def test_the_nearest_merge_first_and_any_level_is_a_partition():
     steps = merges(CENTRES)
-    assert groups_at(steps, 5).tolist() == [0, 1, 2, 3, 4]
-    assert groups_at(steps, 4).tolist() == [0, 1, 0, 2, 3]  # 0 and 2
-    assert groups_at(steps, 3).tolist() == [0, 1, 0, 2, 1]  # then 1 and 4
-    assert groups_at(steps, 1).tolist() == [0] * 5
+    levels = {level: [part.tolist() for part in groups_at(steps, level)] for level in (5, 4, 3, 1)}
+    assert levels[5] == [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]]
+    assert levels[4] == [[0, 1, 0, 2, 3], [5, 1, 3, 4]]  # 0 and 2
+    assert levels[3] == [[0, 1, 0, 2, 1], [5, 6, 3]]  # then 1 and 4
+    assert levels[1] == [[0] * 5, [8]]
     for level in (0, 6):
         with pytest.raises(ValueError, match=f"cluster.level: found {level}, allowed: 1 to 5"):
             groups_at(steps, level)
-    assert groups_at(merges(CENTRES[:1]), 1).tolist() == [0]
+    assert [part.tolist() for part in groups_at(merges(CENTRES[:1]), 1)] == [[0], [0]]
     assert near_clusters(CENTRES, 1).ravel().tolist() == [2, 4, 0, 4, 1]
 
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from clustering.kmeans import distances_to_own, nearest, several_nearest
-from clustering.number import candidates, estimate_num_clusters, largest_nearly_best, simplified_silhouette
-from clustering.topics import central_texts, top_words, topics
+from clustering.number import candidates, estimate_num_clusters, last_nearly_best, simplified_silhouette
+from clustering.topics import central_texts, merged_words, top_words, topics
 from clustering.vectors import WordVectors
 from tests.clustering.test_kmeans import blobs
 
@@ -25,6 +25,15 @@ def test_words_by_the_formula():
 
 def test_without_words_there_are_none():
     assert top_words(["1 2", "the"], np.array([0, 1]), 3) == {0: (), 1: ()}
+    assert merged_words(["1 2", "the"], np.array([0, 1]), np.array([[0, 1]])) == [()]
+
+
+def test_merged_groups_have_the_words_of_their_texts_as_one_cluster():
+    texts = [*TEXTS, "blue sea", "sea salt", "salt"]
+    clusters = np.array([1, 1, 0, 0, 1, 0, 2, 2, 3])  # 3: in no cluster
+    steps = np.array([[0, 2], [1, 3]])
+    after = [np.array([0, 1, 0, 3]), np.array([0, 0, 0, 3])]  # group of each cluster
+    assert merged_words(texts, clusters, steps, 4) == [top_words(texts, group[clusters], 4)[0] for group in after]
 
 
 def test_central_texts_are_the_nearest_and_different():
@@ -91,6 +100,6 @@ def test_few_texts_are_refused():
 
 def test_a_later_rise_of_the_merit_is_another_answer():
     merits = {2: 0.5, 4: 1.0, 6: 0.93, 9: 0.94, 13: 0.9, 20: 0.97}
-    assert largest_nearly_best([(number, merit, 1.0) for number, merit in merits.items()]) == 9
-    assert largest_nearly_best([(2, 0.9, 1.0), (4, 1.0, 1.0), (6, 0.93, 1.0)]) == 6
-    assert largest_nearly_best([(2, 0.5, 1.0), (4, 0.5, 0.2)]) == 2
+    assert last_nearly_best([(number, merit, 1.0) for number, merit in merits.items()]) == 9
+    assert last_nearly_best([(2, 0.9, 1.0), (4, 1.0, 1.0), (6, 0.93, 1.0)]) == 6
+    assert last_nearly_best([(2, 0.5, 1.0), (4, 0.5, 0.2)]) == 2

@@ -145,6 +145,8 @@ def test_a_class_more(make):
     desk.add_class(" may  be ")
     desk.answer("a", "", 0, "may be")
     assert make(can_add_classes=True).classes == ["no", "yes", "may be"]
+    with pytest.raises(InputError, match="class: found 'rain', which describes another; allowed: a new name"):
+        make(can_add_classes=True, descriptions=["sun", "rain"]).add_class("rain")
     with pytest.raises(InputError, match="label: found 'other'; allowed: no, yes, skip"):
         fixed.answer("a", "", 0, "other")
 

@@ -1,6 +1,7 @@
 """Agreement between seeds, from runs written by hand."""
 
 import importlib
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -8,8 +9,18 @@ import pytest
 import yaml
 from sklearn.metrics import adjusted_mutual_info_score
 
+from launching.sweep import report_sweep
 from reporting.arguments import run_command
-from reporting.cluster_agreement import agreement, agreement_table, agreements, correlation_table, main, settings
+from reporting.cluster_agreement import (
+    agreement,
+    agreement_in_sweep,
+    agreement_table,
+    agreements,
+    correlation_table,
+    main,
+    settings,
+)
+from reporting.tables import SweepJob
 from storage.errors import ReportError
 from storage.run_store import RunFolder, list_runs
 
@@ -18,7 +29,7 @@ from storage.run_store import RunFolder, list_runs
 def add(tmp_path):
     def write(tau, seed, clusters, method="aecl", first=0, acc=None, nmi=None, file=None):
         run = RunFolder(tmp_path / f"{method}-{tau}-{seed}-{first}")
-        names = {"method": method, "dataset": "tweet", "seed": seed, "cluster/num_clusters": 3}
+        names = {"method": method, "dataset": "tweet", "seed": seed, "cluster/num_clusters": 3, "epochs": 9}
         names |= {"cluster/acc": acc, "cluster/nmi": nmi, "cluster/occupied": len(set(clusters))}
         run.write_metrics(names, status="finished")
         own = {"dataset": {"name": "csv", "train": file}} if file else {}
@@ -61,6 +72,29 @@ def test_the_setting_that_agrees_most_is_marked_within_its_method(add, tmp_path,
     )
     main([str(tmp_path), "by=loss.tau", "where=method:sccl"])
     assert "| tweet      | sccl     |        0.5 |" in capsys.readouterr().out
+
+
+def test_a_sweep_over_settings_and_seeds_names_the_line_that_agrees_most(add, tmp_path, capsys):
+    clusters, jobs = [0, 0, 1, 1, 2, 2], []
+    for tau, others in {0.5: [0, 1, 2, 0, 1, 2], 1.0: clusters, 2.0: [0, 0, 1, 1, 2, 0]}.items():
+        for seed, assigned in enumerate((clusters, others)):
+            run = add(tau, seed, assigned)
+            words = {"task": "cluster", "dataset.name": "a name", "loss.tau": str(tau), "seed": str(seed)}
+            jobs.append(SweepJob(words, "finished", run, metrics=run.read_metrics()))
+    single = add(4.0, 0, clusters)  # a setting of one seed agrees with nobody
+    jobs.append(SweepJob(jobs[0].overrides | {"loss.tau": "4.0"}, "finished", single, metrics=single.read_metrics()))
+    jobs.append(SweepJob(jobs[0].overrides | {"loss.tau": "8.0"}, "failed"))
+    table, lines = agreement_in_sweep(jobs)
+    assert [row[2] for row in table.rows] == ["0.5", "1.0", "2.0"] and table.rows[1][4] == "**100.00**"
+    assert lines == ["python run.py task=cluster 'dataset.name=a name' loss.tau=1.0"]
+    assert agreement_in_sweep(jobs[:2]) is None  # nothing to choose from
+    untrained = [replace(job, metrics={**job.metrics, "epochs": None}) for job in jobs]
+    assert agreement_in_sweep(untrained) is None
+    report_sweep(jobs, tmp_path / "sweep")
+    assert f"seeds agree most: {lines[0]}" in capsys.readouterr().out and (tmp_path / "sweep/agreement.md").exists()
+    (single.path.parent / "aecl-1.0-1-0/predictions.csv").unlink()
+    report_sweep(jobs, tmp_path / "sweep")
+    assert "agreement between seeds: run aecl-1.0-1-0: predictions.csv cannot be read" in capsys.readouterr().err
 
 
 def test_the_order_by_agreement_beside_the_order_by_scores(add, tmp_path, capsys):

@@ -22,6 +22,7 @@ CONTENT = {
         cluster(0, "blue", [[0, 3]], [1]),
     ],
     "steps": [[1, 2], [0, 3]],
+    "merged": [{"name": "cold", "words": ["sea", "grass"]}, {"name": "all", "words": ["light"]}],
     "points": [[0, 0, 0, 0, 0, "first"], [1, 2, 1, 1, 1, "<i>second</i>"], [2, 1, 3, -1, 1, "third"]],
     **{"far": 4, "outliers": [[3, "third"], [1, "<i>second</i>"]], "level": 2},
 }
@@ -39,6 +40,7 @@ def test_groups_of_a_level_are_listed_with_their_purity(tmp_path):
     plain = [[re.sub(r"<[^>]+>", "", cell) for cell in row] for row in cells]
     assert [row[:5] for row in plain] == [
         ["red", "10", "90 %", "x", "1"],
-        ["green + 1 more", "9", "67 %", "&lt;b&gt;y&lt;/b&gt;", "2"],
+        ["cold 2 clusters", "9", "67 %", "&lt;b&gt;y&lt;/b&gt;", "2"],
     ]
+    assert [row[5] for row in plain] == ["red word", "sea grass"]
     assert "&lt;i&gt;second&lt;/i&gt;<span" in shown.stdout and "third<span" in shown.stdout

@@ -9,6 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from clustering.number import NEARLY_BEST
 from clustering.scores import clustering_scores
 from engine.allowed_targets import MODULES
 from tasks.cluster import cluster
@@ -91,6 +92,8 @@ def test_embeddings_without_labels_and_an_estimated_number(texts, store, tiny_en
     assert "the data set has no labels" in result.err and "ACC" not in result.out
     rows = rows_of(result.folder, "predictions.csv")
     assert {row["label"] for row in rows} == {""} and len(rows) == 92
+    page = (result.folder / "clusters/index.html").read_text(encoding="utf-8")
+    assert f"before the merit falls below {100 * NEARLY_BEST:.0f} % of it" in page
     assigned = use("predict", result, f"input={file}", f"output={tmp_path / 'out.jsonl'}")
     assert assigned.code == 0, assigned.err
     actual = [json.loads(row) for row in (tmp_path / "out.jsonl").read_text().splitlines()]

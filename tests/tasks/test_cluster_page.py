@@ -21,6 +21,15 @@ def line(toy_csv, store):
     return ["task=cluster", "method=tfidf_kmeans", "logger=none", *data, *store]
 
 
+def called(folder):
+    """The names in `clusters.csv`."""
+    return [row["name"] for row in rows(folder / "clusters.csv")]
+
+
+def table_header(printed):
+    return next(line for line in printed.splitlines() if "central text" in line)
+
+
 def content(folder):
     page = (folder / "clusters/index.html").read_text(encoding="utf-8")
     return page, json.loads(re.search(r"const page = (.*);\n", page)[1])
@@ -33,15 +42,23 @@ def test_the_page_shows_every_text_as_text_and_level_and_names_are_asked_for_ane
     assert not re.search(r"(src|href)=[\"']?http|@import|url\(", page)
     assert shown["texts"] == sum(number for c in shown["clusters"] for _, number in c["labels"]) == 93
     assert all(cluster["name"] == ", ".join(cluster["words"][:3]) for cluster in shown["clusters"])
-    assert len(shown["steps"]) == len(shown["clusters"]) - 1 == 3
+    assert len(shown["steps"]) == len(shown["merged"]) == len(shown["clusters"]) - 1 == 3
+    assert shown["merged"][-1]["name"] == ", ".join(shown["merged"][-1]["words"][:3])
+    assert called(result.folder) == [cluster["name"] for cluster in shown["clusters"]]
+    assert "name" not in table_header(result.out)  # the words stand there
 
     candidates = ",".join(f"'{' '.join(words)}'" for words in TOPICS.values())
     named = command([*line, "cluster.level=2", f"cluster.names=[{candidates}]"])
     assert named.folder == result.folder and "is finished already" in named.out
     _, shown = content(result.folder)
     assert all(set(cluster["name"].split()) & set(cluster["words"]) for cluster in shown["clusters"])
+    names = dict(zip([str(cluster["number"]) for cluster in shown["clusters"]], called(result.folder), strict=True))
+    assert list(names.values()) == [cluster["name"] for cluster in shown["clusters"]]
+    assert "name" in table_header(named.out) and all(name in named.out for name in names.values())
     groups, clusters = rows(result.folder / "clusters/level_2.csv"), rows(result.folder / "predictions.csv")
     assert {row["cluster"] for row in groups} == {"0", "1"}
+    assert {row["name"] for row in groups} <= {" ".join(words) for words in TOPICS.values()}
+    assert len({(row["cluster"], row["name"]) for row in groups}) == 2
     assert [row["text"] for row in groups] == [row["text"] for row in clusters]
     pairs = {(row["cluster"], group["cluster"]) for row, group in zip(clusters, groups, strict=True)}
     assert len(pairs) == 4  # each cluster is in one group
@@ -52,6 +69,9 @@ def test_the_page_shows_every_text_as_text_and_level_and_names_are_asked_for_ane
     (tmp_path / "new.csv").write_text("text\n" + "\n".join([*texts, "qqq"]) + "\n")
     drift = use("drift", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'drift.csv'}")
     assert drift.code == 0, drift.err
+    predicted = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'named.csv'}")
+    assert predicted.code == 0, predicted.err
+    assert all(row["name"] == names[row["cluster"]] for row in rows(tmp_path / "named.csv"))
     assert float(re.search(r"shares of the clusters: p = (\S+)", drift.out)[1]) < 0.001
     (first, *others) = rows(tmp_path / "drift.csv")
     assert (first["cluster"], int(first["texts_after"])) == (clusters[0]["cluster"], len(texts))
@@ -66,7 +86,10 @@ def test_a_chat_model_names_the_clusters_and_the_run_stays_the_same(line, monkey
         result = command([*line, *options])
         _, shown = content(result.folder)
         assert [c["name"] for c in shown["clusters"]] == [c["words"][0].title() for c in shown["clusters"]]
-        assert command(line).folder == result.folder
+        assert called(result.folder) == [c["name"] for c in shown["clusters"]]
+        assert shown["merged"][-1]["name"] == ", ".join(shown["merged"][-1]["words"][:3])
+        assert command(line).folder == result.folder  # named by their words again
+        assert called(result.folder) == [", ".join(c["words"][:3]) for c in shown["clusters"]]
         assert "allowed: one of the two" in command([*line, *options, "cluster.names=[a]"]).error
     finally:
         server.shutdown()
@@ -80,6 +103,7 @@ def test_outliers_are_a_cluster_of_their_own_and_clusters_train_a_classifier(lin
     metrics, assigned = result.metrics, rows(result.folder / "predictions.csv")
     outliers = [row for row in assigned if row["cluster"] == str(metrics["cluster/num_clusters"] - 1)]
     assert metrics["cluster/outliers"] == pytest.approx(len(outliers) / 93) and outliers
+    assert called(result.folder).count("outliers") == 1
     assert {"cluster/acc", "cluster/acc_assigned"} <= metrics.keys()
     (tmp_path / "new.csv").write_text("text\n" + "\n".join(row["text"] for row in assigned[:20]) + "\n")
     again = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")

@@ -33,6 +33,7 @@ MALFORMED = [
     b'{"texts": [" \\n"]}',
     b'{"texts": ["\\ud800"]}',
     b'{"texts": ["a"], "explain": "yes"}',
+    b'{"texts": ["a"], "probabilities": 1}',
     b'{"texts": ["a"], "more": 1}',
     b'{"texts": ["a"]',
     b"[" * 100_000,
@@ -109,20 +110,30 @@ def asked(address: str, body: bytes) -> tuple[int, dict]:
 @pytest.mark.slow
 def test_the_service_answers_as_predict_does_and_ends_in_order(fit, use, toy_csv, tmp_path, store):
     run = fit("method=ce", "trainer.max_epochs=3")
-    assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/out.csv").code == 0
-    expected = [(row["text"], row["prediction"], row["probability"]) for row in rows(tmp_path / "out.csv")]
+    options = [f"input={toy_csv['test']}", f"output={tmp_path}/out.csv", "probabilities=true"]
+    assert use("predict", run, *options).code == 0
+    written = rows(tmp_path / "out.csv")
+    expected = [(row["text"], row["prediction"], row["probability"]) for row in written]
+    labels = [key for key in written[0] if key.startswith("p_")]
     line = [sys.executable, "run.py", "task=serve", f"run={run.folder.name}", "port=0", *store]
     service = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         address = re.search(r"http://127.0.0.1:\d+", service.stderr.readline()).group()
 
-        def predicted(text: str) -> tuple[str, str, str]:
-            _, reply = asked(address, json.dumps({"texts": [text]}).encode())
+        def predicted(text: str, **more: bool) -> dict[str, str]:
+            _, reply = asked(address, json.dumps({"texts": [text], **more}).encode())
             (answer,) = reply["predictions"]
-            return text, answer["prediction"], str(answer["probability"])
+            return {"text": text} | {key: str(value) for key, value in answer.items()}
+
+        def with_every_label(text: str) -> dict[str, str]:
+            return predicted(text, probabilities=True)
 
         with ThreadPoolExecutor(8) as clients:
-            assert list(clients.map(predicted, [text for text, *_ in expected] * 4)) == expected * 4
+            texts, keys = [text for text, *_ in expected], ("text", "prediction", "probability")
+            whole = clients.map(with_every_label, texts * 2)  # in batches with those that ask for less
+            plain = clients.map(predicted, texts * 2)
+            assert [tuple(answer.values()) for answer in plain] == expected * 2
+            assert list(whole) == [{key: row[key] for key in (*keys, *labels)} for row in written] * 2 and labels
         for body in [*MALFORMED, b" " * (MAX_BODY + 1), b'{"texts": ["a"], "explain": true}']:
             status, reply = asked(address, body)
             assert 400 <= status < 500 and set(reply) == {"error"} and "\n" not in reply["error"]

@@ -313,3 +313,24 @@ def test_every_label_trains_where_nothing_validates(fit, toy_csv, tmp_path):
     pool.write_text("text\n" + "".join(f"{row['text']}\n" for row in rows(toy_csv["train"])))
     alone = [f"dataset.train={pool}", "dataset.test=null", NAMES, "active.oracle=file"]
     assert "protocol: found fixed without test rows" in fit(*line, *alone).error
+
+
+def test_a_class_that_a_person_added_is_described_by_its_name(fit, toy_csv, tmp_path):
+    pool, names, answers = tmp_path / "pool.csv", tmp_path / "names.yaml", tmp_path / "answers.jsonl"
+    texts = [row["text"] for row in rows(toy_csv["train"])]
+    pool.write_text("text\n" + "".join(f"{text}\n" for text in texts))
+    names.write_text("metal: iron, copper\nfruit: plum, pear\n")
+    said = [{"text": text, "label": ("metal", "fruit", "fine arts")[i % 3]} for i, text in enumerate(texts[:9])]
+    answers.write_text("".join(f"{json.dumps(line)}\n" for line in [{"class": "fine arts"}, *said]))
+    line = ["method=kontrast", "trainer.least_steps=0", "trainer.max_epochs=1", "protocol=few_shot", "active=random",
+            "active.query_size=9", "active.budget=9", "active.oracle=prompt", f"active.answers={answers}",
+            f"dataset.train={pool}", "dataset.test=null", "dataset.label_names=[metal,fruit]",
+            f"dataset.class_descriptions={names}"]  # fmt: skip
+    result = fit(*line)
+    (curve,) = rows(result.folder / "curve.csv")
+    learnt = json.loads((result.folder.parent / curve["run"] / "metrics.json").read_text())
+    assert learnt["label_names"] == ["metal", "fruit", "fine arts"]
+    assert f"{names}: no description of 'fine arts'; the name stands for it" in result.err
+    names.write_text(f"{names.read_text()}fine arts: painting, music\n")
+    again = fit(*line)
+    assert again.metrics["status"] == "finished" and "no description" not in again.err

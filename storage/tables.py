@@ -35,7 +35,9 @@ SAMPLE = 1 << 16  # bytes at the beginning from which encoding and line ends are
 BATCH = 1024  # rows of Parquet in memory at a time
 STDIN = "-"
 JOIN = "+"  # between the names of columns that are read as one text
-DELIMITERS = ";\t|"  # looked for in a header without a comma
+DELIMITERS = ";\t|"  # looked for in a header beside the comma
+TAB = "tab"  # the delimiter, for shells do not hand on \t
+COMPARED_LINES = 50  # of the beginning, where more than one mark may be the delimiter
 MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
 UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
@@ -71,6 +73,11 @@ class Table:
     columns: tuple[str, ...] | None
     rows: Iterator[tuple[str, Row]]
     delimiter: str | None = None
+
+    def refuse_idle(self, delimiter: str | None, key: str = "delimiter") -> None:
+        """Raises InputError where a delimiter is named and the format has none."""
+        if delimiter is not None and self.delimiter is None:
+            raise InputError(f"{self.name}: {key}={short(delimiter)} has no effect, allowed with CSV and TSV")
 
     def need(self, column: str, hint: str) -> None:
         """Raises InputError where the table has no such column; ``hint`` says which option names it."""
@@ -150,7 +157,8 @@ def open_table(
         source: a file, unpacked where its name ends in ``.gz``, or "-" for stdin.
         kind: csv, tsv, json (Lines, or an array of objects), xlsx or parquet; by default what the name says, else json
             where the content begins with a brace, else csv.
-        delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what a header without a comma has.
+        delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what the first line has beside it or in its
+            place and splits the first rows alike.
         plain_text: column of a text that is the only line of stdin.
         encoding: of text, see `text_lines`; XLSX and Parquet have none.
         header: whether the first row of CSV, TSV or XLSX names the columns; if not, they are `column_1`, `column_2`, ….
@@ -203,6 +211,15 @@ def checked_encoding(encoding: str | None, key: str) -> str | None:
         allowed = "an encoding of text, as utf-8, utf-16, cp1252, latin-1"
         raise InputError(f"{key}: found {short(encoding)}, allowed: {allowed}") from error
     return encoding
+
+
+def checked_delimiter(delimiter: str | None, key: str) -> str | None:
+    """The delimiter itself, a tab for `tab`. Raises InputError where no field can end in it."""
+    delimiter = "\t" if delimiter == TAB else delimiter
+    if delimiter is not None and (len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n'):
+        allowed = "one character, no letter, digit, double quote or line end, or tab"
+        raise InputError(f"{key}: found {short(delimiter)}, allowed: {allowed}")
+    return delimiter
 
 
 def text_lines(source: Path | str, encoding: str | None = None) -> Iterator[str]:
@@ -315,31 +332,57 @@ def _other_lines(file: BinaryIO, name: str, encoding: str) -> Iterator[str]:
 def _open_csv(
     lines: Iterator[str], name: str, delimiter: str | None, plain_text: str | None, has_header: bool
 ) -> Table:
+    csv.field_size_limit(MAX_FIELD)
     first_line, second = next(lines), next(lines, None)
     if delimiter is None:
-        delimiter = _delimiter_of(first_line, name)
+        marks = [mark for mark in DELIMITERS if mark in first_line]
+        if second is not None and len(marks) + ("," in first_line) > 1:
+            more = list(itertools.islice(lines, COMPARED_LINES - 2))
+            delimiter, lines = _delimiter_of([first_line, second, *more], marks, name), itertools.chain(more, lines)
+        else:
+            delimiter = _only_delimiter(first_line, marks, name)
     if has_header and second is None and name == "stdin" and plain_text is not None and first_line.strip():
         fields = next(csv.reader([first_line], delimiter=delimiter))
         if plain_text not in fields:  # one line without a header
-            return Table(name, (plain_text,), iter([("stdin:1", {plain_text: first_line.rstrip("\r\n")})]))
-    csv.field_size_limit(MAX_FIELD)
+            rows = iter([("stdin:1", {plain_text: first_line.rstrip("\r\n")})])
+            return Table(name, (plain_text,), rows, delimiter)
     parts = [first_line] if second is None else [first_line, second]
     reader = csv.reader(itertools.chain(parts, lines), delimiter=delimiter, strict=True)
     with _csv_errors(name, lambda: 1):
         first = next(reader, [])
     header = first if has_header else _by_position(len(first))
-    rows = _fields(reader, header, name, delimiter)
+    rows: Iterator[tuple[str, Row]] = _fields(reader, header, name, delimiter)
     if not has_header:
         rows = itertools.chain([(f"{name}:1", dict(zip(header, first, strict=True)))], rows)
     return Table(name, _checked_columns(name, header), rows, delimiter)
 
 
-def _delimiter_of(first: str, name: str) -> str:
-    delimiters = [mark for mark in DELIMITERS if mark in first]
-    if "," in first or len(delimiters) != 1:
+def _only_delimiter(first: str, marks: Sequence[str], name: str) -> str:
+    if "," in first or len(marks) != 1:
         return ","
-    log.warning("%s: read with delimiter %r, for its first line has no comma", name, delimiters[0])
-    return delimiters[0]
+    log.warning("%s: read with delimiter %r, for its first line has no comma", name, marks[0])
+    return marks[0]
+
+
+def _delimiter_of(first: Sequence[str], marks: Sequence[str], name: str) -> str:
+    """A comma if it splits the first lines alike, or else the one mark that does."""
+    fitting = [mark for mark in (",", *marks) if _number_of_fields(first, mark) > 1]
+    if "," in fitting or len(fitting) != 1:
+        return ","
+    number = _number_of_fields(first, fitting[0])
+    reason = f"which gives all of its first rows {number} fields"
+    log.warning("%s: read with delimiter %r, %s (delimiter=MARK says another)", name, fitting[0], reason)
+    return fitting[0]
+
+
+def _number_of_fields(lines: Sequence[str], delimiter: str) -> int:
+    """Of each row that these lines begin with; 0 where rows differ."""
+    try:
+        numbers = [len(fields) for fields in csv.reader(lines, delimiter=delimiter) if fields]
+    except csv.Error:
+        return 0
+    whole = numbers[:-1] if len(lines) == COMPARED_LINES else numbers  # the last may go on in the lines after
+    return whole[0] if len(set(whole)) == 1 and len(whole) > 1 else 0
 
 
 def _checked_columns(name: str, header: Sequence[str]) -> tuple[str, ...]:

@@ -176,7 +176,9 @@ class Dataset:
         """
         raise NotImplementedError
 
-    def open_inputs(self, source: str, column: str, encoding: str | None, header: bool) -> Table:
+    def open_inputs(
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+    ) -> Table:
         """A table of new inputs, each in its column and checked. Raises InputError: no file, no column, a bad input."""
         raise NotImplementedError
 
@@ -300,8 +302,10 @@ class TextDataset(Dataset):
         texts = [self.cleaned(text) for text in inputs]
         return batches_alone(texts, encoder.tokenizer(), self.max_length, batch_size, of_one_width)
 
-    def open_inputs(self, source: str, column: str, encoding: str | None, header: bool) -> Table:
-        table = open_table(source, None, self.delimiter, column, encoding, header)
+    def open_inputs(
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+    ) -> Table:
+        table = open_table(source, None, delimiter or self.delimiter, column, encoding, header)
         hint = "set text_column=NAME"
         table.need_text(column, hint)
 

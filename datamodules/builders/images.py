@@ -70,7 +70,9 @@ class ImageDataset(Dataset):
 
         return new_image_batches(inputs, self.size, self.read_size, batch_size)
 
-    def open_inputs(self, source: str, column: str, encoding: str | None, header: bool) -> Table:
+    def open_inputs(
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+    ) -> Table:
         """Image files: those of a folder, of a list (.txt, a path a line), or of a table with a column of paths.
 
         Paths are relative to the list or table that names them.
@@ -85,7 +87,7 @@ class ImageDataset(Dataset):
         if path.suffix.lower() == ".txt":
             lines = ((where, {self.column: line}) for where, line in listed_lines(path))
             return Table(source, (self.column,), _existing(lines, self.column, path.parent))
-        table = open_table(source, encoding=encoding, header=header)
+        table = open_table(source, None, delimiter, None, encoding, header)
         table.need(column, "set text_column=NAME")
         return Table(table.name, table.columns, _existing(table.rows, column, path.parent), table.delimiter)
 

@@ -134,6 +134,20 @@ def test_a_table_without_a_header_is_offered_the_option_that_reads_it(tmp_path):
     assert read_texts(file, "column_1", header=False) == ["a first text", *TEXTS]
 
 
+def test_a_delimiter_is_named_and_handed_on(tmp_path):
+    rows = [(f"{text}; so", label, "a;b") for text, label in zip(TEXTS, [*LABELS[1:], ""], strict=True)]
+    file = write(tmp_path / "a.csv", ("text", "label", "x;y"), rows, delimiter="|")
+    data = read_labelled(file, delimiter="|")
+    assert data.texts[0] == f"{TEXTS[0]}; so" and data.about["delimiter"] == "|" and len(data.unlabelled) == 1
+    assert predict_line(tmp_path, data.about).endswith(""" delimiter="'|'\"""") and label_more_line(data) is None
+    assert read_texts(file, "text", delimiter="|")[0] == data.texts[0]
+    (tmp_path / "a.jsonl").write_text('{"text": "red"}')
+    with pytest.raises(InputError, match="a.jsonl: delimiter='|' has no effect"):
+        read_labelled(str(tmp_path / "a.jsonl"), delimiter="|")
+    with pytest.raises(InputError, match="topics of the texts: .* dataset.delimiter=\"'|'\" method.num_clusters=auto"):
+        read_labelled(write(tmp_path / "c.csv", ("id", "text"), enumerate(TEXTS), delimiter="|"), delimiter="|")
+
+
 @pytest.mark.parametrize(
     ("cells", "expected"),
     [

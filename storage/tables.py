@@ -22,7 +22,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -67,12 +67,19 @@ class Table:
         columns: names of the columns; None where each row has keys of its own.
         rows: "file:line" where a row begins, and its values by column. Reading them raises InputError.
         delimiter: what stands between the fields of CSV.
+        lines: of a text, from which the rows come.
     """
 
     name: str
     columns: tuple[str, ...] | None
     rows: Iterator[tuple[str, Row]]
     delimiter: str | None = None
+    lines: TextLines | None = None
+
+    @property
+    def encoding(self) -> str | None:
+        """Of a text, as far as its rows were read; None of XLSX and Parquet."""
+        return None if self.lines is None else self.lines.encoding
 
     def refuse_idle(self, delimiter: str | None, key: str = "delimiter") -> None:
         """Raises InputError where a delimiter is named and the format has none."""
@@ -160,7 +167,7 @@ def open_table(
         delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what the first line has beside it or in its
             place and splits the first rows alike.
         plain_text: column of a text that is the only line of stdin.
-        encoding: of text, see `text_lines`; XLSX and Parquet have none.
+        encoding: of text, see `TextLines`; XLSX and Parquet have none.
         header: whether the first row of CSV, TSV or XLSX names the columns; if not, they are `column_1`, `column_2`, ….
 
     Raises:
@@ -172,7 +179,14 @@ def open_table(
         if encoding is not None:
             raise InputError(f"{name}: encoding={encoding} has no effect, allowed with text; {kind} says its own")
         return _open_xlsx(Path(source), header) if kind == "xlsx" else _open_parquet(Path(source), header)
-    lines = text_lines(source, encoding)
+    text = TextLines(source, encoding)
+    table = _open_text(iter(text), name, kind, delimiter, plain_text, header)
+    return replace(table, lines=text)
+
+
+def _open_text(
+    lines: Iterator[str], name: str, kind: str | None, delimiter: str | None, plain_text: str | None, header: bool
+) -> Table:
     first = next(lines, None)
     if first is None:
         raise InputError(f"{name}: the file is empty, allowed: a header line and rows")
@@ -222,67 +236,79 @@ def checked_delimiter(delimiter: str | None, key: str) -> str | None:
     return delimiter
 
 
-def text_lines(source: Path | str, encoding: str | None = None) -> Iterator[str]:
-    """Lines of a file with their ends, unpacked and decoded.
+class TextLines:
+    """Lines of a file with their ends, unpacked and decoded; to be read once.
 
     Without `encoding` its byte order mark says it. One without a mark is UTF-8, or where its first bytes beyond ASCII
     are not, cp1252, which is said on stderr.
 
-    Raises:
-        InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text, or lines in two
-            encodings; with file and line.
+    Reading raises InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text, or lines
+    in two encodings; with file and line.
+
+    Attributes:
+        encoding: of the lines that were read so far.
     """
-    name = "stdin" if source == STDIN else str(source)
-    try:
-        with _binary(source) as file:
-            sample = file.peek(SAMPLE)[:SAMPLE]
-            mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
-            if encoding is None and not mark and sample.count(0) > len(sample) / 3:
-                place = f"byte 0x00 at position {sample.index(0) + 1}"
-                raise InputError(f"{name}:1: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
-            if encoding is None and marked != "utf-8":
-                log.warning("%s: read as %s, as its byte order mark says", name, marked.upper())
-            if encoding or marked != "utf-8":
-                yield from _other_lines(file, name, encoding or marked)
-                return
-            old_mac = b"\r" in sample[:-1] and b"\n" not in sample
-            if old_mac:
-                log.warning("%s: read with the line ends of old Macs, bare carriage returns", name)
-            yield from _decoded(_split(file, b"\r") if old_mac else _lines(file), name, mark)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{name}: not a whole gzip file ({error})") from error
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror or error})") from error
 
+    def __init__(self, source: Path | str, encoding: str | None = None) -> None:
+        self.source, self.asked, self.encoding = source, encoding, encoding or "utf-8"
 
-def _decoded(lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
-    """Lines of UTF-8, or of `GUESS` from the first that is not UTF-8, if only ASCII came before."""
-    encoding = "utf-8" if mark else None  # not known yet
-    for number, line in enumerate(lines, 1):
-        line = line.removeprefix(mark) if number == 1 else line
-        if len(line) >= MAX_LINE:
-            raise InputError(f"{name}:{number}: a line of {MAX_LINE:,} bytes or more, allowed: shorter ones")
-        if (position := line.find(0)) >= 0:
-            place = f"byte 0x00 at position {position + 1}"
-            raise InputError(f"{name}:{number}: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
-        if line.startswith(codecs.BOM_UTF8):
-            log.warning("%s:%d: a byte order mark inside the file is read as part of the text", name, number)
-        if line.isascii():
-            yield line.decode()
-            continue
+    def __iter__(self) -> Iterator[str]:
+        name = "stdin" if self.source == STDIN else str(self.source)
         try:
-            text, fits = line.decode(), "utf-8"
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} is not UTF-8"
-            if encoding == "utf-8" or NO_TEXT.search(line):
-                raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or encoding=NAME") from error
-            text, fits = line.decode(GUESS), GUESS
-            if encoding is None:
-                log.warning("%s:%d: %s; the file is read as %s (encoding=NAME says another)", name, number, byte, GUESS)
-        encoding = encoding or fits
-        if fits != encoding:
-            raise InputError(f"{name}:{number}: UTF-8, and lines before are not; allowed: one, or encoding={GUESS}")
-        yield text
+            with _binary(self.source) as file:
+                yield from self._lines(file, name)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"{name}: not a whole gzip file ({error})") from error
+        except OSError as error:
+            raise InputError(f"{name}: cannot be read ({error.strerror or error})") from error
+
+    def _lines(self, file: Any, name: str) -> Iterator[str]:
+        sample = file.peek(SAMPLE)[:SAMPLE]
+        mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
+        if self.asked is None and not mark and sample.count(0) > len(sample) / 3:
+            place = f"byte 0x00 at position {sample.index(0) + 1}"
+            raise InputError(f"{name}:1: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
+        if self.asked is None and marked != "utf-8":
+            self.encoding = marked
+            log.warning("%s: read as %s, as its byte order mark says", name, marked.upper())
+        if self.asked or marked != "utf-8":
+            yield from _other_lines(file, name, self.encoding)
+            return
+        old_mac = b"\r" in sample[:-1] and b"\n" not in sample
+        if old_mac:
+            log.warning("%s: read with the line ends of old Macs, bare carriage returns", name)
+        yield from self._decoded(_split(file, b"\r") if old_mac else _lines(file), name, mark)
+
+    def _decoded(self, lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
+        """Lines of UTF-8, or of `GUESS` from the first that is not UTF-8, if only ASCII came before."""
+        is_known = bool(mark)
+        for number, line in enumerate(lines, 1):
+            line = line.removeprefix(mark) if number == 1 else line
+            if len(line) >= MAX_LINE:
+                raise InputError(f"{name}:{number}: a line of {MAX_LINE:,} bytes or more, allowed: shorter ones")
+            if (position := line.find(0)) >= 0:
+                place = f"byte 0x00 at position {position + 1}"
+                allowed = "UTF-8 text, or encoding=NAME, as utf-16"
+                raise InputError(f"{name}:{number}: {place} is no text, allowed: {allowed}")
+            if line.startswith(codecs.BOM_UTF8):
+                log.warning("%s:%d: a byte order mark inside the file is read as part of the text", name, number)
+            if line.isascii():
+                yield line.decode()
+                continue
+            try:
+                text, fits = line.decode(), "utf-8"
+            except UnicodeDecodeError as error:
+                byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} is not UTF-8"
+                if (is_known and self.encoding == "utf-8") or NO_TEXT.search(line):
+                    raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or encoding=NAME") from error
+                text, fits = line.decode(GUESS), GUESS
+                if not is_known:
+                    another = f"the file is read as {GUESS} (encoding=NAME says another)"
+                    log.warning("%s:%d: %s; %s", name, number, byte, another)
+            if is_known and fits != self.encoding:
+                raise InputError(f"{name}:{number}: UTF-8, and lines before are not; allowed: one, or encoding={GUESS}")
+            self.encoding, is_known = fits, True
+            yield text
 
 
 @contextmanager

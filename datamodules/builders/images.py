@@ -1,6 +1,7 @@
 """What every data set of images does."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -89,7 +90,7 @@ class ImageDataset(Dataset):
             return Table(source, (self.column,), _existing(lines, self.column, path.parent))
         table = open_table(source, None, delimiter, None, encoding, header)
         table.need(column, "set text_column=NAME")
-        return Table(table.name, table.columns, _existing(table.rows, column, path.parent), table.delimiter)
+        return replace(table, rows=_existing(table.rows, column, path.parent))
 
     def input_of(self, row: Row, column: str) -> Any:
         """The path of a row of `open_inputs`."""
@@ -106,9 +107,9 @@ def image_files(folder: Path) -> list[str]:
 
 def listed_lines(file: Path) -> Iterator[tuple[str, str]]:
     """"file:line" and content of each line of a list that is not blank."""
-    from storage.tables import text_lines
+    from storage.tables import TextLines
 
-    for number, line in enumerate(text_lines(file), 1):
+    for number, line in enumerate(TextLines(file), 1):
         if line.strip():
             yield f"{file}:{number}", line.strip()
 

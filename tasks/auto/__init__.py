@@ -87,8 +87,9 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
         data.unlabelled += read_texts(config.unlabelled, text, **reading)
         data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
-    delimiter = f"; delimiter {mark!r}" if (mark := data.about["delimiter"]) else ""
-    clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}{delimiter}")
+    encoding = f"; {data.about['encoding']}" if data.about["encoding"] else ""
+    delimiter = f", delimiter {mark!r}" if (mark := data.about["delimiter"]) else ""
+    clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}{encoding}{delimiter}")
     if data.several:
         between = "as lists" if (typed := data.about["label_separator"]) == LISTS else f"with {typed!r} between"
         told = ", guessed (label_separator=null: one label a text)" if separator == GUESS else ""

@@ -144,7 +144,6 @@ def read_labelled(
     data.about = {
         "path": str(file),
         "format": format_of(path) or "csv",
-        "encoding": encoding or "guessed",
         "delimiter": TAB if table.delimiter == "\t" else table.delimiter,
         "typed": typed,
         "text_columns": [text],
@@ -167,6 +166,7 @@ def read_labelled(
         data.notes.append(f"{empty} rows without a text are left out")
     if not data.labels:
         raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text, typed)}")
+    data.about["encoding"] = table.encoding  # known for sure once all rows are read
     data.about["unlabelled_rows"] = len(data.unlabelled)
     if data.unlabelled:
         data.notes.append(f"{len(data.unlabelled)} rows without a label")

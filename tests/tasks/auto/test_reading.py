@@ -40,6 +40,22 @@ def test_columns_with_german_names_in_another_encoding(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("encoding", "typed", "told"),
+    [
+        ("utf-8", None, "utf-8"),
+        ("utf-8-sig", None, "utf-8"),
+        ("cp1252", None, "cp1252"),
+        ("utf-16", None, "utf-16"),
+        ("latin2", "latin2", "latin2"),
+    ],
+)
+def test_the_encoding_that_was_read_is_told(tmp_path, encoding, typed, told):
+    rows = [*zip(TEXTS, LABELS, strict=True), ("größe", "red")]  # beyond ASCII in the last row alone
+    data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows, encoding), encoding=typed)
+    assert data.about["encoding"] == told and data.texts[-1] == "größe"
+
+
+@pytest.mark.parametrize(
     ("columns", "expected"),
     [
         ({"a": TEXTS, "b": LABELS}, ("a", "b")),

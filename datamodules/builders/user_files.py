@@ -58,6 +58,7 @@ class UserFiles(TextDataset):
         paths = {"train": train, "val": val, "test": test}
         self.paths = {split: Path(path).expanduser() for split, path in paths.items() if path is not None}
         self.columns = {"text": text_column, "label": label_column}
+        self.learned_from = text_column
         if aug_column:
             self.columns["aug"] = aug_column
         if label_names is not None:

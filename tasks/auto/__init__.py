@@ -87,6 +87,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
         data.unlabelled += read_texts(config.unlabelled, text, **reading)
         data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
+    guessed += f", text_column={alone} reads that alone" if (alone := data.about["alone"]) else ""
     encoding = f"; {data.about['encoding']}" if data.about["encoding"] else ""
     delimiter = f", delimiter {mark!r}" if (mark := data.about["delimiter"]) else ""
     clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}{encoding}{delimiter}")

@@ -17,6 +17,7 @@ from reporting.auto.commands import quoted_word, reading_words
 from storage.errors import InputError, short, short_list
 from storage.run_store import COMMAND
 from storage.tables import (
+    JOIN,
     TAB,
     Row,
     Table,
@@ -35,6 +36,10 @@ TEXT_NAMES = (
     *("inhalt", "nachricht", "satz", "dokument", "bewertung", "kommentar", "beschreibung", "frage", "titel", "betreff"),
     *("texte", "contenu", "texto", "contenido", "mensaje", "testo"),
 )
+HEADLINE_NAMES = (
+    *("title", "subject", "headline", "heading", "titel", "betreff", "überschrift", "schlagzeile"),
+    *("titre", "sujet", "objet", "título", "titulo", "asunto", "titolo", "oggetto"),
+)  # of columns that stand above another text, and are read before it
 LABEL_NAMES = (
     *("label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "tag", "y", "rating", "stars"),
     *("klasse", "kategorie", "thema", "kennzeichnung", "einstufung", "gruppe", "etikett", "rubrik", "sparte"),
@@ -59,7 +64,7 @@ class Labelled:
         several: whether texts have any number of labels, none included; `labels` are tuples then.
         unlabelled: texts of the rows without a label.
         about: facts of the file for the report: format, encoding, delimiter, columns, which of them were guessed, and
-            what was typed of how to read it.
+            what was typed of how to read it; `alone` is the column of texts that guessed headlines were joined to.
         notes: what a person should know, a line each.
     """
 
@@ -150,6 +155,7 @@ def read_labelled(
         "label_column": label,
         "label_separator": separator,
         "guessed": guessed,
+        "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
     empty, example, marked = 0, "", 0
     for rows in (first, table.rows):
@@ -279,7 +285,7 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
         return None
     dataset = {"csv": "csv", "tsv": "csv", "json": "jsonl"}.get(about.get("format", ""))
     separator = about.get("label_separator")
-    if not about.get("unlabelled_rows") or dataset is None or "+" in about["text_columns"][0] or separator == LISTS:
+    if not about.get("unlabelled_rows") or dataset is None or separator == LISTS:
         return None
     names = ",".join(name if re.fullmatch(r"\w+", name) else f"'{name}'" for name in sorted(data.rows_of_label()))
     method = "bce" if data.several else "kontrast"
@@ -302,7 +308,7 @@ def guess_columns(
     """The column of the texts, that of the labels, and which of the two ("text", "label") were guessed.
 
     Known names count first, English, German and some others; among several, and without one, the text is the longest
-    column of mostly different values and the label a column of few short values.
+    column of mostly different values and the label a column of few short values. Headlines are joined to the text.
 
     Raises:
         InputError: a named column is not there, or nothing looks like a text or a label.
@@ -319,6 +325,7 @@ def guess_columns(
         text = max(free, key=lambda name: (_is_named(name, TEXT_NAMES), looks[name].length), default=None)
         if text is None:
             raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
+        text = _with_headlines(text, [name for name in columns if looks[name].is_headline and name != label])
     if label is None:
         free = [name for name in columns if name not in text_columns(columns, text)]
         few = [name for name in free if looks[name].is_label]
@@ -331,6 +338,12 @@ def guess_columns(
                 f"{topics_line(file, text, typed or {})}"
             )
     return text, label, guessed
+
+
+def _with_headlines(text: str, free: Sequence[str]) -> str:
+    """`TITLE+BODY` where columns that are called headlines stand beside the texts."""
+    headlines = [name for name in free if _is_named(name, HEADLINE_NAMES)]
+    return text if text in headlines or JOIN in text else JOIN.join([*headlines, text])
 
 
 def _is_named(name: str, names: Sequence[str]) -> bool:
@@ -350,6 +363,8 @@ class _Column:
         self.are_strings = bool(texts) and all(isinstance(value, str) for value in values if value is not None)
         is_free = words >= 2 or different > 0.5 * len(texts)
         self.is_text = self.are_strings and is_free and not _numbers(texts)
+        kinds = len({re.sub(r"\d+", "", text) for text in texts})  # "Order 17" and "Order 18" are one
+        self.is_headline = self.are_strings and words >= 2 and kinds > 0.5 * len(values)
         few = different <= max(2, min(1000, 0.34 * len(texts)))
         self.is_label = different >= 1 and few and self.length <= 60 and words <= 6 and not _fractions(texts)
 

@@ -39,6 +39,32 @@ def test_columns_with_german_names_in_another_encoding(tmp_path):
     assert data.about["guessed"] == ["text", "label"] and data.about["delimiter"] == ";"
 
 
+HEADLINES = [f"{word} is the title" for word in "abcdefghijkl"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"Title": HEADLINES, "body": TEXTS, "label": LABELS}, "Title+body"),
+        ({"Text": TEXTS, "label": LABELS, "Betreff": HEADLINES}, "Betreff+Text"),
+        ({"title": HEADLINES, "subject": HEADLINES[::-1], "body": TEXTS, "label": LABELS}, "title+subject+body"),
+        ({"title": HEADLINES, "label": LABELS}, "title"),
+        ({"title": TITLES, "body": TEXTS, "label": LABELS}, "body"),  # numbered
+        ({"title": [f"x{word}" for word in HEADLINES[0]] * 12, "body": TEXTS, "label": LABELS}, "body"),
+        ({"title": ["of a kind", "of others"] * 6, "body": TEXTS, "label": LABELS}, "body"),
+        ({"title": [*HEADLINES[:5], *7 * [""]], "body": TEXTS, "label": LABELS}, "body"),
+        ({"name": HEADLINES, "body": TEXTS, "label": LABELS}, "body"),
+    ],
+)
+def test_headlines_are_joined_to_the_texts_beside_them(tmp_path, columns, expected):
+    file = write(tmp_path / "a.csv", columns, zip(*columns.values(), strict=False))
+    data = read_labelled(file)
+    assert data.about["text_columns"] == [expected] and data.about["label_column"] == "label"
+    assert data.about["alone"] == (expected.split("+")[-1] if "+" in expected else None)
+    assert data.texts[0] == "\n".join(columns[part][0] for part in expected.split("+"))
+    assert read_labelled(file, text_column="label", label_column="label").about["alone"] is None
+
+
 @pytest.mark.parametrize(
     ("encoding", "typed", "told"),
     [
@@ -196,9 +222,14 @@ def test_several_labels_are_read_and_one_label_where_that_is_said(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, store, small):
+@pytest.mark.parametrize("joined", [False, True])
+def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, store, small, joined):
     rows = [*zip(TEXTS, LABELS, strict=True), *((f"apple pear {number}", "") for number in range(9))]
     data = read_labelled(write(tmp_path / "a.csv", ("body", "kind"), rows), "body", "kind")
+    if joined:
+        table = [(f"{label} title", text, label) for text, label in rows]
+        data = read_labelled(write(tmp_path / "j.csv", ("title", "body", "kind"), table), "title+body")
+        assert data.texts[0] == f"red title\n{TEXTS[0]}"
     words = shlex.split(label_more_line(data, more=2))[2:]
     words[words.index("active.oracle=browser")] = "active.oracle=prompt"
     options = [*store, *small, "active.query_size=2", "trainer.max_epochs=1", "trainer.least_steps=0", "logger=csv"]

@@ -272,7 +272,7 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
 
 def topics_line(file: str, text_column: str, typed: Mapping[str, Any]) -> str:
     """What to type for topics of texts without labels; `typed` is how to read the file, of `Labelled.about`."""
-    words = [f"{COMMAND} task=cluster method=sbert_kmeans dataset=csv dataset.train={quoted_word(file)}"]
+    words = [f"{COMMAND} task=cluster method=sbert_words dataset=csv dataset.train={quoted_word(file)}"]
     words += [] if text_column == "text" else [f"dataset.text_column={quoted_word(text_column)}"]
     return f"topics of the texts: {' '.join([*words, *reading_words(typed, 'dataset.')])} method.num_clusters=auto"
 

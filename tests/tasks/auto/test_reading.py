@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from engine.identify import compose_run
 from reporting.auto.commands import predict_line
 from storage.errors import InputError
 from tasks.auto.reading import (
@@ -161,6 +162,16 @@ def test_files_without_what_is_needed(tmp_path):
     (tmp_path / "d.jsonl").write_text("\n".join([*lines, '{"text": "a b", "label": ["x", "y"]}']))
     with pytest.raises(InputError, match="d.jsonl:4: a list of labels; allowed: one label a text, or label_separator="):
         read_labelled(str(tmp_path / "d.jsonl"), label_column="label")
+
+
+def test_the_line_for_topics_composes(tmp_path):
+    with pytest.raises(InputError) as error:
+        read_labelled(write(tmp_path / "a b.csv", ("id", "the text"), enumerate(TEXTS), delimiter="|"), delimiter="|")
+    words = shlex.split(str(error.value).split("topics of the texts: ")[1])[2:]
+    run = compose_run(tuple(words))
+    assert not run.problem and run.config["method"]["name"] == "sbert_words"
+    assert run.config["dataset"]["train"] == str(tmp_path / "a b.csv")
+    assert run.config["dataset"]["text_column"] == "the text" and run.config["dataset"]["delimiter"] == "|"
 
 
 def test_a_table_without_a_header_is_offered_the_option_that_reads_it(tmp_path):

@@ -13,7 +13,7 @@ from callbacks.predictions import MultiLabelPredictions, Predictions, json_list,
 from datamodules.datamodule import DataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.methods.multilabel.base import MultiLabelModule
-from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_metrics
+from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_metrics, multilabel_intervals
 from reporting.metrics import NO_CLASS, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import best_threshold, label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, worst_confusions, worst_labels
@@ -89,7 +89,8 @@ class MultiLabelResults:
             self.collector.threshold = self.threshold
             self.collector.write()
         self.last = labels, scores
-        return self.metrics(labels, scores, self.threshold)
+        intervals = multilabel_intervals(labels, scores > np.asarray(self.threshold), np.random.default_rng(0))
+        return self.metrics(labels, scores, self.threshold) | intervals
 
     def choose_threshold(self, labels: NDArray, scores: Scores) -> ArrayLike:
         """The threshold for scores (N, C) by the method's rule."""

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,7 +118,7 @@ def text_columns(columns: Iterable[str], column: str) -> list[str]:
     return [column] if column in columns else column.split(JOIN)
 
 
-def text_of(row: Row, column: str) -> Any:
+def text_of(row: Mapping[str, Any], column: str) -> Any:
     """The text of a row; of `TITLE+BODY` the texts of both that can be seen, a line each. None where there is none."""
     values = [row.get(part) for part in text_columns(row, column)]
     if len(values) == 1:
@@ -370,14 +370,14 @@ def _open_csv(
     if has_header and second is None and name == "stdin" and plain_text is not None and first_line.strip():
         fields = next(csv.reader([first_line], delimiter=delimiter))
         if plain_text not in fields:  # one line without a header
-            rows = iter([("stdin:1", {plain_text: first_line.rstrip("\r\n")})])
-            return Table(name, (plain_text,), rows, delimiter)
+            only: Row = {plain_text: first_line.rstrip("\r\n")}
+            return Table(name, (plain_text,), iter([("stdin:1", only)]), delimiter)
     parts = [first_line] if second is None else [first_line, second]
     reader = csv.reader(itertools.chain(parts, lines), delimiter=delimiter, strict=True)
     with _csv_errors(name, lambda: 1):
         first = next(reader, [])
     header = first if has_header else _by_position(len(first))
-    rows: Iterator[tuple[str, Row]] = _fields(reader, header, name, delimiter)
+    rows = _fields(reader, header, name, delimiter)
     if not has_header:
         rows = itertools.chain([(f"{name}:1", dict(zip(header, first, strict=True)))], rows)
     return Table(name, _checked_columns(name, header), rows, delimiter)

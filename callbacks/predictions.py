@@ -9,10 +9,9 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from torch.nn import functional
 
 from callbacks.evaluation_rows import Columns, EvaluationRows
-from reporting.calibration import expected_calibration_error
+from reporting.calibration import at_temperature, brier_score, expected_calibration_error, fit_temperature
 from storage.run_store import RunFolder
 
 HEADER = ("split", "index", "label", "prediction", "probability")
@@ -43,12 +42,21 @@ class Predictions(EvaluationRows):
         rows = self.splits[split]
         return rows["labels"].tolist(), rows["predictions"].tolist()
 
-    def calibration(self, split: str) -> dict[str, float]:
-        """`ece` and `brier` of a split, see `reporting.calibration`. Raises KeyError before its evaluation."""
+    def temperature(self, split: str) -> float:
+        """The temperature that suits the labels of a split best. Raises KeyError before its evaluation."""
         rows = self.splits[split]
-        is_right = rows["labels"] == rows["predictions"]
-        error = expected_calibration_error(rows["probabilities"], is_right)
-        return {"ece": error, "brier": float(rows["distance"].mean())}
+        return fit_temperature(rows["labels"], rows["all_probabilities"])
+
+    def calibration(self, split: str, temperature: float | None = None) -> dict[str, float]:
+        """`ece` and `brier` of a split, see `reporting.calibration`, also of its probabilities at a temperature; what
+        is predicted stays. Raises KeyError before its evaluation."""
+        rows = self.splits[split]
+        labels, predictions, probabilities = (rows[key] for key in ("labels", "predictions", "all_probabilities"))
+        if temperature is not None:
+            probabilities = at_temperature(probabilities, temperature)
+        confidence = probabilities[np.arange(len(labels)), predictions]
+        error = expected_calibration_error(confidence, labels == predictions)
+        return {"ece": error, "brier": brier_score(labels, probabilities)}
 
     def batch_columns(self, outputs: Columns) -> Columns:
         probabilities = outputs["logits"].double().softmax(dim=-1)
@@ -59,9 +67,7 @@ class Predictions(EvaluationRows):
         else:
             probability, predictions = probabilities.max(dim=-1)
         columns = {key: outputs[key] for key in ("indices", "labels")}
-        is_label = functional.one_hot(outputs["labels"].clamp_min(0), probabilities.shape[1])
-        distance = (probabilities - is_label).square().sum(1)
-        return columns | {"predictions": predictions, "probabilities": probability, "distance": distance}
+        return columns | {"predictions": predictions, "probabilities": probability, "all_probabilities": probabilities}
 
     def split_collected(self, trainer: pl.Trainer, split: str) -> None:
         if trainer.is_global_zero:

@@ -13,7 +13,7 @@ import yaml
 
 from storage.errors import InputError, short
 from storage.plain_yaml import load_yaml
-from storage.tables import parsed_json, text_lines
+from storage.tables import TextLines, parsed_json
 
 KNOWN = Path(__file__).parent / "class_names"
 CODE = re.compile(r"[A-Za-z]{0,2}[-_.]?\d+([-_.]\d+)*")
@@ -56,7 +56,7 @@ def read_descriptions(file: Path, label_names: Sequence[str], names_suffice: boo
     """
     where = f"dataset.class_descriptions={file}"
     try:
-        text = "".join(text_lines(file))
+        text = "".join(TextLines(file))
         if file.suffix == ".csv":
             content: Any = _csv_pairs(text, where)
         else:

@@ -12,7 +12,7 @@ from engine.plan import Plan
 from engine.validation import check_targets
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.run_store import REPEAT, RunFolder, find_run, first_line
+from storage.run_store import DATA, REPEAT, RunFolder, damage_named, find_run, first_line
 
 BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
 MODEL = "model"  # the folder in one of `task=auto` that is a run
@@ -49,6 +49,10 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         if own.trainer.accelerator == "gpu":
             own.trainer.accelerator = "auto"
     plan = Plan.make(own)
+    question = RunFolder(run.path.parent)
+    if run.path.name == MODEL and question.has(DATA):
+        with damage_named(question):
+            plan.dataset.learned_from = question.read_json(DATA)["files"][0]["text_columns"][0]
     if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:
         held = f"dataset={plan.dataset.name}, which holds {plan.dataset.kind}s"
         raise ValueError(f"run={run.id}: found {held}; task={config.task} takes others; allowed: {', '.join(tasks)}")

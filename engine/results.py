@@ -13,7 +13,7 @@ from callbacks.predictions import MultiLabelPredictions, Predictions, json_list,
 from datamodules.datamodule import DataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.methods.multilabel.base import MultiLabelModule
-from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_metrics
+from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_metrics, multilabel_intervals
 from reporting.metrics import NO_CLASS, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import best_threshold, label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, worst_confusions, worst_labels
@@ -45,9 +45,18 @@ class SingleLabelResults:
         figures |= bootstrap_intervals(*self.last, len(self.names), np.random.default_rng(0))
         figures |= majority_metrics(self.last[0], self.class_counts)
         if not self.generates:
-            figures |= self.collector.calibration(split)
+            figures |= self._calibration(split)
         if self.generates:
             figures["unparsable"] = float(np.mean(np.array(self.last[1]) == NO_CLASS))
+        return figures
+
+    def _calibration(self, split: str) -> dict[str, float]:
+        """What the probabilities are worth; of test rows also at the temperature that suits the validation rows."""
+        figures = self.collector.calibration(split)
+        if split == "test" and "val" in self.collector.splits:
+            temperature = self.collector.temperature("val")
+            scaled = self.collector.calibration(split, temperature)
+            figures |= {"temperature": temperature, **{f"{name}_scaled": value for name, value in scaled.items()}}
         return figures
 
     def choose_threshold(self, labels: NDArray[np.integer], scores: Scores) -> ArrayLike | None:
@@ -89,7 +98,8 @@ class MultiLabelResults:
             self.collector.threshold = self.threshold
             self.collector.write()
         self.last = labels, scores
-        return self.metrics(labels, scores, self.threshold)
+        intervals = multilabel_intervals(labels, scores > np.asarray(self.threshold), np.random.default_rng(0))
+        return self.metrics(labels, scores, self.threshold) | intervals
 
     def choose_threshold(self, labels: NDArray, scores: Scores) -> ArrayLike:
         """The threshold for scores (N, C) by the method's rule."""
@@ -133,6 +143,10 @@ def show_figures(metrics: Mapping[str, Any], split: str) -> None:
     if f"{split}/ece" in metrics:
         ece, brier = metrics[f"{split}/ece"], metrics[f"{split}/brier"]
         print(f"probabilities: off by {100 * ece:.1f} points on the mean (ECE), Brier score {brier:.3f}")
+    if f"{split}/ece_scaled" in metrics:
+        ece, brier = metrics[f"{split}/ece_scaled"], metrics[f"{split}/brier_scaled"]
+        temperature = f"at temperature {metrics[f'{split}/temperature']:.2f}, fitted to the validation rows"
+        print(f"{temperature}: {100 * ece:.1f} points, Brier score {brier:.3f} (predictions are not scaled)")
     warn_below_rivals(metrics, split)
     if f"{split}/unparsable" in metrics:
         print(f"{100 * metrics[f'{split}/unparsable']:.2f} % of the answers are no class, and count as errors")

@@ -63,6 +63,7 @@ class Top:
     text_column: Annotated[str, "with task=predict|drift|evaluate|datastore|auto"] = "text"
     label_column: Annotated[str, "with task=evaluate|datastore|auto"] = "label"
     encoding: Annotated[str | None, "with task=predict|drift|evaluate|datastore|auto"] = None
+    delimiter: Annotated[str | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     header: Annotated[bool, "with task=predict|drift|evaluate|datastore|auto"] = True
     label_separator: Annotated[Annotated[str, "~ .+"] | None, "with task=auto"] = None
     probabilities: Annotated[bool, "with task=predict"] = False

@@ -58,7 +58,8 @@ def _as_overrides(words: Sequence[str]) -> list[str]:
             value = value if equals else next(rest, "")
             if not key or not value:
                 raise ValueError(f"kontrast auto {word}: a value is missing; allowed: {word.partition('=')[0]} VALUE")
-            overrides.append(f"{key}={value}")
+            is_mark = len(value) == 1 and not value.isalnum()  # a delimiter, which Hydra's grammar wants in quotes
+            overrides.append(f"{key}={quoted(value) if is_mark else value}")
         elif "=" in word:
             overrides.append(word)
         else:

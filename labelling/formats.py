@@ -16,7 +16,7 @@ from typing import Any
 
 from labelling.answers import NO_LABEL, Answer, Label, answer_of, from_table, in_table
 from storage.errors import InputError, short
-from storage.tables import csv_writer, open_table
+from storage.tables import csv_writer, open_table, text_columns, text_of
 
 DETAILS = ("note", "guess", "probability", "time")  # of an answer, beside text, label and annotator
 COLUMNS = ("text", "label", "annotator", *DETAILS)
@@ -54,11 +54,12 @@ def read_answers(
 def _of_table(
     where: str, row: Mapping[str, Any], text_column: str, label_column: str, separator: str | None
 ) -> Iterator[Answer]:
-    columns = [next((name for name in names if name in row), None) for names in ((text_column, "text"),
-                                                                              (label_column, "label"))]  # fmt: skip
-    if None in columns:
-        raise InputError(f"{where}: found the columns {', '.join(row)}; allowed: {text_column} and {label_column}")
-    text, label = (row[str(name)] for name in columns)
+    asked = f"{text_column} and {label_column}"
+    text_column = text_column if _has_text(row, text_column) else "text"
+    label_column = label_column if label_column in row else "label"
+    if not _has_text(row, text_column) or label_column not in row:
+        raise InputError(f"{where}: found the columns {', '.join(row)}; allowed: {asked}")
+    text, label = text_of(row, text_column), row[label_column]
     if isinstance(label, str) and label and separator is not None:
         label = from_table(label, separator)
     if label not in (None, "") and (label != [] or separator is not None):
@@ -78,6 +79,10 @@ def _details(where: str, row: Mapping[str, Any], separator: str | None) -> dict[
         except (TypeError, ValueError) as error:
             raise InputError(f"{where}: {name}: found {short(details[name])}; allowed: a number") from error
     return details
+
+
+def _has_text(row: Mapping[str, Any], column: str) -> bool:
+    return any(part in row for part in text_columns(row, column))
 
 
 def _of_label_studio(where: str, task: Mapping[str, Any]) -> Iterator[Answer]:

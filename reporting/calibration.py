@@ -58,12 +58,23 @@ def expected_calibration_error(confidence: Floats, right: NDArray[np.bool_], bin
     return float(sum(gaps) / len(confidence))
 
 
+def at_temperature(probabilities: Floats, temperature: float) -> Floats:
+    """softmax(log p / T) of probabilities (N, C)."""
+    from scipy.special import softmax
+
+    return softmax(_logs(probabilities) / temperature, axis=1)
+
+
+def _logs(probabilities: Floats) -> Floats:
+    return np.log(np.maximum(probabilities, 1e-12))
+
+
 def fit_temperature(labels: Ints, probabilities: Floats) -> float:
     """T of softmax(log p / T) with the least negative log-likelihood, 0.05 to 20 (Guo et al. 2017)."""
     from scipy.optimize import minimize_scalar
     from scipy.special import log_softmax
 
-    logs, rows = np.log(np.maximum(probabilities, 1e-12)), np.arange(len(labels))
+    logs, rows = _logs(probabilities), np.arange(len(labels))
 
     def loss(log_temperature: float) -> float:
         return -float(log_softmax(logs / np.exp(log_temperature), axis=1)[rows, labels].mean())

@@ -9,7 +9,9 @@ from reporting.metrics import classification_metrics
 
 DRAWS = 2000
 LEVEL = 0.95
+AT_ONCE = 100  # resamples in memory
 INTERVAL_METRICS = ("accuracy", "macro_f1")
+MULTILABEL_INTERVAL_METRICS = ("micro_f1", "macro_f1")
 
 
 def bootstrap_intervals(
@@ -30,27 +32,53 @@ def bootstrap_intervals(
     cells = np.asarray(labels) * (num_classes + 1) + np.asarray(predictions) + 1
     occurring, counts = np.unique(cells, return_counts=True)
     true, predicted = np.divmod(occurring, num_classes + 1)
-    draws = rng.multinomial(counts.sum(), counts / counts.sum(), size=DRAWS)
-    accuracy = draws[:, true == predicted - 1].sum(axis=1) / counts.sum()
-    macro_f1 = _macro_f1(draws, true, predicted - 1, num_classes)
+    classes = np.arange(num_classes)
+    figures = _resampled(counts, true[:, None] == classes, predicted[:, None] - 1 == classes, rng)
+    return _bounds({name: figures[name] for name in INTERVAL_METRICS})
+
+
+def multilabel_intervals(references: ArrayLike, predictions: ArrayLike, rng: np.random.Generator) -> dict[str, float]:
+    """The same of `micro_f1` and `macro_f1` where texts have several labels.
+
+    Args:
+        references, predictions: (N, C) of 0 and 1, N >= 1.
+        rng: draws the resamples.
+    """
+    true, predicted = np.asarray(references) > 0, np.asarray(predictions) > 0
+    figures = _resampled(np.ones(len(true), np.int64), true, predicted, rng)
+    return _bounds({name: figures[name] for name in MULTILABEL_INTERVAL_METRICS})
+
+
+def _bounds(figures: dict[str, NDArray[np.float64]]) -> dict[str, float]:
     ends = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     bounds: dict[str, float] = {}
-    for name, values in zip(INTERVAL_METRICS, (accuracy, macro_f1), strict=True):
+    for name, values in figures.items():
         bounds[f"{name}_low"], bounds[f"{name}_high"] = map(float, np.quantile(values, ends))
     return bounds
 
 
-def _macro_f1(
-    draws: NDArray[np.int64], true: NDArray[np.int64], predicted: NDArray[np.int64], num_classes: int
-) -> NDArray[np.float64]:
-    """Of each draw (R, cells), over the classes that occur in it, as `classification_metrics`."""
-    classes = np.arange(num_classes)
-    is_true, is_predicted = (np.asarray(side)[:, None] == classes for side in (true, predicted))
-    hits = draws @ (is_true & is_predicted)
-    total = draws @ is_true.astype(np.int64) + draws @ is_predicted.astype(np.int64)
-    occurs = total > 0
-    f1 = np.divide(2 * hits, total, out=np.zeros(total.shape), where=occurs)
-    return f1.sum(axis=1) / occurs.sum(axis=1)
+def _resampled(
+    counts: NDArray[np.int64], is_true: NDArray[np.bool_], is_predicted: NDArray[np.bool_], rng: np.random.Generator
+) -> dict[str, NDArray[np.float64]]:
+    """Figures of each resample (R,), of classes (M, C) that stand for `counts` (M,) rows each.
+
+    Macro-F1 is over the classes that occur in the resample, as in `classification_metrics` and `multilabel_metrics`.
+    """
+    from scipy.sparse import csr_array
+
+    is_right, shares = (is_true == is_predicted).all(axis=1), counts / counts.sum()
+    hits_of = csr_array((is_true & is_predicted).T.astype(np.int64))
+    total_of = csr_array(is_true.T.astype(np.int64) + is_predicted.T)
+    parts: dict[str, list[NDArray[np.float64]]] = {"accuracy": [], "micro_f1": [], "macro_f1": []}
+    for _ in range(DRAWS // AT_ONCE):
+        draws = rng.multinomial(counts.sum(), shares, size=AT_ONCE)
+        hits, total = 2 * (hits_of @ draws.T), total_of @ draws.T  # (C, AT_ONCE)
+        occurs = total > 0
+        f1 = np.divide(hits, total, out=np.zeros(total.shape), where=occurs)
+        parts["accuracy"].append(draws[:, is_right].sum(axis=1) / counts.sum())
+        parts["micro_f1"].append(hits.sum(axis=0) / np.maximum(total.sum(axis=0), 1))
+        parts["macro_f1"].append(f1.sum(axis=0) / np.maximum(occurs.sum(axis=0), 1))
+    return {name: np.concatenate(values) for name, values in parts.items()}
 
 
 def majority_metrics(labels: ArrayLike, class_counts: ArrayLike) -> dict[str, float]:

@@ -122,7 +122,7 @@ def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     columns = MULTILABEL_COLUMNS if f"{split}/hamming_loss" in metrics else SUMMARY_COLUMNS
     row = [*(percent(metrics.get(f"{split}/{key}")) for key in columns), duration(metrics.get(TOTAL_SECONDS))]
     rows = [("this run", *row)]
-    if f"{split}/accuracy_low" in metrics:
+    if any(f"{split}/{key}_low" in metrics for key in columns):
         rows.append(("95 % interval", *(_interval(metrics, f"{split}/{key}") for key in columns), ""))
     if f"{split}/majority_accuracy" in metrics:
         rows.append(("largest class", *_rival(metrics, f"{split}/majority_", columns), ""))

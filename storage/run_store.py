@@ -28,6 +28,7 @@ from storage.tables import MAX_FIELD, csv_writer
 # what a line begins with that does one of the tasks, in a checkout or as installed
 COMMAND = "kontrast run" if Path(__file__).resolve().parents[1].name == "_rooms" else "python run.py"
 QUESTION = "question.json"  # what was asked of `task=auto`, in the folder of its answer
+DATA = "data.json"  # what it read
 LAST = "last"  # the name of the run that finished last
 LOCK_NAME = ".lock"
 CHECKSUMS = "SHA256SUMS"

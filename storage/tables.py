@@ -20,9 +20,9 @@ import sys
 import tempfile
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -35,7 +35,9 @@ SAMPLE = 1 << 16  # bytes at the beginning from which encoding and line ends are
 BATCH = 1024  # rows of Parquet in memory at a time
 STDIN = "-"
 JOIN = "+"  # between the names of columns that are read as one text
-DELIMITERS = ";\t|"  # looked for in a header without a comma
+DELIMITERS = ";\t|"  # looked for in a header beside the comma
+TAB = "tab"  # the delimiter, for shells do not hand on \t
+COMPARED_LINES = 50  # of the beginning, where more than one mark may be the delimiter
 MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
 UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
@@ -65,12 +67,24 @@ class Table:
         columns: names of the columns; None where each row has keys of its own.
         rows: "file:line" where a row begins, and its values by column. Reading them raises InputError.
         delimiter: what stands between the fields of CSV.
+        lines: of a text, from which the rows come.
     """
 
     name: str
     columns: tuple[str, ...] | None
     rows: Iterator[tuple[str, Row]]
     delimiter: str | None = None
+    lines: TextLines | None = None
+
+    @property
+    def encoding(self) -> str | None:
+        """Of a text, as far as its rows were read; None of XLSX and Parquet."""
+        return None if self.lines is None else self.lines.encoding
+
+    def refuse_idle(self, delimiter: str | None, key: str = "delimiter") -> None:
+        """Raises InputError where a delimiter is named and the format has none."""
+        if delimiter is not None and self.delimiter is None:
+            raise InputError(f"{self.name}: {key}={short(delimiter)} has no effect, allowed with CSV and TSV")
 
     def need(self, column: str, hint: str) -> None:
         """Raises InputError where the table has no such column; ``hint`` says which option names it."""
@@ -104,7 +118,7 @@ def text_columns(columns: Iterable[str], column: str) -> list[str]:
     return [column] if column in columns else column.split(JOIN)
 
 
-def text_of(row: Row, column: str) -> Any:
+def text_of(row: Mapping[str, Any], column: str) -> Any:
     """The text of a row; of `TITLE+BODY` the texts of both that can be seen, a line each. None where there is none."""
     values = [row.get(part) for part in text_columns(row, column)]
     if len(values) == 1:
@@ -150,9 +164,10 @@ def open_table(
         source: a file, unpacked where its name ends in ``.gz``, or "-" for stdin.
         kind: csv, tsv, json (Lines, or an array of objects), xlsx or parquet; by default what the name says, else json
             where the content begins with a brace, else csv.
-        delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what a header without a comma has.
+        delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what the first line has beside it or in its
+            place and splits the first rows alike.
         plain_text: column of a text that is the only line of stdin.
-        encoding: of text, see `text_lines`; XLSX and Parquet have none.
+        encoding: of text, see `TextLines`; XLSX and Parquet have none.
         header: whether the first row of CSV, TSV or XLSX names the columns; if not, they are `column_1`, `column_2`, ….
 
     Raises:
@@ -164,7 +179,14 @@ def open_table(
         if encoding is not None:
             raise InputError(f"{name}: encoding={encoding} has no effect, allowed with text; {kind} says its own")
         return _open_xlsx(Path(source), header) if kind == "xlsx" else _open_parquet(Path(source), header)
-    lines = text_lines(source, encoding)
+    text = TextLines(source, encoding)
+    table = _open_text(iter(text), name, kind, delimiter, plain_text, header)
+    return replace(table, lines=text)
+
+
+def _open_text(
+    lines: Iterator[str], name: str, kind: str | None, delimiter: str | None, plain_text: str | None, header: bool
+) -> Table:
     first = next(lines, None)
     if first is None:
         raise InputError(f"{name}: the file is empty, allowed: a header line and rows")
@@ -205,67 +227,88 @@ def checked_encoding(encoding: str | None, key: str) -> str | None:
     return encoding
 
 
-def text_lines(source: Path | str, encoding: str | None = None) -> Iterator[str]:
-    """Lines of a file with their ends, unpacked and decoded.
+def checked_delimiter(delimiter: str | None, key: str) -> str | None:
+    """The delimiter itself, a tab for `tab`. Raises InputError where no field can end in it."""
+    delimiter = "\t" if delimiter == TAB else delimiter
+    if delimiter is not None and (len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n'):
+        allowed = "one character, no letter, digit, double quote or line end, or tab"
+        raise InputError(f"{key}: found {short(delimiter)}, allowed: {allowed}")
+    return delimiter
+
+
+class TextLines:
+    """Lines of a file with their ends, unpacked and decoded; to be read once.
 
     Without `encoding` its byte order mark says it. One without a mark is UTF-8, or where its first bytes beyond ASCII
     are not, cp1252, which is said on stderr.
 
-    Raises:
-        InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text, or lines in two
-            encodings; with file and line.
+    Reading raises InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text, or lines
+    in two encodings; with file and line.
+
+    Attributes:
+        encoding: of the lines that were read so far.
     """
-    name = "stdin" if source == STDIN else str(source)
-    try:
-        with _binary(source) as file:
-            sample = file.peek(SAMPLE)[:SAMPLE]
-            mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
-            if encoding is None and not mark and sample.count(0) > len(sample) / 3:
-                place = f"byte 0x00 at position {sample.index(0) + 1}"
-                raise InputError(f"{name}:1: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
-            if encoding is None and marked != "utf-8":
-                log.warning("%s: read as %s, as its byte order mark says", name, marked.upper())
-            if encoding or marked != "utf-8":
-                yield from _other_lines(file, name, encoding or marked)
-                return
-            old_mac = b"\r" in sample[:-1] and b"\n" not in sample
-            if old_mac:
-                log.warning("%s: read with the line ends of old Macs, bare carriage returns", name)
-            yield from _decoded(_split(file, b"\r") if old_mac else _lines(file), name, mark)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{name}: not a whole gzip file ({error})") from error
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror or error})") from error
 
+    def __init__(self, source: Path | str, encoding: str | None = None) -> None:
+        self.source, self.asked, self.encoding = source, encoding, encoding or "utf-8"
 
-def _decoded(lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
-    """Lines of UTF-8, or of `GUESS` from the first that is not UTF-8, if only ASCII came before."""
-    encoding = "utf-8" if mark else None  # not known yet
-    for number, line in enumerate(lines, 1):
-        line = line.removeprefix(mark) if number == 1 else line
-        if len(line) >= MAX_LINE:
-            raise InputError(f"{name}:{number}: a line of {MAX_LINE:,} bytes or more, allowed: shorter ones")
-        if (position := line.find(0)) >= 0:
-            place = f"byte 0x00 at position {position + 1}"
-            raise InputError(f"{name}:{number}: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
-        if line.startswith(codecs.BOM_UTF8):
-            log.warning("%s:%d: a byte order mark inside the file is read as part of the text", name, number)
-        if line.isascii():
-            yield line.decode()
-            continue
+    def __iter__(self) -> Iterator[str]:
+        name = "stdin" if self.source == STDIN else str(self.source)
         try:
-            text, fits = line.decode(), "utf-8"
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} is not UTF-8"
-            if encoding == "utf-8" or NO_TEXT.search(line):
-                raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or encoding=NAME") from error
-            text, fits = line.decode(GUESS), GUESS
-            if encoding is None:
-                log.warning("%s:%d: %s; the file is read as %s (encoding=NAME says another)", name, number, byte, GUESS)
-        encoding = encoding or fits
-        if fits != encoding:
-            raise InputError(f"{name}:{number}: UTF-8, and lines before are not; allowed: one, or encoding={GUESS}")
-        yield text
+            with _binary(self.source) as file:
+                yield from self._lines(file, name)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"{name}: not a whole gzip file ({error})") from error
+        except OSError as error:
+            raise InputError(f"{name}: cannot be read ({error.strerror or error})") from error
+
+    def _lines(self, file: Any, name: str) -> Iterator[str]:
+        sample = file.peek(SAMPLE)[:SAMPLE]
+        mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
+        if self.asked is None and not mark and sample.count(0) > len(sample) / 3:
+            place = f"byte 0x00 at position {sample.index(0) + 1}"
+            raise InputError(f"{name}:1: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
+        if self.asked is None and marked != "utf-8":
+            self.encoding = marked
+            log.warning("%s: read as %s, as its byte order mark says", name, marked.upper())
+        if self.asked or marked != "utf-8":
+            yield from _other_lines(file, name, self.encoding)
+            return
+        old_mac = b"\r" in sample[:-1] and b"\n" not in sample
+        if old_mac:
+            log.warning("%s: read with the line ends of old Macs, bare carriage returns", name)
+        yield from self._decoded(_split(file, b"\r") if old_mac else _lines(file), name, mark)
+
+    def _decoded(self, lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
+        """Lines of UTF-8, or of `GUESS` from the first that is not UTF-8, if only ASCII came before."""
+        is_known = bool(mark)
+        for number, line in enumerate(lines, 1):
+            line = line.removeprefix(mark) if number == 1 else line
+            if len(line) >= MAX_LINE:
+                raise InputError(f"{name}:{number}: a line of {MAX_LINE:,} bytes or more, allowed: shorter ones")
+            if (position := line.find(0)) >= 0:
+                place = f"byte 0x00 at position {position + 1}"
+                allowed = "UTF-8 text, or encoding=NAME, as utf-16"
+                raise InputError(f"{name}:{number}: {place} is no text, allowed: {allowed}")
+            if line.startswith(codecs.BOM_UTF8):
+                log.warning("%s:%d: a byte order mark inside the file is read as part of the text", name, number)
+            if line.isascii():
+                yield line.decode()
+                continue
+            try:
+                text, fits = line.decode(), "utf-8"
+            except UnicodeDecodeError as error:
+                byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} is not UTF-8"
+                if (is_known and self.encoding == "utf-8") or NO_TEXT.search(line):
+                    raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or encoding=NAME") from error
+                text, fits = line.decode(GUESS), GUESS
+                if not is_known:
+                    another = f"the file is read as {GUESS} (encoding=NAME says another)"
+                    log.warning("%s:%d: %s; %s", name, number, byte, another)
+            if is_known and fits != self.encoding:
+                raise InputError(f"{name}:{number}: UTF-8, and lines before are not; allowed: one, or encoding={GUESS}")
+            self.encoding, is_known = fits, True
+            yield text
 
 
 @contextmanager
@@ -315,14 +358,20 @@ def _other_lines(file: BinaryIO, name: str, encoding: str) -> Iterator[str]:
 def _open_csv(
     lines: Iterator[str], name: str, delimiter: str | None, plain_text: str | None, has_header: bool
 ) -> Table:
+    csv.field_size_limit(MAX_FIELD)
     first_line, second = next(lines), next(lines, None)
     if delimiter is None:
-        delimiter = _delimiter_of(first_line, name)
+        marks = [mark for mark in DELIMITERS if mark in first_line]
+        if second is not None and len(marks) + ("," in first_line) > 1:
+            more = list(itertools.islice(lines, COMPARED_LINES - 2))
+            delimiter, lines = _delimiter_of([first_line, second, *more], marks, name), itertools.chain(more, lines)
+        else:
+            delimiter = _only_delimiter(first_line, marks, name)
     if has_header and second is None and name == "stdin" and plain_text is not None and first_line.strip():
         fields = next(csv.reader([first_line], delimiter=delimiter))
         if plain_text not in fields:  # one line without a header
-            return Table(name, (plain_text,), iter([("stdin:1", {plain_text: first_line.rstrip("\r\n")})]))
-    csv.field_size_limit(MAX_FIELD)
+            only: Row = {plain_text: first_line.rstrip("\r\n")}
+            return Table(name, (plain_text,), iter([("stdin:1", only)]), delimiter)
     parts = [first_line] if second is None else [first_line, second]
     reader = csv.reader(itertools.chain(parts, lines), delimiter=delimiter, strict=True)
     with _csv_errors(name, lambda: 1):
@@ -334,12 +383,32 @@ def _open_csv(
     return Table(name, _checked_columns(name, header), rows, delimiter)
 
 
-def _delimiter_of(first: str, name: str) -> str:
-    delimiters = [mark for mark in DELIMITERS if mark in first]
-    if "," in first or len(delimiters) != 1:
+def _only_delimiter(first: str, marks: Sequence[str], name: str) -> str:
+    if "," in first or len(marks) != 1:
         return ","
-    log.warning("%s: read with delimiter %r, for its first line has no comma", name, delimiters[0])
-    return delimiters[0]
+    log.warning("%s: read with delimiter %r, for its first line has no comma", name, marks[0])
+    return marks[0]
+
+
+def _delimiter_of(first: Sequence[str], marks: Sequence[str], name: str) -> str:
+    """A comma if it splits the first lines alike, or else the one mark that does."""
+    fitting = [mark for mark in (",", *marks) if _number_of_fields(first, mark) > 1]
+    if "," in fitting or len(fitting) != 1:
+        return ","
+    number = _number_of_fields(first, fitting[0])
+    reason = f"which gives all of its first rows {number} fields"
+    log.warning("%s: read with delimiter %r, %s (delimiter=MARK says another)", name, fitting[0], reason)
+    return fitting[0]
+
+
+def _number_of_fields(lines: Sequence[str], delimiter: str) -> int:
+    """Of each row that these lines begin with; 0 where rows differ."""
+    try:
+        numbers = [len(fields) for fields in csv.reader(lines, delimiter=delimiter) if fields]
+    except csv.Error:
+        return 0
+    whole = numbers[:-1] if len(lines) == COMPARED_LINES else numbers  # the last may go on in the lines after
+    return whole[0] if len(set(whole)) == 1 and len(whole) > 1 else 0
 
 
 def _checked_columns(name: str, header: Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from launching.interrupts import raised_interrupts
 from storage.files import is_stdout
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
-READING = ("text_column", "encoding", "header", "trainer.num_threads")
+READING = ("text_column", "encoding", "delimiter", "header", "trainer.num_threads")
 ON_A_RUN = {
     "evaluate": ("run", "input", "label_column", *READING),
     "predict": ("run", "input", "output", "probabilities", "explain", *READING),

@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from engine.finished import load_weights, open_run
 from engine.plan import Plan
 from engine.results import show_figures
-from reporting.intervals import bootstrap_intervals, majority_metrics
+from reporting.intervals import bootstrap_intervals, majority_metrics, multilabel_intervals
 from reporting.metrics import ClassScores, class_scores, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
@@ -72,6 +72,7 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:
     else:
         figures = multilabel_metrics(labels, scores, predictor.threshold)
         figures["accuracy"] = figures["subset_accuracy"]
+        figures |= multilabel_intervals(labels, scores > np.asarray(predictor.threshold), np.random.default_rng(0))
         per_class, more = label_scores(labels, scores, predictor.threshold), {}
         table = worst_labels(_rows(names, class_counts, per_class))
     figures = run_names(plan) | {f"test/{name}": value for name, value in figures.items()}

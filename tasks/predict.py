@@ -34,12 +34,14 @@ from storage.tables import (
     Row,
     Table,
     check_output,
+    checked_delimiter,
     checked_encoding,
     write_table,
 )
 from tasks.counting import Tally, counted_rows
 
 PIECE = 2048  # rows held in memory, and lost by a kill, at most
+ASKED = ("text_column", "encoding", "delimiter", "header", "explain", "probabilities")  # what changes the answers
 BLOCK = 64  # rows that the classifier sees at once
 Floats = NDArray[np.floating]
 
@@ -129,7 +131,7 @@ def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
         "run": str(run.path.resolve()),
         "files": [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()],
         "input": [os.path.realpath(config.input), facts.st_size, facts.st_mtime_ns],
-        "asked": [config[key] for key in ("text_column", "encoding", "header", "explain", "probabilities")],
+        "asked": [config[key] for key in ASKED],
         "piece": PIECE,
         "threads": torch.get_num_threads(),
     }
@@ -318,4 +320,7 @@ def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
     if name != STDIN and (not os.path.exists(name) or (os.path.isdir(name) and not plan.dataset.takes_folders)):
         raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
     encoding = checked_encoding(config.get("encoding"), "encoding")
-    return plan.dataset.open_inputs(name, config.text_column, encoding, config.header)
+    delimiter = checked_delimiter(config.get("delimiter"), "delimiter")
+    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter)
+    table.refuse_idle(delimiter)
+    return table

@@ -64,6 +64,7 @@ class Dataset:
     several_labels: bool | None = None  # whether rows have any number of labels; None: as the first that has one says
     empty_label: EmptyLabel = "refuse"  # what a train row without one is
     deduplicate: Deduplicate = "none"
+    learned_from: str | None = None  # the user's column, or `TITLE+BODY`, that held the inputs
 
     def __init__(
         self,
@@ -176,7 +177,9 @@ class Dataset:
         """
         raise NotImplementedError
 
-    def open_inputs(self, source: str, column: str, encoding: str | None, header: bool) -> Table:
+    def open_inputs(
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+    ) -> Table:
         """A table of new inputs, each in its column and checked. Raises InputError: no file, no column, a bad input."""
         raise NotImplementedError
 
@@ -304,9 +307,12 @@ class TextDataset(Dataset):
         texts = [self.cleaned(text) for text in inputs]
         return batches_alone(texts, encoder.tokenizer(), self.max_length, batch_size, of_one_width)
 
-    def open_inputs(self, source: str, column: str, encoding: str | None, header: bool) -> Table:
-        table = open_table(source, None, self.delimiter, column, encoding, header)
-        hint = "set text_column=NAME"
+    def open_inputs(
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+    ) -> Table:
+        table = open_table(source, None, delimiter or self.delimiter, column, encoding, header)
+        learned = f"; the run learned from {self.learned_from}" if self.learned_from not in (None, column) else ""
+        hint = f"set text_column=NAME{learned}"
         table.need_text(column, hint)
 
         def with_texts() -> Iterator[tuple[str, Row]]:

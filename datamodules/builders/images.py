@@ -1,6 +1,7 @@
 """What every data set of images does."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -70,7 +71,9 @@ class ImageDataset(Dataset):
 
         return new_image_batches(inputs, self.size, self.read_size, batch_size)
 
-    def open_inputs(self, source: str, column: str, encoding: str | None, header: bool) -> Table:
+    def open_inputs(
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+    ) -> Table:
         """Image files: those of a folder, of a list (.txt, a path a line), or of a table with a column of paths.
 
         Paths are relative to the list or table that names them.
@@ -85,9 +88,9 @@ class ImageDataset(Dataset):
         if path.suffix.lower() == ".txt":
             lines = ((where, {self.column: line}) for where, line in listed_lines(path))
             return Table(source, (self.column,), _existing(lines, self.column, path.parent))
-        table = open_table(source, encoding=encoding, header=header)
+        table = open_table(source, None, delimiter, None, encoding, header)
         table.need(column, "set text_column=NAME")
-        return Table(table.name, table.columns, _existing(table.rows, column, path.parent), table.delimiter)
+        return replace(table, rows=_existing(table.rows, column, path.parent))
 
     def input_of(self, row: Row, column: str) -> Any:
         """The path of a row of `open_inputs`."""
@@ -104,9 +107,9 @@ def image_files(folder: Path) -> list[str]:
 
 def listed_lines(file: Path) -> Iterator[tuple[str, str]]:
     """"file:line" and content of each line of a list that is not blank."""
-    from storage.tables import text_lines
+    from storage.tables import TextLines
 
-    for number, line in enumerate(text_lines(file), 1):
+    for number, line in enumerate(TextLines(file), 1):
         if line.strip():
             yield f"{file}:{number}", line.strip()
 

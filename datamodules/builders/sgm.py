@@ -9,7 +9,7 @@ from datamodules.builders.base import Name, Row, TextDataset
 from datamodules.builders.json_array import json_array_rows
 from datamodules.sources import SourceFile
 from storage.errors import InputError
-from storage.tables import text_lines
+from storage.tables import TextLines
 
 PAIRS = {"train": ("text_train", "label_train"), "val": ("text_val", "label_val"), "test": ("text_test", "label_test")}
 AAPD_FILES = ("blalalt", "bert", "0e10f205565cf61391749d81bfad120e336e1d1a")
@@ -91,7 +91,7 @@ class RCV1(ParallelFiles):
 
 def _pairs(texts: Path, labels: Path) -> Iterator[Row]:
     """A blank line in both files is passed over."""
-    lines, label_lines = text_lines(texts), text_lines(labels)
+    lines, label_lines = TextLines(texts), iter(TextLines(labels))
     for number, text in enumerate(lines, 1):
         names = next(label_lines, None)
         if names is None:

@@ -8,7 +8,7 @@ from datamodules.builders.base import EmptyLabel, Markup, Name, Row, TextDataset
 from datamodules.class_descriptions import is_code, spelt_out
 from datamodules.labels import split_labels
 from storage.errors import InputError
-from storage.tables import Table, checked_encoding, format_of, open_table, text_of
+from storage.tables import Table, checked_delimiter, checked_encoding, format_of, open_table, text_of
 
 
 class UserFiles(TextDataset):
@@ -58,6 +58,7 @@ class UserFiles(TextDataset):
         paths = {"train": train, "val": val, "test": test}
         self.paths = {split: Path(path).expanduser() for split, path in paths.items() if path is not None}
         self.columns = {"text": text_column, "label": label_column}
+        self.learned_from = text_column
         if aug_column:
             self.columns["aug"] = aug_column
         if label_names is not None:
@@ -130,7 +131,8 @@ class Csv(UserFiles):
     """CSV with a header line, or what a file's name says: TSV, XLSX, Parquet, JSON Lines.
 
     Args:
-        delimiter: one character; by default a tab for ``.tsv``, a comma otherwise, or what a header without one has.
+        delimiter: one character, or `tab`; by default a tab for ``.tsv``, a comma otherwise, or what the header has in
+            its place or beside it and splits the first rows alike.
         label_separator: what stands between the labels of a text, where texts have any number of them; an empty field
             is no label, or in train rows with `label_names` none yet. null: one label a text.
         header: whether the first row of each file names the columns; if not, they are `column_1`, `column_2`, ….
@@ -150,9 +152,7 @@ class Csv(UserFiles):
             raise InputError("dataset.label_separator: found '', allowed: one or more characters, or null")
         self.label_separator = label_separator
         self.several_labels = True if label_separator else None
-        if delimiter is not None and len(delimiter) != 1:
-            raise InputError(f"dataset.delimiter: found {delimiter!r}, allowed: one character")
-        self.delimiter, self.header = delimiter, header
+        self.delimiter, self.header = checked_delimiter(delimiter, "dataset.delimiter"), header
 
     def identity(self) -> dict[str, Any]:
         identity = super().identity() | {"delimiters": [self._delimiter(path) for path in self.paths.values()]}

@@ -18,18 +18,22 @@ def predict_line(folder: Path, file: Mapping[str, Any]) -> str:
         folder: of the answer.
         file: facts of the file, an entry of `files` in `data.json`.
     """
-    words = [] if file.get("header", True) else ["header=false"]
-    column = file["text_columns"][0]
-    words += [] if column == "text" else [f"text_column={_quoted(column)}"]
+    words, column = reading_words(file.get("typed", {})), file["text_columns"][0]
+    words += [] if column == "text" else [f"text_column={quoted_word(column)}"]
     return " ".join([f"{COMMAND} task=predict {run_word(folder)} input=NEW.csv output=predictions.csv", *words])
 
 
 def run_word(folder: Path) -> str:
     """`run=FOLDER`, from the working folder where it lies below that."""
     where = os.path.relpath(folder)
-    return f"run={_quoted(str(folder) if where.startswith('..') else where)}"
+    return f"run={quoted_word(str(folder) if where.startswith('..') else where)}"
 
 
-def _quoted(word: str) -> str:
+def reading_words(typed: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """How a file is read, as it was typed: `encoding`, `delimiter`, `header`."""
+    return [f"{prefix}{key}={quoted_word(str(value)) if value else 'false'}" for key, value in typed.items()]
+
+
+def quoted_word(word: str) -> str:
     """A value as the shell hands it to Hydra: in quotes where it is more than a plain word."""
     return word if re.fullmatch(r"[\w./+-]+", word) else f"\"'{word}'\""

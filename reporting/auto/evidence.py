@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from reporting.auto.ranking import OutOfFold
-from storage.run_store import RunFolder
+from storage.run_store import DATA, RunFolder
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def read_evidence(folder: Path | str) -> Evidence:
         table["label"] = [label if isinstance(label, str) else names_of(label) for label in table["label"]]
     return Evidence(
         question=run.read_json("question.json") if run.has("question.json") else {},
-        data=run.read_json("data.json"),
+        data=run.read_json(DATA),
         candidates=candidates,
         rows=table,
         out_of_fold={

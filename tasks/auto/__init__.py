@@ -20,8 +20,8 @@ from tasks.auto.reading import GUESS, LISTS, Labelled, label_more_line, read_lab
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
-OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "text_column", "label_column", "encoding",
-       "header", "force", "markup", "unlabelled", "label_separator")  # fmt: skip
+OF_FILE = ("text_column", "label_column", "encoding", "header", "delimiter", "markup", "unlabelled", "label_separator")
+OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "force", *OF_FILE)
 
 
 def auto(config: DictConfig, overrides: list[str]) -> Path:
@@ -80,14 +80,17 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
         key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")
     }
     separator = config.label_separator if _typed(overrides, "label_separator") else GUESS
-    reading: dict[str, Any] = {key: config[key] for key in ("encoding", "markup", "header")}
+    reading: dict[str, Any] = {key: config[key] for key in ("encoding", "markup", "header", "delimiter")}
     data = read_labelled(config.input, **columns, separator=separator, **reading)
     text, label = data.about["text_columns"][0], data.about["label_column"]
     if config.unlabelled is not None:
         data.unlabelled += read_texts(config.unlabelled, text, **reading)
         data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
-    clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}")
+    guessed += f", text_column={alone} reads that alone" if (alone := data.about["alone"]) else ""
+    encoding = f"; {data.about['encoding']}" if data.about["encoding"] else ""
+    delimiter = f", delimiter {mark!r}" if (mark := data.about["delimiter"]) else ""
+    clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}{encoding}{delimiter}")
     if data.several:
         between = "as lists" if (typed := data.about["label_separator"]) == LISTS else f"with {typed!r} between"
         told = ", guessed (label_separator=null: one label a text)" if separator == GUESS else ""
@@ -99,7 +102,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
 
 def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
     """The train rows of a data set; where it ships no test rows, all its rows."""
-    for key in ("text_column", "label_column", "encoding", "header", "markup", "unlabelled", "label_separator"):
+    for key in OF_FILE:
         if _typed(overrides, key):
             raise InputError(f"{key}: has no effect with dataset={config.dataset.name}; allowed with input=FILE")
     clock.say(f"reading the data set {config.dataset.name}: loading PyTorch")

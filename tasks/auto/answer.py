@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from datamodules.labels import class_counts, label_array, without_label
 from reporting.auto.report import write_report
 from storage.files import replacing
-from storage.run_store import QUESTION, RunFolder
+from storage.run_store import DATA, QUESTION, RunFolder
 from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
 from tasks.auto.cheap import unit_rows
 from tasks.auto.clock import Clock, minutes_of
@@ -57,7 +57,7 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     labels = label_array(table, len(names))[~without_label(table)].astype(np.int64)
     counts = class_counts(labels, len(names))
     about = facts(data, names, labels, before)
-    folder.write_json("data.json", about)
+    folder.write_json(DATA, about)
     kind = "labels, the rarest" if data.several else "classes, the smallest"
     clock.say(f"{len(labels):,} rows, {len(names)} {kind} of {counts.min()}; {about['regime']}")
     for note in about["notes"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -13,9 +13,21 @@ from typing import Any
 
 from datamodules.labels import label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
+from reporting.auto.commands import quoted_word, reading_words
 from storage.errors import InputError, short, short_list
 from storage.run_store import COMMAND
-from storage.tables import Row, checked_encoding, format_of, open_table, text_columns, text_of
+from storage.tables import (
+    JOIN,
+    TAB,
+    Row,
+    Table,
+    checked_delimiter,
+    checked_encoding,
+    format_of,
+    open_table,
+    text_columns,
+    text_of,
+)
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
 TEXT_NAMES = (
@@ -24,6 +36,10 @@ TEXT_NAMES = (
     *("inhalt", "nachricht", "satz", "dokument", "bewertung", "kommentar", "beschreibung", "frage", "titel", "betreff"),
     *("texte", "contenu", "texto", "contenido", "mensaje", "testo"),
 )
+HEADLINE_NAMES = (
+    *("title", "subject", "headline", "heading", "titel", "betreff", "überschrift", "schlagzeile"),
+    *("titre", "sujet", "objet", "título", "titulo", "asunto", "titolo", "oggetto"),
+)  # of columns that stand above another text, and are read before it
 LABEL_NAMES = (
     *("label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "tag", "y", "rating", "stars"),
     *("klasse", "kategorie", "thema", "kennzeichnung", "einstufung", "gruppe", "etikett", "rubrik", "sparte"),
@@ -47,7 +63,8 @@ class Labelled:
         file: the path that the rows came from, for messages and tables.
         several: whether texts have any number of labels, none included; `labels` are tuples then.
         unlabelled: texts of the rows without a label.
-        about: facts of the file for the report: format, encoding, delimiter, columns, which of them were guessed.
+        about: facts of the file for the report: format, encoding, delimiter, columns, which of them were guessed, and
+            what was typed of how to read it; `alone` is the column of texts that guessed headlines were joined to.
         notes: what a person should know, a line each.
     """
 
@@ -95,12 +112,13 @@ def read_labelled(
     markup: str = "keep",
     separator: str | None = GUESS,
     header: bool = True,
+    delimiter: str | None = None,
 ) -> Labelled:
     """The labelled rows of a table; a column that is not named is guessed from names and contents.
 
     Args:
         separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
-        header: whether the first row names the columns, see `storage.tables.open_table`.
+        header, delimiter: see `storage.tables.open_table`.
 
     Raises:
         InputError: no file that can be read, no such column, no column that looks like a text or a label, no header
@@ -111,13 +129,16 @@ def read_labelled(
         raise InputError(f"input={file}: a folder; allowed: a file (CSV, TSV, JSON Lines, XLSX, Parquet)")
     if not path.is_file():
         raise InputError(f"input={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
-    table = open_table(path, None, None, None, checked_encoding(encoding, "encoding"), header)
+    table = _opened(path, encoding, header, delimiter)
+    typed: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
+    typed |= {} if delimiter is None else {"delimiter": delimiter}
+    typed |= {} if header else {"header": False}
     first = list(islice(table.rows, LOOKED_AT))
     if not first:
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
     values = [row for _, row in first]
-    text, label, guessed = guess_columns(columns, values, text_column, label_column, str(file), header)
+    text, label, guessed = guess_columns(columns, values, text_column, label_column, str(file), typed)
     if "label" in guessed and table.columns and label in (row.get(label) for _, row in first):
         raise InputError(
             f"{file}:1: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
@@ -128,13 +149,13 @@ def read_labelled(
     data.about = {
         "path": str(file),
         "format": format_of(path) or "csv",
-        "encoding": encoding or "guessed",
-        "delimiter": table.delimiter,
-        "header": header,
+        "delimiter": TAB if table.delimiter == "\t" else table.delimiter,
+        "typed": typed,
         "text_columns": [text],
         "label_column": label,
         "label_separator": separator,
         "guessed": guessed,
+        "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
     empty, example, marked = 0, "", 0
     for rows in (first, table.rows):
@@ -150,7 +171,8 @@ def read_labelled(
     if empty:
         data.notes.append(f"{empty} rows without a text are left out")
     if not data.labels:
-        raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text, header)}")
+        raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text, typed)}")
+    data.about["encoding"] = table.encoding  # known for sure once all rows are read
     data.about["unlabelled_rows"] = len(data.unlabelled)
     if data.unlabelled:
         data.notes.append(f"{len(data.unlabelled)} rows without a label")
@@ -161,8 +183,20 @@ def read_labelled(
     return data
 
 
+def _opened(path: Path, encoding: str | None, header: bool, delimiter: str | None) -> Table:
+    mark = checked_delimiter(delimiter, "delimiter")
+    table = open_table(path, None, mark, None, checked_encoding(encoding, "encoding"), header)
+    table.refuse_idle(delimiter)
+    return table
+
+
 def read_texts(
-    file: str, text_column: str, encoding: str | None = None, markup: str = "keep", header: bool = True
+    file: str,
+    text_column: str,
+    encoding: str | None = None,
+    markup: str = "keep",
+    header: bool = True,
+    delimiter: str | None = None,
 ) -> list[str]:
     """The texts of a table whose labels, if it has any, are not read.
 
@@ -172,7 +206,7 @@ def read_texts(
     path = Path(file).expanduser()
     if not path.is_file():
         raise InputError(f"unlabelled={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
-    table = open_table(path, None, None, None, checked_encoding(encoding, "encoding"), header)
+    table = _opened(path, encoding, header, delimiter)
     hint = "the text column of the labelled rows"
     table.need_text(text_column, hint)
     values = (table.text(where, row, text_column, hint) for where, row in table.rows)
@@ -236,47 +270,45 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
     return None
 
 
-def topics_line(file: str, text_column: str, header: bool = True) -> str:
-    """What to type for topics of texts without labels."""
-    column = "" if text_column == "text" else f" dataset.text_column={_quoted(text_column)}"
-    column += "" if header else " dataset.header=false"
-    return (
-        f"topics of the texts: {COMMAND} task=cluster method=sbert_kmeans dataset=csv dataset.train={file}{column} "
-        f"method.num_clusters=auto"
-    )
+def topics_line(file: str, text_column: str, typed: Mapping[str, Any]) -> str:
+    """What to type for topics of texts without labels; `typed` is how to read the file, of `Labelled.about`."""
+    words = [f"{COMMAND} task=cluster method=sbert_words dataset=csv dataset.train={quoted_word(file)}"]
+    words += [] if text_column == "text" else [f"dataset.text_column={quoted_word(text_column)}"]
+    return f"topics of the texts: {' '.join([*words, *reading_words(typed, 'dataset.')])} method.num_clusters=auto"
 
 
 def label_more_line(data: Labelled, more: int = 40) -> str | None:
     """What to type to label so many of the file's rows without a label; None where it has none, or is no table of
     text that active learning reads."""
     about = data.about
-    if not about.get("header", True):  # it reads answers by the names of their columns
+    if about.get("typed"):  # it guesses how to read answers, and finds them by the names of their columns
         return None
     dataset = {"csv": "csv", "tsv": "csv", "json": "jsonl"}.get(about.get("format", ""))
     separator = about.get("label_separator")
-    if not about.get("unlabelled_rows") or dataset is None or "+" in about["text_columns"][0] or separator == LISTS:
+    if not about.get("unlabelled_rows") or dataset is None or separator == LISTS:
         return None
     names = ",".join(name if re.fullmatch(r"\w+", name) else f"'{name}'" for name in sorted(data.rows_of_label()))
     method = "bce" if data.several else "kontrast"
     words = [f"{COMMAND} method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
     words += [f"\"dataset.label_separator='{separator}'\""] if data.several else []
-    words += [f"dataset.train={_quoted(data.file)}", f"active.answers_from={_quoted(data.file)}"]
+    words += [f"dataset.train={quoted_word(data.file)}", f"active.answers_from={quoted_word(data.file)}"]
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}
-    words += [f"dataset.{key}_column={_quoted(name)}" for key, name in columns.items() if name != key]
+    words += [f"dataset.{key}_column={quoted_word(name)}" for key, name in columns.items() if name != key]
     return " ".join([*words, f'"dataset.label_names=[{names}]"', f"active.budget={len(data.labels) + more}"])
 
 
-def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w./+-]+", word) else f"\"'{word}'\""
-
-
 def guess_columns(
-    columns: Sequence[str], rows: Sequence[Row], text: str | None, label: str | None, file: str, header: bool = True
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    text: str | None,
+    label: str | None,
+    file: str,
+    typed: Mapping[str, Any] | None = None,
 ) -> tuple[str, str, list[str]]:
     """The column of the texts, that of the labels, and which of the two ("text", "label") were guessed.
 
     Known names count first, English, German and some others; among several, and without one, the text is the longest
-    column of mostly different values and the label a column of few short values.
+    column of mostly different values and the label a column of few short values. Headlines are joined to the text.
 
     Raises:
         InputError: a named column is not there, or nothing looks like a text or a label.
@@ -293,6 +325,7 @@ def guess_columns(
         text = max(free, key=lambda name: (_is_named(name, TEXT_NAMES), looks[name].length), default=None)
         if text is None:
             raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
+        text = _with_headlines(text, [name for name in columns if looks[name].is_headline and name != label])
     if label is None:
         free = [name for name in columns if name not in text_columns(columns, text)]
         few = [name for name in free if looks[name].is_label]
@@ -302,9 +335,15 @@ def guess_columns(
         if label is None:
             raise InputError(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
-                f"{topics_line(file, text, header)}"
+                f"{topics_line(file, text, typed or {})}"
             )
     return text, label, guessed
+
+
+def _with_headlines(text: str, free: Sequence[str]) -> str:
+    """`TITLE+BODY` where columns that are called headlines stand beside the texts."""
+    headlines = [name for name in free if _is_named(name, HEADLINE_NAMES)]
+    return text if text in headlines or JOIN in text else JOIN.join([*headlines, text])
 
 
 def _is_named(name: str, names: Sequence[str]) -> bool:
@@ -324,6 +363,8 @@ class _Column:
         self.are_strings = bool(texts) and all(isinstance(value, str) for value in values if value is not None)
         is_free = words >= 2 or different > 0.5 * len(texts)
         self.is_text = self.are_strings and is_free and not _numbers(texts)
+        kinds = len({re.sub(r"\d+", "", text) for text in texts})  # "Order 17" and "Order 18" are one
+        self.is_headline = self.are_strings and words >= 2 and kinds > 0.5 * len(values)
         few = different <= max(2, min(1000, 0.34 * len(texts)))
         self.is_label = different >= 1 and few and self.length <= 60 and words <= 6 and not _fractions(texts)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import lightning.pytorch as pl
+import numpy as np
 import pytest
 import torch
 from hydra.utils import instantiate
@@ -21,6 +22,7 @@ from callbacks.nan_guard import NanGuard
 from callbacks.predictions import Predictions
 from callbacks.progress import EpochLines, progress_bar
 from callbacks.timing import Timing
+from reporting.calibration import at_temperature, brier_score, expected_calibration_error, fit_temperature
 
 
 def test_history_has_a_line_per_epoch_with_all_figures(setting):
@@ -47,6 +49,12 @@ def test_predictions_cover_each_row_of_each_split(setting):
     assert [row["prediction"] for row in rows[12:]] == ["abc"[i] for i in predictions]
     assert [float(row["probability"]) for row in rows[12:]] == pytest.approx(probabilities.tolist(), abs=2e-6)
     assert collector.labels_and_predictions("test") == ([0, 1, 2] * 4, predictions.tolist())
+    scores, labels = module.layer(features).double().softmax(dim=-1).detach().numpy(), np.array([0, 1, 2] * 4)
+    assert collector.temperature("val") == pytest.approx(fit_temperature(labels, scores), rel=1e-4)
+    scaled = at_temperature(scores, 3.0)
+    error = expected_calibration_error(scaled.max(axis=1), scaled.argmax(axis=1) == labels)
+    expected = {"ece": error, "brier": brier_score(labels, scaled)}
+    assert collector.calibration("test", 3.0) == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_picture_of_texts_of_several_labels_shows_those_with_one(setting, tmp_path):

@@ -57,6 +57,12 @@ def test_calibration_is_that_of_the_predictions(fit):
     assert result.metrics["test/ece"] == pytest.approx(error, abs=1e-5)
     assert 0 < result.metrics["test/brier"] < 2
     assert "(ECE)" in result.out
+    temperature = result.metrics["test/temperature"]
+    assert f"at temperature {temperature:.2f}, fitted to the validation rows: " in result.out
+    assert {"test/ece_scaled", "test/brier_scaled"} < set(result.metrics)
+    assert not {"val/temperature", "val/ece_scaled"} & set(result.metrics)
+    published = fit("method=ce", "trainer.max_epochs=2", "protocol=published").metrics
+    assert "test/ece" in published and "test/temperature" not in published
 
 
 def test_a_run_below_a_rival_is_warned_of(capsys):

@@ -75,6 +75,7 @@ def test_what_is_no_text_is_refused_with_its_place(texts):
 def test_the_commands_words(capsys):
     words = ["auto", "my file.csv", "--minutes", "20", "--prefer=speed", "seed=1"]
     assert run_words(words) == ["task=auto", "input='my file.csv'", "minutes=20", "prefer=speed", "seed=1"]
+    assert run_words(["auto", "a.csv", "--delimiter", ";"])[2:] == ["delimiter=';'"]
     assert run_words(["run", "-m", "method=ce"]) == ["-m", "method=ce"]
     assert run_words(["auto", "my.csv", "--help"]) == ["--help", "auto"]
     assert main(["--version"]) == 0 and re.fullmatch(r"\d+\.\d+\.\d+\n", capsys.readouterr().out)

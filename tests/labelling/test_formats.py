@@ -34,6 +34,14 @@ def test_datasets_loads_what_is_for_argilla(tmp_path):
     assert table[1]["label.responses.status"] == ["discarded"]
 
 
+def test_a_table_whose_text_is_joined(tmp_path):
+    (tmp_path / "a.csv").write_text("title,body,kind\none,two,x\n,three,y\n")
+    read = read_answers(tmp_path / "a.csv", "title+body", "kind")
+    assert [(answer.text, answer.label) for answer in read] == [("one\ntwo", "x"), ("three", "y")]
+    with pytest.raises(InputError, match=r"a.csv:2: found the columns title, body, kind; allowed: head\+lead and kind"):
+        read_answers(tmp_path / "a.csv", "head+lead", "kind")
+
+
 def choice(label):
     return {"from_name": "tag", "to_name": "text", "type": "choices", "value": {"choices": [label]}}
 

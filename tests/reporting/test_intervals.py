@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from reporting.intervals import bootstrap_intervals, majority_metrics
+from reporting.intervals import bootstrap_intervals, majority_metrics, multilabel_intervals
 from reporting.metrics import classification_metrics
+from reporting.multilabel_metrics import multilabel_metrics
 
 
 def rows(number, rng, accuracy=0.8, num_classes=4):
@@ -22,6 +23,19 @@ def test_a_multinomial_over_cells_is_a_bootstrap_over_rows():
     for name in ("accuracy", "macro_f1"):
         ends = np.quantile([metrics[name] for metrics in slow], [0.025, 0.975])
         assert [fast[f"{name}_low"], fast[f"{name}_high"]] == pytest.approx(ends, abs=0.012)
+
+
+def test_several_labels_are_resampled_by_rows_too():
+    rng = np.random.default_rng(3)
+    true = rng.random((150, 6)) < np.array([0.4, 0.3, 0.2, 0.1, 0.02, 0])  # rare ones are not in every resample
+    scores = (true ^ (rng.random(true.shape) < 0.05)).astype(float)
+    fast = multilabel_intervals(true, scores > 0.5, rng)
+    draws = [rng.integers(0, 150, 150) for _ in range(2000)]
+    slow = [multilabel_metrics(true[draw], scores[draw]) for draw in draws]
+    for name in ("micro_f1", "macro_f1"):
+        ends = np.quantile([metrics[name] for metrics in slow], [0.025, 0.975])
+        assert [fast[f"{name}_low"], fast[f"{name}_high"]] == pytest.approx(ends, abs=0.012)
+    assert set(multilabel_intervals(np.zeros((3, 2)), np.zeros((3, 2)), rng).values()) == {0.0}
 
 
 def test_accuracy_is_covered_as_often_as_promised():

@@ -186,6 +186,49 @@ def test_what_is_guessed_is_said_in_a_line(tmp_path, caplog, content, options, r
     assert len(said) == 2 and said[0].startswith(f"{path}: read ") and "\n" not in said[0]
 
 
+@pytest.mark.parametrize(
+    ("content", "delimiter"),
+    [
+        ("text;label;note, misc\nred, or so;x;n\nblue;y;m\n", ";"),
+        ('text;label,x\n"red, or so";x\n', ";"),  # by commas the quotes hold a whole row
+        ("text;label|x\nred;y\n", ";"),
+        ("text,label;x\nred,y\n", ","),
+        ("text;a,label\nred;b,x\n", ","),  # both fit
+        ("text;label,x\nred\n", ","),  # neither does
+        ("text;label,x\n", ","),
+        ("a;b, c\n" + 100 * "red;x\n" + '"blue\nand, or\n' + 100 * "so\n" + '";y\n', ";"),
+        ("a;b, c\n" + 48 * "red;x\n" + '"blue\nand, or\nso";y\n', ";"),  # what is compared ends inside a field
+    ],
+)
+def test_where_a_header_has_two_marks_that_counts_which_splits_the_rows_alike(tmp_path, caplog, content, delimiter):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    assert open_table(path).delimiter == delimiter
+    assert len(caplog.messages) == (delimiter != ",")
+    assert Csv(train=str(path)).table(path).delimiter == delimiter
+
+
+def test_a_delimiter_that_is_named_is_taken_or_refused(tmp_path):
+    path, dataset = tmp_path / "a.csv", SimpleNamespace(dataset=Csv(train="a.csv", delimiter="|"))
+    path.write_text("text\tlabel,x\nred, or so\ty,z\n")
+
+    def rows(**options):
+        config = OmegaConf.create({"text_column": "text", "input": str(path), "header": True, **options})
+        return [row["text"] for _, row in read_rows(config, dataset, "input").rows]
+
+    assert rows(delimiter="tab") == ["red, or so"]
+    with pytest.raises(InputError, match="no column 'text' .*, allowed with delimiter '|'"):  # that of the run
+        rows()
+    for mark in ("::", "x", '"', "\n"):
+        with pytest.raises(InputError, match="^delimiter: found .*, allowed: one character, no letter"):
+            rows(delimiter=mark)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "red"}')
+    assert rows() == ["red"]
+    with pytest.raises(InputError, match=r"a.jsonl: delimiter=';' has no effect, allowed with CSV and TSV"):
+        rows(delimiter=";")
+
+
 def test_spreadsheets_and_parquet(tmp_path):
     import openpyxl
     import pyarrow as pa

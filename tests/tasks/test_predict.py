@@ -115,7 +115,8 @@ def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp
     stored = [row["prediction"] for row in rows(joined.folder / "predictions.csv") if row["split"] == "test"]
     assert [row["prediction"] for row in rows(output)] == stored
     error = use("predict", apart, f"input={toy_csv['test']}", f"output={output}", "text_column=title+text").error
-    assert error.startswith(f"{toy_csv['test']}:1: no column 'text' (set text_column=NAME)")
+    told = "(set text_column=NAME; the run learned from title+body)"
+    assert error.startswith(f"{toy_csv['test']}:1: no column 'text' {told}")
 
 
 def test_probabilities_of_all_labels_and_the_lines(run, use, tmp_path):

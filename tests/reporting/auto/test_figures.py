@@ -11,6 +11,7 @@ from reporting.auto.suspects import duplicates, suspect_labels
 from reporting.calibration import (
     abstention,
     answers,
+    at_temperature,
     brier_score,
     calibration_bins,
     expected_calibration_error,
@@ -34,6 +35,8 @@ def test_calibration_of_what_is_calibrated_and_of_what_is_not():
     labels, sure = drawn_answers(np.random.default_rng(0), 20_000, 3.0)
     assert expected_calibration_error(*answers(labels, sure)) > 0.08
     assert fit_temperature(labels, sure) == pytest.approx(3, rel=0.05)
+    assert brier_score(labels, at_temperature(sure, 3)) < brier_score(labels, sure)
+    assert at_temperature(sure, 1.0) == pytest.approx(sure)
     constant = np.tile([0.5, 0.3, 0.2], (10, 1))  # all in one bin, not in ten
     assert [part["rows"] for part in calibration_bins(*answers(np.zeros(10, int), constant))] == [10]
 

@@ -1,5 +1,6 @@
 """`task=auto` end to end on a small file, killed on the way, and what is done with its answer."""
 
+import csv
 import json
 from functools import partial
 
@@ -62,6 +63,25 @@ def test_the_answer_is_the_same_after_a_kill_and_its_model_predicts(words, use, 
     table = rows(tmp_path / "out.csv")
     assert sum(row["prediction"] == row["label"] for row in table) > 0.7 * len(table)
     assert all(0.25 <= float(row["probability"]) <= 1 for row in table)
+
+
+@pytest.mark.slow
+def test_headlines_are_joined_and_the_line_that_predicts_says_so(words, use, tmp_path, toy_csv):
+    table = [(f"so {row['text']}"[:12], row["text"], row["label"]) for row in rows(toy_csv["train"])]
+    with toy_csv["train"].open("w", newline="") as file:
+        csv.writer(file).writerows([("title", "body", "label"), *table])
+    result = command([word for word in words if not word.startswith("methods=")] + ["methods=[tfidf_linear]"])
+    joined = "text 'title+body', label 'label', guessed (text_column=, label_column= say others), text_column=body"
+    assert f"{joined} reads that alone; utf-8, delimiter ','" in result.err + result.out
+    assert "text_column=body reads that alone" in (result.folder / "index.html").read_text()
+    output = f"output={tmp_path / 'o.csv'}"
+    missing = use("predict", str(result.folder), f"input={toy_csv['train']}", output)
+    assert "no column 'text' (set text_column=NAME; the run learned from title+body)" in missing.error
+    (line,) = [line for line in result.out.splitlines() if "task=predict" in line]
+    assert line.endswith(" text_column=title+body")
+    assert use("predict", str(result.folder), f"input={toy_csv['train']}", output, line.split()[-1]).code == 0
+    figures = ("evaluate", str(result.folder), f"input={toy_csv['train']}", line.split()[-1])
+    assert use(*figures).code == 0
 
 
 def the_run_of_auto(store):

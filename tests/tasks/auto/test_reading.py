@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from engine.identify import compose_run
 from reporting.auto.commands import predict_line
 from storage.errors import InputError
 from tasks.auto.reading import (
@@ -37,6 +38,48 @@ def test_columns_with_german_names_in_another_encoding(tmp_path):
     assert data.labels[:2] == ["größe red", "größe green"]
     assert data.about["text_columns"] == ["Nachricht"] and data.about["label_column"] == "Kategorie"
     assert data.about["guessed"] == ["text", "label"] and data.about["delimiter"] == ";"
+
+
+HEADLINES = [f"{word} is the title" for word in "abcdefghijkl"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"Title": HEADLINES, "body": TEXTS, "label": LABELS}, "Title+body"),
+        ({"Text": TEXTS, "label": LABELS, "Betreff": HEADLINES}, "Betreff+Text"),
+        ({"title": HEADLINES, "subject": HEADLINES[::-1], "body": TEXTS, "label": LABELS}, "title+subject+body"),
+        ({"title": HEADLINES, "label": LABELS}, "title"),
+        ({"title": TITLES, "body": TEXTS, "label": LABELS}, "body"),  # numbered
+        ({"title": [f"x{word}" for word in HEADLINES[0]] * 12, "body": TEXTS, "label": LABELS}, "body"),
+        ({"title": ["of a kind", "of others"] * 6, "body": TEXTS, "label": LABELS}, "body"),
+        ({"title": [*HEADLINES[:5], *7 * [""]], "body": TEXTS, "label": LABELS}, "body"),
+        ({"name": HEADLINES, "body": TEXTS, "label": LABELS}, "body"),
+    ],
+)
+def test_headlines_are_joined_to_the_texts_beside_them(tmp_path, columns, expected):
+    file = write(tmp_path / "a.csv", columns, zip(*columns.values(), strict=False))
+    data = read_labelled(file)
+    assert data.about["text_columns"] == [expected] and data.about["label_column"] == "label"
+    assert data.about["alone"] == (expected.split("+")[-1] if "+" in expected else None)
+    assert data.texts[0] == "\n".join(columns[part][0] for part in expected.split("+"))
+    assert read_labelled(file, text_column="label", label_column="label").about["alone"] is None
+
+
+@pytest.mark.parametrize(
+    ("encoding", "typed", "told"),
+    [
+        ("utf-8", None, "utf-8"),
+        ("utf-8-sig", None, "utf-8"),
+        ("cp1252", None, "cp1252"),
+        ("utf-16", None, "utf-16"),
+        ("latin2", "latin2", "latin2"),
+    ],
+)
+def test_the_encoding_that_was_read_is_told(tmp_path, encoding, typed, told):
+    rows = [*zip(TEXTS, LABELS, strict=True), ("größe", "red")]  # beyond ASCII in the last row alone
+    data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows, encoding), encoding=typed)
+    assert data.about["encoding"] == told and data.texts[-1] == "größe"
 
 
 @pytest.mark.parametrize(
@@ -121,6 +164,16 @@ def test_files_without_what_is_needed(tmp_path):
         read_labelled(str(tmp_path / "d.jsonl"), label_column="label")
 
 
+def test_the_line_for_topics_composes(tmp_path):
+    with pytest.raises(InputError) as error:
+        read_labelled(write(tmp_path / "a b.csv", ("id", "the text"), enumerate(TEXTS), delimiter="|"), delimiter="|")
+    words = shlex.split(str(error.value).split("topics of the texts: ")[1])[2:]
+    run = compose_run(tuple(words))
+    assert not run.problem and run.config["method"]["name"] == "sbert_words"
+    assert run.config["dataset"]["train"] == str(tmp_path / "a b.csv")
+    assert run.config["dataset"]["text_column"] == "the text" and run.config["dataset"]["delimiter"] == "|"
+
+
 def test_a_table_without_a_header_is_offered_the_option_that_reads_it(tmp_path):
     file = write(tmp_path / "headless.csv", ("a first text", "red"), zip(TEXTS, [*LABELS[1:], ""], strict=True))
     refused = "headless.csv:1: found 'red', which is a label of other rows too, .* or header=false"
@@ -132,6 +185,20 @@ def test_a_table_without_a_header_is_offered_the_option_that_reads_it(tmp_path):
     assert data.about["text_columns"] == ["column_1"] and label_more_line(data) is None
     assert predict_line(tmp_path, data.about).endswith(" header=false text_column=column_1")
     assert read_texts(file, "column_1", header=False) == ["a first text", *TEXTS]
+
+
+def test_a_delimiter_is_named_and_handed_on(tmp_path):
+    rows = [(f"{text}; so", label, "a;b") for text, label in zip(TEXTS, [*LABELS[1:], ""], strict=True)]
+    file = write(tmp_path / "a.csv", ("text", "label", "x;y"), rows, delimiter="|")
+    data = read_labelled(file, delimiter="|")
+    assert data.texts[0] == f"{TEXTS[0]}; so" and data.about["delimiter"] == "|" and len(data.unlabelled) == 1
+    assert predict_line(tmp_path, data.about).endswith(""" delimiter="'|'\"""") and label_more_line(data) is None
+    assert read_texts(file, "text", delimiter="|")[0] == data.texts[0]
+    (tmp_path / "a.jsonl").write_text('{"text": "red"}')
+    with pytest.raises(InputError, match="a.jsonl: delimiter='|' has no effect"):
+        read_labelled(str(tmp_path / "a.jsonl"), delimiter="|")
+    with pytest.raises(InputError, match="topics of the texts: .* dataset.delimiter=\"'|'\" method.num_clusters=auto"):
+        read_labelled(write(tmp_path / "c.csv", ("id", "text"), enumerate(TEXTS), delimiter="|"), delimiter="|")
 
 
 @pytest.mark.parametrize(
@@ -166,9 +233,14 @@ def test_several_labels_are_read_and_one_label_where_that_is_said(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, store, small):
+@pytest.mark.parametrize("joined", [False, True])
+def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, store, small, joined):
     rows = [*zip(TEXTS, LABELS, strict=True), *((f"apple pear {number}", "") for number in range(9))]
     data = read_labelled(write(tmp_path / "a.csv", ("body", "kind"), rows), "body", "kind")
+    if joined:
+        table = [(f"{label} title", text, label) for text, label in rows]
+        data = read_labelled(write(tmp_path / "j.csv", ("title", "body", "kind"), table), "title+body")
+        assert data.texts[0] == f"red title\n{TEXTS[0]}"
     words = shlex.split(label_more_line(data, more=2))[2:]
     words[words.index("active.oracle=browser")] = "active.oracle=prompt"
     options = [*store, *small, "active.query_size=2", "trainer.max_epochs=1", "trainer.least_steps=0", "logger=csv"]

@@ -79,6 +79,11 @@ def test_a_run_learns_and_its_files_agree(fit, use, tmp_path):
     assert use("evaluate", result).code == 0
     evaluated = json.loads((result.folder / "evaluation.json").read_text())
     assert evaluated == {key: metrics[key] for key in evaluated}
+    ends = ["test/micro_f1_low", "test/micro_f1", "test/micro_f1_high"]
+    assert sorted(ends, key=metrics.get) == ends and "95 % interval" in result.out
+    assert use("evaluate", result, f"input={tmp_path}/test.csv").code == 0
+    evaluated = json.loads((result.folder / "evaluation-input.json").read_text())
+    assert [evaluated[key] for key in ends] == pytest.approx([metrics[key] for key in ends])
 
     texts = rows(tmp_path / "test.csv")
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/out.csv").code == 0

@@ -15,6 +15,7 @@ from papers.test_rows import bootstrap_of
 from reporting.statistics import (
     BootstrapComparison,
     PairedComparison,
+    detectable_effect,
     equivalence_p,
     holm,
     paired_comparison,
@@ -76,13 +77,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the runs say on a claim. `power`: how often they would show the least effect of interest, 0 to 1."""
+    """What the runs say on a claim.
+
+    `power`: how often they would show the least effect of interest, 0 to 1; `detectable`: the least difference in
+    points that paired tests on them would show 80 times of 100.
+    """
 
     claim: Claim
     verdict: str
     checks: tuple[Check, ...] = ()
     wanting: tuple[str, ...] = field(default_factory=tuple)  # comparisons that lack runs
     power: float | None = None
+    detectable: float | None = None
     marks: tuple[str, ...] = ()  # what else to know of its runs
 
 
@@ -132,7 +138,8 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
                 checks.append(replace(check, spread=float(np.std(differences, ddof=1)), bootstrap=bootstrap))
     checks = _corrected(claim, checks)
     marks = tuple(_marks(claim, checks, report, runs or {}))
-    return Verdict(claim, _word(claim, checks), tuple(checks), tuple(wanting), _power(claim, checks), marks)
+    figures = _power(claim, checks), _detectable(claim, checks)
+    return Verdict(claim, _word(claim, checks), tuple(checks), tuple(wanting), *figures, marks)
 
 
 def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Mapping[str, Run]) -> Iterator[str]:
@@ -190,17 +197,27 @@ def _place(claim: Claim, check: Check) -> tuple[Any, ...]:
 
 
 def _power(claim: Claim, checks: Sequence[Check]) -> float | None:
-    """For paired t-tests whose differences vary; the spread of a metric is pooled over its comparisons."""
-    if claim.test not in ("greater", "less", "positive"):
+    """For paired t-tests whose differences vary."""
+    spread, pairs = _spreads(checks)
+    if claim.test not in ("greater", "less", "positive") or not spread:
         return None
+    return power(spread, pairs, claim.effect, np.random.default_rng(0))
+
+
+def _detectable(claim: Claim, checks: Sequence[Check]) -> float | None:
+    """Of claims that compare means, equal ones too, where differences vary."""
+    spread, pairs = _spreads(checks)
+    return detectable_effect(spread, pairs, np.random.default_rng(0)) if claim.test != "steadier" and spread else None
+
+
+def _spreads(checks: Sequence[Check]) -> tuple[list[float], list[int]]:
+    """Standard deviation of the paired differences, pooled over the comparisons of a metric, and seeds of each."""
     measured = [check for check in checks if check.spread and len(check.result.seeds) > 1]
-    if not measured:
-        return None
     variances: dict[str, list[float]] = {}
     for check in measured:
         variances.setdefault(check.metric, []).append((check.spread or 0.0) ** 2)
     spread = [float(np.sqrt(np.mean(variances[check.metric]))) for check in measured]
-    return power(spread, [len(check.result.seeds) for check in measured], claim.effect, np.random.default_rng(0))
+    return spread, [len(check.result.seeds) for check in measured]
 
 
 def _rivals(claim: Claim, report: TableReport) -> list[str]:

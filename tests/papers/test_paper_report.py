@@ -179,6 +179,13 @@ def claim(**changes):
         ({"test": "equal", "margin": 20.0}, "holds"),
         ({"test": "equal", "margin": 5.2}, "not shown"),
         ({"test": "positive", "b": ()}, "holds"),
+        ({"test": "greater", "b": ("0",)}, "holds"),
+        ({"test": "equal", "b": ("0",), "margin": 1.0}, "contradicted"),
+        ({"test": "differs", "margin": 1.0}, "holds"),
+        ({"test": "differs", "margin": 1.0, "a": "ce", "b": ("sharprecl",)}, "holds"),
+        ({"test": "differs", "margin": 20.0}, "contradicted"),
+        ({"columns": ("trec_50",)}, "holds"),
+        ({"columns": ("ohsumed",)}, "not enough runs"),
         ({"a": "simcse"}, "not enough runs"),
         ({"test": "steadier"}, "not shown"),
     ],
@@ -257,15 +264,18 @@ def test_a_claim_without_runs_says_which_comparisons_lack_them(report):
 def test_a_claim_on_a_row_that_does_not_exist_is_refused(report):
     with pytest.raises(ReportError, match="claim c: sharprecl_2 has no nobody"):
         judge(claim(b=("nobody",)), report)
+    with pytest.raises(ReportError, match="claim c: sharprecl_2 has no nowhere"):
+        judge(claim(columns=("nowhere",)), report)
 
 
 @pytest.mark.parametrize("first", load_claims(), ids=lambda first: first.key)
 def test_every_claim_names_rows_and_metrics_of_its_table(first):
     grid = load_grid(first.table)
     rows = {row.key for row in grid.rows}
-    assert {first.a, *first.b} - {"others"} <= rows and set(first.metrics) <= {metric.key for metric in grid.metrics}
-    assert first.test in ("greater", "less", "equal", "positive", "steadier")
-    assert (first.margin > 0) == (first.test == "equal") and first.effect > 0
+    assert {first.a, *first.b} - {"others", "0"} <= rows and set(first.metrics) <= {metric.key for metric in grid.metrics}
+    assert set(first.columns) <= {column.key for column in grid.columns if column.overrides}
+    assert first.test in ("greater", "less", "equal", "differs", "positive", "steadier")
+    assert (first.margin > 0) == (first.test in ("equal", "differs")) and first.effect > 0
     assert 1 <= first.needed(8) <= 8 and first.needed(8) == {"all": 8, "most": 5, "6/8": 6}[first.quantifier]
 
 

@@ -35,6 +35,8 @@ auto: setup  ## which method for your texts, how good, and the model (DATA=my.cs
 reproduce-tables: setup  ## the papers' tables by own runs (BUDGET=smoke|cpu|frozen|images|paper TABLE=NAME DRY_RUN=1)
 	$(RUN_PYTHON) -m papers.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)
 
+# a dry run takes whatever environment is there
+gpu-campaign: EXTRAS := $(if $(filter 0 false,$(DRY_RUN)),gpu --with-device)
 gpu-campaign: setup  ## GPU tests, then tuning and fresh seeds of the central comparison (DRY_RUN=1 ARGS="minutes=40 jobs=4")
 	$(RUN_PYTHON) -m papers.campaign dry_run=$(DRY_RUN) $(ARGS)
 

@@ -140,7 +140,7 @@ def _group(rng: random.Random) -> Setting:
             (f"+nonsense={some}", "no such key"),
         ]
     )
-    if why and group in ("experiment", "method_active", "method_dataset") and "nonsense=" in word:
+    if why and group in ("experiment", "method_active", "method_dataset", "method_protocol") and "nonsense=" in word:
         why = None
     return Setting((*rng.choice(METHODS), word), why)
 

@@ -181,6 +181,8 @@ class DataModule(LightningDataModule):
             train, val = random_split(len(rows["train"]), self.protocol.val_fraction, rng)
             rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
             self._table_of["val"] = "train"
+        if not self.protocol.read_test:
+            rows.pop("test", None)
         self.indices, self.protocol = rows, self.protocol.with_rows(len(rows.get("val", ())))
         dtype = np.uint8 if self.multilabel else np.int64
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}

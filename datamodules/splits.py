@@ -32,6 +32,8 @@ class Protocol:
     Where fewer than ``loss_below`` rows validate, the lowest loss chooses in place of ``monitor``: each of a few rows
     moves accuracy and F1 by points, and the loss by a little.
 
+    ``read_test``: false leaves the test rows out of the run: no figure and no prediction of them. What a search sets.
+
     ``val_from``: a split drawn by ``clean`` or ``kfold`` comes from the ``thinned`` train rows, those that the scenario
     grants, or from the ``unthinned``: validation then holds rows of rare classes that ``imbalance`` takes away.
     """
@@ -46,6 +48,7 @@ class Protocol:
     repeat: Annotated[int, ">= 0", "with name=kfold"] = 0
     val_from: Annotated[Literal["thinned", "unthinned"], "with name=clean|kfold"] = "thinned"
     loss_below: Annotated[int, ">= 0", "with name=clean|kfold"] = 0
+    read_test: Annotated[bool, "with name=clean|few_shot|kfold"] = True
 
     def __post_init__(self) -> None:
         if self.name not in (names := get_args(get_type_hints(type(self))["name"])):

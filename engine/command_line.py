@@ -21,7 +21,8 @@ from storage.files import NO_SPACE, is_stdout, write_text
 CONF = Path(__file__).resolve().parents[1] / "conf"
 SHARED_WORDS = "KONTRAST_SHARED_WORDS"  # set where words are said to several methods: idle ones are then allowed
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
-OPTIONAL = ("method_dataset", "method_active")  # groups that a config names whether or not there is such a file
+# groups that a config names whether or not there is such a file
+OPTIONAL = ("method_dataset", "method_protocol", "method_active")
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 

@@ -25,6 +25,7 @@ CONDITIONS = {
     "chat": "task=chat|chat_export|cluster",
     "cluster": "task=cluster",
     "search": "task=fit",
+    "protocol.read_test": "task=fit",
     "optimizer.lr": "encoder.train=full|top_layers",  # heads have method.head_lr
 }
 READ_WITHOUT_TRAINING = {  # keys of the groups of training that a run reads all the same
@@ -66,6 +67,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
     if (active := plain.get("active")) and "mc_probabilities" not in signature(target_class(active["strategy"]))[0]:
         idle["active.mc_passes"] = f"active={active['name']} asks for no passes with dropout on"
+    if active:
+        idle["protocol.read_test"] = f"active={active['name']} draws its curve by the test rows"
     if no_rival := _without_rival(plain):
         idle["rival"] = no_rival
     if serves(method) == "clustering":

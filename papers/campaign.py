@@ -2,17 +2,19 @@
 
     make gpu-campaign [DRY_RUN=1] [ARGS="minutes=40 jobs=4 …"]
     python -m papers.campaign [dry_run=1] [minutes=40] [jobs=4] [column=NAME,…] [runs=DIR] [records=DIR] [freeze=0]
-                             [paths.data=… …]
+                             [trainer=gpu|cpu] [paths.data=… …]
 
 Cells, rows and seeds are those of BUDGET=evidence on SharpReCL's Table 2, main rows first. Each cell is searched
 (`search=halving`, on seeds 100 to 102), then what won is run on the budget's seeds. Stopped, or out of time, the same
-line goes on; on a machine without a GPU it does the same on the processor. `freeze=1` writes what won into
+line goes on. GPU tests that this machine or environment would skip are named with the reason, first and last; without a
+GPU nothing is run, but with `trainer=cpu`, which tunes and runs on the processor. `freeze=1` writes what won into
 conf/method_dataset, after which BUDGET=evidence has the same runs. `column=ohsumed,trec_50` asks for these
 data sets alone.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -35,6 +37,7 @@ from storage.records import add_records
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE, BUDGET = "sharprecl_2", "evidence"
+TRAINERS = ("gpu", "cpu")
 GPU_TESTS = ("tests/test_gpu.py", "tests/tasks/test_images.py::test_cifar_from_the_archive_to_figures")
 SHARE_OF_TUNING = 0.5  # of the time that is left after the tests
 
@@ -50,6 +53,7 @@ class Options:
     records: Path = Path("reports/records")
     dry_run: bool = False
     freeze: bool = False
+    trainer: str = "gpu"
     passed_on: tuple[str, ...] = ()
 
 
@@ -59,8 +63,11 @@ def parse(words: Sequence[str]) -> Options:
     values = dict(word.partition("=")[::2] for word in words if word not in passed)
     kinds: dict[str, Callable[[str], Any]] = {"minutes": float, "jobs": int}
     kinds |= {"column": _names, "runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
+    kinds |= {"trainer": str}
     if unknown := [key for key in values if key not in kinds]:
         raise ReportError(f"{unknown[0]}: unknown; allowed: {', '.join(kinds)}, paths.…")
+    if (trainer := values.get("trainer", "gpu")) not in TRAINERS:
+        raise ReportError(f"trainer: found {trainer}, allowed: {', '.join(TRAINERS)}")
     try:
         return Options(**{key: kinds[key](value) for key, value in values.items() if value}, passed_on=passed)
     except ValueError as error:
@@ -120,9 +127,53 @@ def _seed(line: Sequence[str]) -> int:
     return int(line[-1].partition("=")[2])
 
 
-def show(options: Options) -> None:
+@dataclass(frozen=True)
+class GpuParts:
+    """What this machine and environment have of what the GPU tests need."""
+
+    gpu: bool
+    nccl: bool
+    bf16: bool
+    bitsandbytes: bool
+    faiss: bool
+
+    @classmethod
+    def here(cls) -> GpuParts:
+        import faiss
+        import torch
+
+        gpu = torch.cuda.is_available()
+        return cls(
+            gpu,
+            nccl=gpu and torch.distributed.is_nccl_available(),
+            bf16=gpu and torch.cuda.is_bf16_supported(),
+            bitsandbytes=importlib.util.find_spec("bitsandbytes") is not None,
+            faiss=hasattr(faiss, "get_num_gpus") and faiss.get_num_gpus() > 0,
+        )
+
+    def skipped(self) -> list[str]:
+        """The parts that are not tested here, each with the reason."""
+        if not self.gpu:
+            return ["every GPU test: torch finds no NVIDIA GPU"]
+        reasons = {
+            "NCCL with one process": not self.nccl and "this torch has no NCCL",
+            "bf16": not self.bf16 and "this GPU does not compute in bf16",
+            "LoRA in 4 bits": not self.bitsandbytes and "the package bitsandbytes is missing",
+            "faiss on the GPU": not self.faiss and "this faiss sees no GPU",
+        }
+        return [f"{part}: {reason}" for part, reason in reasons.items() if reason]
+
+
+def say_skipped(parts: GpuParts) -> None:
+    """A line a part that is not tested; one where all are."""
+    for line in parts.skipped() or ["nothing"]:
+        print(f"skipped of the GPU tests: {line}", flush=True)
+
+
+def show(options: Options, parts: GpuParts) -> None:
     """What would be done, in order."""
     print("1. tests: NCCL with one process, bf16, LoRA in 4 bits, faiss on the GPU, images laid out as CIFAR-100")
+    say_skipped(parts)
     chosen = planned(options.column)
     for cell in chosen:
         state = "tuned already" if tuned(cell, options.runs) is not None else "tunes"
@@ -134,13 +185,16 @@ def show(options: Options) -> None:
 
 def main(words: Sequence[str]) -> int:
     options = parse(words)
+    parts = GpuParts.here()
     if options.dry_run:
-        show(options)
+        show(options, parts)
         return 0
-    import torch
-
-    started, on_gpu = time.monotonic(), torch.cuda.is_available()
-    tests = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", "", *GPU_TESTS]  # slow ones too
+    on_gpu = options.trainer == "gpu"
+    if on_gpu and not parts.gpu:
+        raise ReportError("trainer=gpu: torch finds no NVIDIA GPU here; allowed: dry_run=1, or trainer=cpu")
+    started = time.monotonic()
+    say_skipped(parts)
+    tests = [sys.executable, "-m", "pytest", "-q", "-rs", "-n0", "-m", "", *GPU_TESTS]  # slow ones too
     if on_gpu and (code := subprocess.call(tests, cwd=ROOT)):
         return code
     os.environ[SHARED_WORDS] = "1"
@@ -159,6 +213,7 @@ def main(words: Sequence[str]) -> int:
     if options.freeze:
         finished = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options.runs) is not None]
         _run([*arguments, "search.freeze=true"], finished, options, "freezing", 600.0)
+    say_skipped(parts)
     return 0
 
 

@@ -9,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 
-from papers.grid import HERE
+from papers.grid import HERE, Line
 from papers.table_report import Comparison, TableReport
 from papers.test_rows import bootstrap_of
 from reporting.statistics import (
     BootstrapComparison,
     PairedComparison,
+    detectable_effect,
     equivalence_p,
     holm,
     paired_comparison,
@@ -25,7 +26,7 @@ from storage.errors import ReportError
 from storage.records import Run
 
 LEVEL = 0.05
-Test = Literal["greater", "less", "equal", "positive", "steadier"]
+Test = Literal["greater", "less", "equal", "differs", "positive", "steadier"]
 Outcome = Literal["yes", "no", "open"]
 
 
@@ -33,7 +34,8 @@ Outcome = Literal["yes", "no", "open"]
 class Claim:
     """A statement of a paper, and the comparisons that decide on it. `margin` and `effect` in points of %.
 
-    `quantifier`: how many of the comparisons it speaks of: all, most, or a share such as 6/8.
+    `quantifier`: how many of the comparisons it speaks of: all, most, or a share such as 6/8. `columns`: those alone,
+    where it does not speak of all. The rival "0" is no row but the number.
     """
 
     key: str
@@ -45,6 +47,7 @@ class Claim:
     a: str
     metrics: tuple[str, ...]
     b: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     quantifier: str = "most"
     margin: float = 0.0
     effect: float = 1.0
@@ -76,20 +79,25 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the runs say on a claim. `power`: how often they would show the least effect of interest, 0 to 1."""
+    """What the runs say on a claim.
+
+    `power`: how often they would show the least effect of interest, 0 to 1; `detectable`: the least difference in
+    points that paired tests on them would show 80 times of 100.
+    """
 
     claim: Claim
     verdict: str
     checks: tuple[Check, ...] = ()
     wanting: tuple[str, ...] = field(default_factory=tuple)  # comparisons that lack runs
     power: float | None = None
+    detectable: float | None = None
     marks: tuple[str, ...] = ()  # what else to know of its runs
 
 
 def load_claims() -> list[Claim]:
     nodes = yaml.safe_load((HERE / "definitions" / "claims.yaml").read_text(encoding="utf-8"))
-    lists = [{**node, "metrics": tuple(node["metrics"]), "b": _names(node.get("b", ()))} for node in nodes]
-    return [Claim(**node) for node in lists]
+    lists = ("metrics", "b", "columns")
+    return [Claim(**{**node, **{key: _names(node.get(key, ())) for key in lists}}) for node in nodes]
 
 
 def _names(rows: str | Sequence[str]) -> tuple[str, ...]:
@@ -107,17 +115,17 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
         runs: finished runs by id; those that kept their predictions give a bootstrap over seeds and test rows.
 
     Raises:
-        ReportError: the claim names a row or metric that its table does not have.
+        ReportError: the claim names a row, column or metric that its table does not have.
     """
     rivals = _rivals(claim, report)
     checks, wanting = [], []
-    for column in (column for column in report.columns if column.overrides):
+    for column in _columns(claim, report):
         for metric in claim.metrics:
             a = _scaled(report.values(claim.a, column.key, metric))
             for rival in rivals:
                 b = (
                     dict.fromkeys(a, 0.0)
-                    if claim.test == "positive"
+                    if rival == "0"
                     else _scaled(report.values(rival, column.key, metric))
                 )
                 if len(set(a) & set(b)) < claim.seeds:
@@ -126,13 +134,16 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
                 check = _check(claim, rival, column.key, metric, a, b)
                 of_a, of_b = (report.runs(row, column.key) for row in (claim.a, rival))
                 bootstrap = (
-                    bootstrap_of(of_a, of_b, metric, runs or {}) if claim.test in ("greater", "less") else None
+                    bootstrap_of(of_a, of_b, metric, runs or {})
+                    if claim.test in ("greater", "less", "differs")
+                    else None
                 )
                 differences = [a[seed] - b[seed] for seed in sorted(set(a) & set(b))]
                 checks.append(replace(check, spread=float(np.std(differences, ddof=1)), bootstrap=bootstrap))
     checks = _corrected(claim, checks)
     marks = tuple(_marks(claim, checks, report, runs or {}))
-    return Verdict(claim, _word(claim, checks), tuple(checks), tuple(wanting), _power(claim, checks), marks)
+    figures = _power(claim, checks), _detectable(claim, checks)
+    return Verdict(claim, _word(claim, checks), tuple(checks), tuple(wanting), *figures, marks)
 
 
 def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Mapping[str, Run]) -> Iterator[str]:
@@ -185,31 +196,46 @@ def _pair(report: TableReport, test: Comparison) -> tuple[Any, ...]:
 
 def _place(claim: Claim, check: Check) -> tuple[Any, ...]:
     """What a comparison tests, whichever claim asks: greater and less are the two sides of one test."""
-    kind = "difference" if claim.test in ("greater", "less") else (claim.test, claim.margin)
+    kind = "difference" if claim.test in ("greater", "less", "differs") else (claim.test, claim.margin)
     return claim.table, kind, frozenset((claim.a, check.against)), check.column, check.metric
 
 
 def _power(claim: Claim, checks: Sequence[Check]) -> float | None:
-    """For paired t-tests whose differences vary; the spread of a metric is pooled over its comparisons."""
-    if claim.test not in ("greater", "less", "positive"):
+    """For paired t-tests whose differences vary."""
+    spread, pairs = _spreads(checks)
+    if claim.test not in ("greater", "less", "differs", "positive") or not spread:
         return None
+    return power(spread, pairs, claim.effect, np.random.default_rng(0))
+
+
+def _detectable(claim: Claim, checks: Sequence[Check]) -> float | None:
+    """Of claims that compare means, equal ones too, where differences vary."""
+    spread, pairs = _spreads(checks)
+    return detectable_effect(spread, pairs, np.random.default_rng(0)) if claim.test != "steadier" and spread else None
+
+
+def _spreads(checks: Sequence[Check]) -> tuple[list[float], list[int]]:
+    """Standard deviation of the paired differences, pooled over the comparisons of a metric, and seeds of each."""
     measured = [check for check in checks if check.spread and len(check.result.seeds) > 1]
-    if not measured:
-        return None
     variances: dict[str, list[float]] = {}
     for check in measured:
         variances.setdefault(check.metric, []).append((check.spread or 0.0) ** 2)
     spread = [float(np.sqrt(np.mean(variances[check.metric]))) for check in measured]
-    return power(spread, [len(check.result.seeds) for check in measured], claim.effect, np.random.default_rng(0))
+    return spread, [len(check.result.seeds) for check in measured]
+
+
+def _columns(claim: Claim, report: TableReport) -> list[Line]:
+    return [c for c in report.columns if c.overrides and (not claim.columns or c.key in claim.columns)]
 
 
 def _rivals(claim: Claim, report: TableReport) -> list[str]:
     rows = [row.key for row in report.grid.rows]
-    unknown = {claim.a, *claim.b} - {*rows, "others"}
+    unknown = {claim.a, *claim.b} - {*rows, "others", "0"}
+    unknown |= set(claim.columns) - {column.key for column in report.grid.columns}
     unknown |= set(claim.metrics) - {metric.key for metric in report.grid.metrics}
     if unknown:
         raise ReportError(f"claim {claim.key}: {claim.table} has no {', '.join(sorted(unknown))}")
-    if claim.test == "positive":
+    if claim.test == "positive" or claim.b == ("0",):
         return ["0"]
     row_keys = {row.key for row in report.rows} - report.unranked
     compared = [row for row in rows if row != claim.a] if claim.b == ("others",) else list(claim.b)
@@ -245,8 +271,12 @@ def _outcome(claim: Claim, check: Check, p: float | None) -> Outcome:
         interval = result.interval or (result.difference, result.difference)
         outside = interval[0] > claim.margin or interval[1] < -claim.margin
         return "yes" if p is not None and p < LEVEL else "no" if outside else "open"
+    if claim.test == "differs" and result.interval and max(map(abs, result.interval)) < claim.margin:
+        return "no"
     if p is None or p >= LEVEL:
         return "open"
+    if claim.test == "differs":
+        return "yes"
     return "yes" if (result.difference > 0) == (claim.test in ("greater", "positive")) else "no"
 
 

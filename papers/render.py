@@ -13,7 +13,9 @@ from reporting.tables import MISSING, Table
 from storage.run_store import csv_text
 
 RANKING = (
-    "among rows with three seeds or more, over the seeds that all of them have. "
+    "chosen by the same figure on validation rows where all rows have it, by the figure shown where none has "
+    "(clusterings, curves of labels); no row is marked where only some have. Among rows with three seeds or more, over "
+    "the seeds that all of them have. "
     "†: the last epoch was the best in half of the runs or more, which may not have converged."
 )
 FIGURES_A_BLOCK = 8  # side by side; a wider table continues below
@@ -105,7 +107,8 @@ def test_groups(report: TableReport) -> list[tuple[str, tuple[Comparison, ...]]]
     return [
         (f"Against {reference}: paired t-tests over seeds, Holm over this list or the claim", report.against_reference),
         (
-            "Against the best baseline of each column (chosen by the same figures, which favours it): "
+            "Against the best baseline of each column (chosen on validation as the best is; where that cannot say it "
+            "by the same figures, which favours it): "
             "paired t-tests over seeds, Holm over this list or the claim",
             report.against_best,
         ),

@@ -21,10 +21,14 @@ ShownColumns = Sequence[tuple[Line, tuple[Metric, ...]]]
 
 @dataclass(frozen=True)
 class CellReport:
-    """What is printed and what was measured in one cell, as fractions by seed."""
+    """What is printed and what was measured in one cell, as fractions by seed.
+
+    `validation`: the same figure on validation rows, of runs that measured it there.
+    """
 
     printed: Printed | None = None
     values: Mapping[int, float] = field(default_factory=dict)
+    validation: Mapping[int, float] = field(default_factory=dict)
     planned: int = 0
     problem: str | None = None
     command: str = ""
@@ -217,21 +221,27 @@ def _cell(
         return CellReport(figure)
     seeds = metrics[row.key, column.key]
     key = row.reads.get(metric.key, metric.key)
-    values = {seed: float(figures[key]) for seed, figures in seeds.items() if figures.get(key) is not None}
+    values, validation = _by_seed(seeds, key), {}
+    if key.startswith("test/"):
+        validation = _by_seed(seeds, key.replace("test/", "val/", 1))
     ids = {int(seed): name for seed, name in entry["runs"].items()}
-    return CellReport(figure, values, len(ids), entry["problem"], entry["command"], ids, scale=metric.scale)
+    return CellReport(figure, values, validation, len(ids), entry["problem"], entry["command"], ids, scale=metric.scale)
+
+
+def _by_seed(seeds: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, float]:
+    return {seed: float(figures[key]) for seed, figures in seeds.items() if figures.get(key) is not None}
 
 
 def _marked(
     cells: dict[Key, CellReport], rows: Sequence[Line], columns: Sequence[Line], metrics: Sequence[Metric]
 ) -> dict[Key, CellReport]:
-    """Best and runner-up of each column by the mean, as it is shown, over the seeds that all have; ties share a mark.
-    Conflicts have none, nor figures of which the highest is not the best."""
+    """Best and runner-up of each column by what chooses between its rows; ties share a mark. Conflicts have none, nor
+    figures of which the highest is not the best, nor rows of which only some were measured on validation."""
     marked = dict(cells)
     for column in columns:
         for metric in metrics:
             keys = [(row.key, column.key, metric.key) for row in rows]
-            means = _means_over_common_seeds({key: cells[key] for key in keys if cells[key].counts})
+            means = _choosing_means({key: cells[key] for key in keys if cells[key].counts})
             if not metric.marked or metric.key.startswith("conflict/") or len(means) < 2:
                 continue
             ranked = sorted(set(means.values()), reverse=not metric.lower)
@@ -241,13 +251,21 @@ def _marked(
     return marked
 
 
-def _means_over_common_seeds(cells: Mapping[Key, CellReport]) -> dict[Key, float]:
-    common = sorted(set.intersection(*(set(cell.values) for cell in cells.values()))) if cells else []
+def _choosing_means(cells: Mapping[Any, CellReport]) -> dict[Any, float]:
+    """Means by which a row is called best, as they would be shown, over the seeds that all rows have.
+
+    Of validation where all rows measured it, of the figure itself where none did, as clusterings; else empty.
+    """
+    has_validation = {bool(cell.validation) for cell in cells.values()}
+    if len(has_validation) != 1:
+        return {}
+    figures = {key: cell.validation or cell.values for key, cell in cells.items()}
+    common = sorted(set.intersection(*(set(values) for values in figures.values())))
     if not common:
         return {}
     return {
-        key: round(cell.scale * float(np.mean([cell.values[seed] for seed in common])), 2)
-        for key, cell in cells.items()
+        key: round(cells[key].scale * float(np.mean([values[seed] for seed in common])), 2)
+        for key, values in figures.items()
     }
 
 
@@ -270,13 +288,17 @@ def _against_reference(
 def _against_best(
     grid: Grid, cells: Mapping[Key, CellReport], rows: Sequence[Line], columns: Sequence[Line]
 ) -> tuple[Comparison, ...]:
-    """Every proposed row against the best of the rows that are not proposed; Holm's correction over all of them."""
+    """Every proposed row against the best of the rows that are not proposed; Holm's correction over all of them.
+
+    The best is that of validation, as for the marks; where that cannot say it, of the figures that are compared.
+    """
     comparisons = []
     for column in columns:
         for metric in grid.metrics:
             baselines = [row.key for row in rows if row.key not in grid.proposed]
             baseline_cells = {key: cells[key, column.key, metric.key] for key in baselines}
-            means = {key: cell.mean or 0.0 for key, cell in baseline_cells.items() if cell.counts}
+            counting = {key: cell for key, cell in baseline_cells.items() if cell.counts}
+            means = _choosing_means(counting) or {key: cell.mean or 0.0 for key, cell in counting.items()}
             if means:
                 best = (min if metric.lower else max)(means, key=lambda key: means[key])
                 comparisons += [_compare(cells, row, best, column.key, metric.key) for row in grid.proposed]

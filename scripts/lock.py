@@ -84,7 +84,7 @@ def main() -> None:
         cpu = [pin for pin in cpu if not CUDA_PARTS.match(pin)]
         # The GPU environment differs by the two GPU packages and what they bring, in nothing else.
         old = (ROOT / "requirements-gpu.lock").read_text().splitlines()
-        parts = [pin for pin in old if CUDA_PARTS.match(pin) or pin.startswith("faiss-gpu")]
+        parts = [pin for pin in old if CUDA_PARTS.match(pin) or pin.startswith(("faiss-gpu", "bitsandbytes"))]
         gpu = resolve(uv, "gpu", "\n".join([*cpu, *([] if options else parts)]), [])
         gpu[0] = gpu[0].replace("==", "===")
         for name, pins in {"requirements.lock": cpu, "requirements-gpu.lock": gpu}.items():

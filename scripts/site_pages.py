@@ -25,6 +25,7 @@ from mkdocs.structure.pages import Page
 from omegaconf import OmegaConf
 
 from engine.choices import choices as targets
+from engine.command_line import OPTIONAL
 from papers.grid import Line, load_grid
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -147,7 +148,7 @@ def choices() -> str:
     for folder in sorted(path for path in (ROOT / "conf").iterdir() if path.is_dir()):
         files = sorted(folder.glob("[!_]*.yaml"))
         lines = [f"| `{path.stem}` | {choice_summary(path)} |" for path in files]
-        if folder.name not in ("method_dataset", "method_active"):  # used for their method by themselves
+        if folder.name not in OPTIONAL:  # used for their method by themselves
             parts += [f"## {folder.name}", "\n".join(["| choice | what |", "|---|---|", *lines])]
     return "\n\n".join(parts) + "\n"
 

@@ -30,6 +30,7 @@ MOST_OF_THE_METHOD = 2  # parameters of its own that a method may search beside 
 TUNING_SEEDS = 100  # and above: no evaluation seed
 DIGITS = 3  # significant ones of a drawn number
 PLACES = ("paths.", "logger", "rival", "trainer.num_threads")  # words that change no run
+WITHOUT_TEST = {"protocol.read_test": False}  # of every trial of a search
 Settings = Mapping[str, Any]
 
 
@@ -100,6 +101,11 @@ def _value(range_: Mapping[str, Any], rng: np.random.Generator) -> Any:
     return float(f"{drawn:.{DIGITS}g}")
 
 
+def words(settings: Settings) -> list[str]:
+    """Settings as overrides."""
+    return [f"{key}={value}" for key, value in settings.items()]
+
+
 @dataclass(frozen=True)
 class Trial:
     """Settings on one seed, and the run that trains them."""
@@ -112,7 +118,7 @@ class Trial:
 
     @property
     def overrides(self) -> list[str]:
-        return [*(f"{key}={value}" for key, value in self.settings.items()), f"seed={self.seed}"]
+        return words({**self.settings, "seed": self.seed, **WITHOUT_TEST})
 
     def values(self, metric: str) -> list[float]:
         """The metric of each epoch so far."""
@@ -183,7 +189,7 @@ def _trial(
 ) -> Trial:
     settings = settings or standing
     drawn = OmegaConf.merge(config, {})
-    for key, value in {**settings, "seed": seed}.items():
+    for key, value in {**settings, "seed": seed, **WITHOUT_TEST}.items():
         OmegaConf.update(drawn, key, value)
     plain: Any = OmegaConf.to_container(drawn, resolve=True)
     if (epochs := plain["trainer"]["max_epochs"]) == "enough":
@@ -266,8 +272,7 @@ def _show(record: Mapping[str, Any], options: Halving) -> None:
     )
     header = ("trial", *options.space, "share of epochs", options.metric, "mean of 3 seeds")
     Table(f"{len(rows)} trials, best first; figures in %", header, rows).show()
-    settings = " ".join(f"{key}={value}" for key, value in record["settings"].items())
-    print(f"\nbest: python run.py {record['line']} {settings}")
+    print(f"\nbest: python run.py {record['line']} {' '.join(words(record['settings']))}")
 
 
 def _freeze(name: str, record: Mapping[str, Any]) -> str:

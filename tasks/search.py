@@ -28,9 +28,10 @@ from reporting.tables import MISSING, SweepJob, Table, percent
 from storage.errors import short
 from storage.files import write_text
 from storage.run_store import RunFolder
-from tasks.halving import Halving, halve
+from tasks.halving import WITHOUT_TEST, Halving, halve, words
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+VALIDATED = ("clean", "few_shot", "kfold")  # protocols with rows that choose and are not test
 DIGITS = 4  # significant ones of a drawn number, so that a trial's command can be typed
 
 
@@ -99,11 +100,13 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
 
     plan = Plan.make(config, overrides)
     options: Search | Halving = instantiate(config.search, _convert_="all")
+    if any(word.startswith("protocol.read_test=") for word in overrides):
+        raise ConfigError("protocol.read_test: a search never reads test; allowed with search: leave it out")
     plan.datamodule(plan.corpus())  # what every trial would refuse is said once
     if isinstance(options, Halving):
         return halve(plan, overrides, options)
-    if plan.plain["protocol"]["name"] == "published":
-        raise ConfigError("protocol=published: chooses on test; allowed with search: protocol=clean")
+    if (protocol := plan.plain["protocol"]["name"]) not in VALIDATED:
+        raise ConfigError(f"protocol: found {protocol}; allowed with search: {', '.join(VALIDATED)}")
     _check_space(config, plan, options)
     base = [word for word in overrides if word.split("=")[0].split(".")[0] != "search"]
     folder = Path(config.paths.runs) / "searches" / _name(plan, options)
@@ -167,7 +170,7 @@ class RunningTrial:
         self.trial, self.metric = trial, options.metric
         self.settings = options.draw(trial)
         drawn = OmegaConf.merge(config, {})
-        for key, value in self.settings.items():
+        for key, value in {**self.settings, **WITHOUT_TEST}.items():
             OmegaConf.update(drawn, key, value)
         plain: Any = OmegaConf.to_container(drawn, resolve=True)
         self.run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
@@ -177,7 +180,7 @@ class RunningTrial:
 
     @property
     def overrides(self) -> list[str]:
-        return [f"{key}={value}" for key, value in self.settings.items()]
+        return words({**self.settings, **WITHOUT_TEST})
 
     def values(self) -> list[float]:
         """The metric of each epoch so far."""

@@ -65,8 +65,23 @@ def test_another_lock_means_a_new_environment(setup, monkeypatch):
     assert new.exists() and not old.exists()
 
 
-def make_with(pythons: dict[str, tuple[int, int]], folder: Path) -> subprocess.CompletedProcess:
-    """`make setup` where the only Pythons are these; each prints its name instead of setting up."""
+def test_what_needs_a_gpu_installs_nothing_without_one(setup, monkeypatch, tmp_path):
+    setup.LOCKS["gpu"] = setup.LOCKS["cpu"]
+    monkeypatch.setattr("sys.argv", ["environment.py", "gpu", "--with-device"])
+    monkeypatch.setattr(setup, "DRIVERS", (tmp_path / "driver",))
+    with pytest.raises(SystemExit, match="no NVIDIA GPU here"):
+        setup.main()
+    assert not setup.VENV.exists()
+    (tmp_path / "driver").touch()
+    pip(0, monkeypatch, tmp_path / "installed")
+    setup.main()
+    assert setup.STAMP.read_text().startswith("gpu ")
+
+
+def make_with(
+    pythons: dict[str, tuple[int, int]], folder: Path, *words: str
+) -> subprocess.CompletedProcess:
+    """`make` where the only Pythons are these; each prints its name instead of setting up."""
     for name, version in pythons.items():
         ready = "exit 0" if (3, 11) <= version < (3, 14) else "exit 1"
         (folder / name).write_text(f'#!/bin/sh\ncase "$1" in -c) {ready};; *) echo {name} "$@";; esac\n')
@@ -74,7 +89,7 @@ def make_with(pythons: dict[str, tuple[int, int]], folder: Path) -> subprocess.C
     for tool in ("make", "sh"):
         (folder / tool).symlink_to(shutil.which(tool))
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHON", "MAKEFLAGS")}
-    command = ["make", "--no-print-directory", "-f", ROOT / "Makefile", "setup", "EXTRAS=cpu"]
+    command = ["make", "--no-print-directory", "-f", ROOT / "Makefile", *(words or ("setup", "EXTRAS=cpu"))]
     return subprocess.run(command, env=environment | {"PATH": str(folder)}, cwd=folder, capture_output=True, text=True)
 
 
@@ -88,6 +103,14 @@ def make_with(pythons: dict[str, tuple[int, int]], folder: Path) -> subprocess.C
 )
 def test_make_takes_the_python_that_is_there(pythons, taken, tmp_path):
     assert make_with(pythons, tmp_path).stdout == f"{taken} scripts/environment.py cpu\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "variant"), [([], " gpu --with-device"), (["DRY_RUN=1"], ""), (["DRY_RUN=0"], " gpu --with-device")]
+)
+def test_the_gpu_campaign_sets_up_the_gpu_environment_but_for_its_dry_run(words, variant, tmp_path):
+    result = make_with({"python3.11": (3, 11)}, tmp_path, "gpu-campaign", *words)
+    assert result.stdout.splitlines()[0] == f"python3.11 scripts/environment.py{variant}"
 
 
 def test_make_says_in_one_line_what_is_missing(tmp_path):

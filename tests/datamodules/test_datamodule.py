@@ -230,6 +230,13 @@ def test_validation_comes_from_the_thinned_rows_unless_said(make):
     assert np.array_equal(np.bincount(data.labels["train"]), data.class_counts)
 
 
+@pytest.mark.parametrize("protocol", [CLEAN, {**CLEAN, "name": "kfold"}])
+def test_without_test_only_the_test_rows_are_missing(make, protocol):
+    whole, without = make(protocol=protocol), make(protocol={**protocol, "read_test": False})
+    assert whole.indices.keys() - without.indices.keys() == {"test"}
+    assert all(np.array_equal(rows, whole.indices[split]) for split, rows in without.indices.items())
+
+
 def test_batches_by_the_text_alone_are_the_same_for_any_number_of_views(make):
     def batches(views, length_of):
         sampler = LengthGrouped(batch_size=8, eval_batch_size=5, length_of=length_of)

@@ -34,7 +34,7 @@ REQUIRED = {
 ALONE = {"dataset", "loss", "augment", "imbalance", "protocol", "sampler", "retrieval", "active", "chat", "head"}
 PATHS = {"runs": "runs", "data": "data", "cache": "cache", "source_mirror": None}
 # only composed with a method and a data set of their own, or nodes of Hydra's
-NOT_COMPOSED = {"all_methods", "hydra", "method_active", "method_dataset", "method/base"}
+NOT_COMPOSED = {"all_methods", "hydra", "method_active", "method_dataset", "method_protocol", "method/base"}
 
 
 RAW = {"dataset", "loss", "augment", "imbalance", "protocol", "sampler", "retrieval"}  # whole without a composition

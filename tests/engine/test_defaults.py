@@ -14,7 +14,8 @@ from engine.validation import HYDRA_KEYS, signature
 from tests.engine.plans import CONF
 
 # files there say what a data set is, where things lie, or what of other groups goes together
-NO_DEFAULTS = {"all_methods", "dataset", "experiment", "hydra", "method_active", "method_dataset", "paths", "sweep"}
+NO_DEFAULTS = {"all_methods", "dataset", "experiment", "hydra", "paths", "sweep"}
+NO_DEFAULTS |= {"method_active", "method_dataset", "method_protocol"}
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name not in NO_DEFAULTS)
 
 

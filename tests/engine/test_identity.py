@@ -103,6 +103,15 @@ def test_own_files_count_by_content_and_not_by_name(config):
     assert len(ids) == 1 and ids != {run_id({**config, "dataset": folder})}
 
 
+def test_a_word_that_says_what_the_method_says_for_the_protocol_changes_no_id():
+    line = ("method=knn_mltc", "dataset=reuters21578")
+    plain, said = compose_run(line), compose_run((*line, "protocol.monitor=val/micro_f1"))
+    assert plain.config["protocol"]["monitor"] == "val/micro_f1" and plain.id(0) == said.id(0)
+    assert compose_run((*line, "protocol.monitor=val/macro_f1")).id(0) != said.id(0)
+    assert compose_run((*line, "protocol=published")).config["protocol"]["monitor"] == "test/accuracy"
+    assert compose_run(("method=bce", line[1])).config["protocol"]["monitor"] == "val/macro_f1"
+
+
 VALUES = st.lists(st.one_of(st.integers(), st.floats(), st.none()))
 
 

@@ -58,6 +58,8 @@ def refused(line: str) -> list[str]:
         ("cluster.level=3 cluster.names=[a]", ["cluster.level", "cluster.names"]),
         ("task=cluster method=sbert_kmeans chat=gpt35 cluster.level=3", []),
         ("protocol.val_from=unthinned", ["protocol.val_from"]),
+        ("protocol.read_test=false", []),
+        ("method=ce active=bald dataset=agnews protocol.read_test=false", ["protocol.read_test"]),
         ("method=gml method.mu=0 loss.tau=0.1", ["loss.tau"]),
         ("method=crt method.representation_share=1 method.classifier_weighting=none", ["method.classifier_weighting"]),
         ("protocol.val_from=unthinned imbalance.ir=9", []),

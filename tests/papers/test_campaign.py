@@ -48,10 +48,35 @@ def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_pa
         return [(SweepJob({}, "not started"), None) for _ in lines]
 
     monkeypatch.setattr(campaign, "run_jobs", run_jobs)
-    assert campaign.main([f"runs={tmp_path}", f"records={tmp_path / 'none'}", "minutes=10", "jobs=3"]) == 0
+    words = [f"runs={tmp_path}", f"records={tmp_path / 'none'}", "minutes=10", "jobs=3", "trainer=cpu"]
+    assert campaign.main(words) == 0
     (tuning, evaluation) = steps
     assert tuning[:3] == ("campaign-tuning", 27, 3) and tuning[3] == pytest.approx(300, abs=30)
     assert evaluation[:3] == ("campaign-evaluation", 10, 3) and evaluation[3] == pytest.approx(600, abs=60)
+
+
+def test_without_a_gpu_one_line_but_for_the_dry_run(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(campaign.GpuParts, "here", lambda: campaign.GpuParts(False, False, False, True, False))
+    monkeypatch.setattr(campaign, "run_jobs", None)
+    with pytest.raises(ReportError, match="^trainer=gpu: torch finds no NVIDIA GPU here; allowed: dry_run=1, or"):
+        campaign.main([f"runs={tmp_path}"])
+    assert campaign.main(["dry_run=1", f"runs={tmp_path}"]) == 0
+    assert "skipped of the GPU tests: every GPU test: torch finds no NVIDIA GPU\n" in capsys.readouterr().out
+
+
+def test_skipped_gpu_parts_are_named_before_the_tests_and_at_the_end(monkeypatch, capsys, tmp_path):
+    parts = campaign.GpuParts(gpu=True, nccl=True, bf16=True, bitsandbytes=False, faiss=False)
+    monkeypatch.setattr(campaign.GpuParts, "here", lambda: parts)
+    asked = []
+    monkeypatch.setattr(campaign.subprocess, "call", lambda command, cwd: asked.append(command) or 0)
+    monkeypatch.setattr(campaign, "run_jobs", lambda arguments, *_, **__: asked.append(arguments) or [])
+    campaign.main([f"runs={tmp_path}", f"records={tmp_path / 'none'}"])
+    tests, arguments = asked
+    assert "-rs" in tests and "trainer=gpu" in arguments
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("skipped of the GPU tests: ")]
+    needs = ["LoRA in 4 bits: the package bitsandbytes is missing", "faiss on the GPU: this faiss sees no GPU"]
+    assert told == 2 * [f"skipped of the GPU tests: {need}" for need in needs]
+    assert campaign.GpuParts(True, True, True, True, True).skipped() == []
 
 
 def test_a_column_leaves_the_others_out():
@@ -61,7 +86,8 @@ def test_a_column_leaves_the_others_out():
 
 @pytest.mark.parametrize(
     ("words", "allowed"),
-    [(["minute=4"], "minutes"), (["jobs=many"], "minutes"), (["dry_run=1", "column=trec"], "ohsumed, r52, trec_50")],
+    [(["minute=4"], "minutes"), (["jobs=many"], "minutes"), (["dry_run=1", "column=trec"], "ohsumed, r52, trec_50"),
+     (["trainer=tpu"], "gpu, cpu")],
 )
 def test_a_bad_word_is_one_line(words, allowed):
     with pytest.raises(ReportError, match=f"allowed: {allowed}"):

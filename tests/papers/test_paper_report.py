@@ -86,6 +86,30 @@ def test_ranks_are_taken_over_the_seeds_that_all_have_and_without_rows_that_stan
     assert [check.against for check in judge(claim(b=("others",)), report).checks] == ["ce"]
 
 
+@pytest.mark.parametrize(
+    ("validation", "marks", "against"),
+    [
+        ({"ce": 0.5, "dice": 0.7, "sharprecl": 0.6}, {"ce": "", "dice": "best", "sharprecl": "second"}, "dice"),
+        ({"ce": 0.5, "dice": 0.7}, {"ce": "", "dice": "", "sharprecl": ""}, "dice"),
+        ({"ce": 0.5, "sharprecl": 0.7}, {"ce": "", "dice": "", "sharprecl": ""}, "ce"),
+        ({}, {"ce": "second", "dice": "", "sharprecl": "best"}, "ce"),
+    ],
+)
+def test_the_best_is_chosen_on_validation_and_not_between_rows_that_know_more_and_less(
+    tmp_path, validation, marks, against
+):
+    runs, cells = {}, []
+    for row, value in {"ce": 0.7, "dice": 0.6, "sharprecl": 0.8}.items():
+        more = {"val/accuracy": validation[row]} if row in validation else {}
+        names = [f"{row}-{seed}" for seed in range(3)]
+        runs |= {name: make_run(tmp_path, name, seed, value, **more) for seed, name in enumerate(names)}
+        cells.append(entry(row, "trec_50", names))
+    report = table_report(load_grid("sharprecl_2"), cells, runs)
+    assert {row: report.cells[row, "trec_50", "test/accuracy"].mark for row in marks} == marks
+    (test,) = (test for test in report.against_best if test.metric == "test/accuracy")
+    assert test.against == against
+
+
 @pytest.mark.parametrize(("figures", "marked"), [((5, 6, 7), True), ((5, 7, 6), False), ((5, 6), False)])
 def test_a_row_whose_last_epoch_is_its_best_is_marked(tmp_path, figures, marked):
     run = make_run(tmp_path, "ce-0", 0, 0.6)
@@ -179,6 +203,13 @@ def claim(**changes):
         ({"test": "equal", "margin": 20.0}, "holds"),
         ({"test": "equal", "margin": 5.2}, "not shown"),
         ({"test": "positive", "b": ()}, "holds"),
+        ({"test": "greater", "b": ("0",)}, "holds"),
+        ({"test": "equal", "b": ("0",), "margin": 1.0}, "contradicted"),
+        ({"test": "differs", "margin": 1.0}, "holds"),
+        ({"test": "differs", "margin": 1.0, "a": "ce", "b": ("sharprecl",)}, "holds"),
+        ({"test": "differs", "margin": 20.0}, "contradicted"),
+        ({"columns": ("trec_50",)}, "holds"),
+        ({"columns": ("ohsumed",)}, "not enough runs"),
         ({"a": "simcse"}, "not enough runs"),
         ({"test": "steadier"}, "not shown"),
     ],
@@ -257,15 +288,19 @@ def test_a_claim_without_runs_says_which_comparisons_lack_them(report):
 def test_a_claim_on_a_row_that_does_not_exist_is_refused(report):
     with pytest.raises(ReportError, match="claim c: sharprecl_2 has no nobody"):
         judge(claim(b=("nobody",)), report)
+    with pytest.raises(ReportError, match="claim c: sharprecl_2 has no nowhere"):
+        judge(claim(columns=("nowhere",)), report)
 
 
 @pytest.mark.parametrize("first", load_claims(), ids=lambda first: first.key)
 def test_every_claim_names_rows_and_metrics_of_its_table(first):
     grid = load_grid(first.table)
     rows = {row.key for row in grid.rows}
-    assert {first.a, *first.b} - {"others"} <= rows and set(first.metrics) <= {metric.key for metric in grid.metrics}
-    assert first.test in ("greater", "less", "equal", "positive", "steadier")
-    assert (first.margin > 0) == (first.test == "equal") and first.effect > 0
+    assert {first.a, *first.b} - {"others", "0"} <= rows
+    assert set(first.metrics) <= {metric.key for metric in grid.metrics}
+    assert set(first.columns) <= {column.key for column in grid.columns if column.overrides}
+    assert first.test in ("greater", "less", "equal", "differs", "positive", "steadier")
+    assert (first.margin > 0) == (first.test in ("equal", "differs")) and first.effect > 0
     assert 1 <= first.needed(8) <= 8 and first.needed(8) == {"all": 8, "most": 5, "6/8": 6}[first.quantifier]
 
 

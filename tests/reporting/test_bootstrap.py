@@ -4,10 +4,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 from sklearn.metrics import accuracy_score, f1_score
 
-from reporting.statistics import paired_bootstrap, power
+from reporting.statistics import detectable_effect, paired_bootstrap, power
 
 
 @pytest.mark.parametrize("effect", [0.5, 1.5])
@@ -23,6 +23,22 @@ def test_more_tests_and_fewer_seeds_cost_power():
         for number, seeds in ((1, 8), (10, 8), (1, 4))
     )
     assert first > more and first > fewer
+
+
+@pytest.mark.parametrize(("pairs", "spread"), [(3, 0.02), (10, 5.0)])
+def test_the_detectable_effect_is_where_the_noncentral_t_is_seen_80_times_of_100(pairs, spread):
+    def misses(effect):
+        return stats.nct.sf(stats.t.isf(0.025, pairs - 1), pairs - 1, np.sqrt(pairs) * effect / spread) - 0.8
+
+    expected = optimize.brentq(misses, 0.1 * spread, 20 * spread)
+    seen = detectable_effect([spread], [pairs], np.random.default_rng(0), draws=20000)
+    assert seen == pytest.approx(expected, rel=0.03)
+
+
+def test_more_tests_need_a_larger_difference():
+    family = detectable_effect([1.0] * 10, [5] * 10, np.random.default_rng(0))
+    assert family > detectable_effect([1.0], [5], np.random.default_rng(0))
+    assert power([1.0] * 10, [5] * 10, family, np.random.default_rng(0)) == pytest.approx(0.8, abs=0.02)
 
 
 LABELS = np.repeat([0, 1, 2], (40, 20, 5))

@@ -66,7 +66,7 @@ def test_a_target_is_of_its_groups_own_kind(target):
 def test_every_group_with_targets_has_its_modules():
     conf = Path(__file__).resolve().parents[2] / "conf"
     named = {file.relative_to(conf).parts[0] for file in conf.glob("*/*.yaml") if "_target_:" in file.read_text()}
-    assert named - {"experiment", "method_active", "method_dataset", "sweep"} <= set(MODULES)
+    assert named - {"experiment", "method_active", "method_dataset", "method_protocol", "sweep"} <= set(MODULES)
 
 
 def damages(content: bytes, rng: random.Random) -> dict[str, bytes]:

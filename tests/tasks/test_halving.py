@@ -37,6 +37,7 @@ class Trained:
 
     def train(self, number, words, should_stop):
         config = OmegaConf.merge(self.config, OmegaConf.from_dotlist(list(words)))
+        assert config.protocol.read_test is False
         run = RunFolder(self.config.paths.runs + "/" + run_id(OmegaConf.to_container(config)))
         history = run.read_csv("history.csv") if run.path.exists() else []
         rows = [(int(row["epoch"]), row["val/macro_f1"]) for row in history]
@@ -127,3 +128,7 @@ def test_a_search_with_the_tiny_encoder(files, store, small, tmp_path):
     assert sorted(row["share"] for row in record["trials"]) == [0.34, 1.0]
     assert {row["run"] for row in record["trials"]} <= runs.keys()
     assert {run.read_config()["seed"] for run in finished} == {100, 101, 102}
+    for run in finished:
+        assert not any(key.startswith("test/") for key in run.read_metrics()), "a search never reads test"
+        assert {row["split"] for row in run.read_csv("predictions.csv")} == {"val"}
+        assert "test" not in run.read_json("kept_indices.json")

@@ -47,7 +47,9 @@ def test_a_search_runs_its_trials_goes_on_and_never_reads_test(line, tmp_path):
     for run in runs:
         best_value = max(float(row["val/macro_f1"]) for row in run.read_csv("history.csv"))
         assert best[run.id] == pytest.approx(100 * best_value, abs=0.005)
-    assert not any("test" in key for key in trials[0])
+    for run in runs:
+        assert not any(key.startswith("test/") for key in run.read_metrics())
+        assert {row["split"] for row in run.read_csv("predictions.csv")} == {"val"}
 
     more = command([*line, "search.trials=3"])
     assert more.folder == folder and len(trials_of(folder)) == 3 and len(list_runs(tmp_path / "runs")) == 3
@@ -55,11 +57,17 @@ def test_a_search_runs_its_trials_goes_on_and_never_reads_test(line, tmp_path):
     again = command([*line, "search.trials=3"])
     assert again.code == 0 and "sweep:" not in again.out, "finished trials are not repeated"
     words = (folder / "best.txt").read_text().split()[2:]
-    assert "search=optuna" not in words and "is finished already" in command(words).out, "the best line names its run"
+    named = RunFolder(command(words).folder)
+    reached = max(float(row["val/macro_f1"]) for row in named.read_csv("history.csv"))
+    assert "search=optuna" not in words and "test/macro_f1" in named.read_metrics(), "the line it ends with reads test"
+    assert 100 * reached == pytest.approx(max(float(row["val/macro_f1"]) for row in trials_of(folder)), abs=0.005)
 
 
 def test_what_cannot_be_searched_is_refused(line):
-    assert "protocol=published: chooses on test" in command([*line, "protocol=published"]).error
+    assert "protocol: found published; allowed with search: clean, few_shot, kfold" in command(
+        [*line, "protocol=published"]
+    ).error
+    assert "a search never reads test" in command([*line, "protocol.read_test=true"]).error
     assert "search.space.loss.tau: method=ce has no such key" in command([*line, "method=ce"]).error
     assert "search.metric: found 'test/accuracy'" in command([*line, "search.metric=test/accuracy"]).error
     assert "task=describe does not train" in command([*line, "task=describe"]).error

@@ -187,8 +187,7 @@ class DataModule(LightningDataModule):
         dtype = np.uint8 if self.multilabel else np.int64
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}
         if "unlabelled" in rows:
-            self.labels["unlabelled"] = np.full(len(rows["unlabelled"]), -1)
-            self._warn_of_leaks(tables)
+            self._leave_out_leaks(tables)
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
 
@@ -233,16 +232,19 @@ class DataModule(LightningDataModule):
             self._table_of["unlabelled"] = "train"
         return {"train": labelled} | ({"unlabelled": rest} if len(rest) else {})
 
-    def _warn_of_leaks(self, tables: dict[str, pa.Table]) -> None:
-        """Say how many rows without a label are also held out: no held-out row should be learned from."""
+    def _leave_out_leaks(self, tables: dict[str, pa.Table]) -> None:
+        """Leave out the texts without a label that are held out, too: no held-out text is learned from."""
         inputs = {split: contents(tables[self._table_of[split]]).take(rows) for split, rows in self.indices.items()}
         held_out = [chunk for split in ("val", "test") if split in inputs for chunk in inputs[split].chunks]
-        if not held_out:
-            return
-        is_leak = pc.is_in(inputs["unlabelled"], value_set=pa.concat_arrays(held_out))
-        if number := pc.sum(is_leak).as_py():
-            what = "texts without a label are also in test or validation"
-            log.warning("dataset: %d %s; dataset.deduplicate=all leaves them out", number, what)
+        if held_out:
+            is_leak = np.asarray(pc.is_in(inputs["unlabelled"], value_set=pa.concat_arrays(held_out)))
+            if number := int(is_leak.sum()):
+                log.warning("dataset: %d texts without a label are also in test or validation; left out", number)
+                self.indices["unlabelled"] = self.indices["unlabelled"][~is_leak]
+        if len(self.indices["unlabelled"]):
+            self.labels["unlabelled"] = np.full(len(self.indices["unlabelled"]), -1)
+        else:
+            del self.indices["unlabelled"], self.labels["unlabelled"]
 
     def _take_the_whole(self, rows: np.ndarray) -> None:
         self.indices = {"train": rows, "val": rows}

@@ -106,8 +106,8 @@ def fitted_views(
     Returns:
         The discriminant, whose bias is that of both views, and w (C, V).
     """
-    known, num_classes, rows = labels >= 0, texts.scores.shape[1], embeddings.double()
-    fitted = texts.is_fitted
+    known, num_classes, rows, fitted = labels >= 0, texts.scores.shape[1], embeddings.double(), texts.is_fitted
+    assert fitted is not None
     assigned = torch.where(known, labels, texts.scores.argmax(1))[fitted]
     weights = torch.where(known, label_rows, 1.0).double()[fitted]
     directions, offsets, _ = fitted_gaussians(rows[fitted], weights, assigned, num_classes, shrinkage)

@@ -1,7 +1,7 @@
 // The page of a run store: table, one run, two runs against each other. Texts and names enter as text, never as HTML.
 const board = { runs: new Map(), texts: new Map(), add(run) { this.runs.set(run.id, run); }, addTexts(name, texts) { this.texts.set(name, texts); } };
 const byId = id => document.getElementById(id);
-const DASH = "–", SHOWN_TEXTS = 100, MOST_CLASSES = 30, FIRST_RUNS = 300, EXCHANGES = 2000, COLOURS = ["#0b57a4", "#b34700", "#2e7d32", "#6a3d9a"];
+const DASH = "–", SHOWN_TEXTS = 100, MOST_CLASSES = 30, FIRST_RUNS = 300, EXCHANGES = 2000, MOST_OVERLAPS = 50, TEXTS_OF_OVERLAP = 5, COLOURS = ["#0b57a4", "#b34700", "#2e7d32", "#6a3d9a"];
 const OF_CLASSES = [...COLOURS, "#b0087d", "#007a87", "#8a6d00", "#c62828", "#5d4037", "#3949ab"], OTHER = "#9aa0a8";
 
 function element(tag, attributes = {}, ...children) {
@@ -31,10 +31,14 @@ const long = text => element("td", { class: "long" }, text);
 const withInterval = name => run => run[name] === undefined ? [DASH, null]
   : [run[name + "_low"] === undefined ? percent(run[name]) : `${percent(run[name])} (${percent(run[name + "_low"], 1)} to ${percent(run[name + "_high"], 1)})`, run[name]];
 const plain = name => run => [run[name] ?? DASH, run[name] ?? null];
+const CLUSTER_COLUMNS = [
+  ["NMI", run => [percent(run.nmi), run.nmi ?? null]], ["clusters", plain("clusters")], ["largest cluster", run => [percent(run.largest, 1), run.largest ?? null]],
+];
 const columns = [
   ["run", run => [run.id, run.id]], ["method", plain("method")], ["data set", plain("dataset")], ["encoder", plain("encoder")],
   ["protocol", plain("protocol")], ["seed", plain("seed")], ["status", run => [run.error ? `${run.status}: ${run.error}` : run.status, run.status]],
   ["accuracy", withInterval("accuracy")], ["macro-F1", withInterval("macro_f1")], ["micro-F1", run => [percent(run.micro_f1), run.micro_f1 ?? null]],
+  ...(runs.some(run => run.clusters !== undefined) ? CLUSTER_COLUMNS : []),
   ["val macro-F1", run => [percent(run.val), run.val ?? null]],
   ["seconds", run => [run.seconds == null ? DASH : run.seconds.toFixed(1), run.seconds ?? null]], ["written", plain("written")],
 ];
@@ -202,13 +206,15 @@ async function open(id) {
   const run = await fetchRun(id).catch(error => show(element("h2", {}, id), element("p", { class: "warn" }, error.message)));
   if (!run) return;
   const parts = [element("h2", {}, id), commandOf(run)];
+  if (summary.page) parts.push(pageOf(summary));
+  if (run.assigned) parts.push(...clusterParts(summary, run));
   if (run.history?.length) parts.push(element("h3", {}, "Learning curves"), curves(run.history));
   if (run.by_labels?.length) {
     const keys = [...new Set(run.by_labels.flatMap(Object.keys))].filter(key => key !== "labels");
     parts.push(element("h3", {}, "Labels that were asked for"), element("div", { class: "charts" }, chart("%", keys.map(key => [key, run.by_labels.filter(point => point[key] !== undefined).map(point => [point.labels, 100 * point[key]])]), "labels")));
     parts.push(element("p", {}, "The model of the last round: ", element("button", { type: "button", onclick: () => { location.hash = `run=${run.last_run}`; follow(); } }, run.last_run)));
   }
-  if (run.truth) {
+  if (run.predicted) {
     const f1 = classF1(run.truth, run.predicted, run.labels.length).filter(entry => entry.rows).sort((a, b) => a.f1 - b.f1);
     parts.push(element("h3", {}, "Classes, worst first"), table(["class", "rows", "F1, %"], f1.map(entry => [run.labels[entry.label], entry.rows, percent(entry.f1)])));
     if (!run.truth.some(Array.isArray)) parts.push(element("h3", {}, "Confusion"), confusion(run));
@@ -219,6 +225,23 @@ async function open(id) {
   }
   parts.push(element("details", {}, element("summary", {}, "All settings"), table(["key", "value"], settings(run.config).map(([key, value]) => [key, long(value)]))));
   show(...parts);
+}
+
+// ---- a clustering
+const pageOf = (summary, name = "") => element("p", {}, element("a", { href: `../${encodeURIComponent(summary.id)}/clusters/index.html` }, `${name}map, words, hierarchy and outliers of the clusters`));
+const SCORES = [["ACC", run => run.accuracy], ["NMI", run => run.nmi], ["largest cluster, share of texts", run => run.largest]];
+
+function clusterParts(summary, run) {
+  const counts = run.clusters.map(() => ({ texts: 0, labels: new Map() }));
+  run.assigned.forEach((cluster, row) => {
+    const of = counts[cluster], label = run.truth?.[row];
+    of.texts += 1; of.labels.set(label, (of.labels.get(label) ?? 0) + 1);
+  });
+  const largest = run.clusters.map((_, cluster) => cluster).sort((a, b) => counts[b].texts - counts[a].texts);
+  const labelled = cluster => { const [label, count] = [...counts[cluster].labels].sort((a, b) => b[1] - a[1])[0] ?? []; return [run.labels[label] ?? "no label", percent(count / counts[cluster].texts, 1)]; };
+  return [element("h3", {}, "Figures"), table(["figure", "%"], SCORES.filter(([, value]) => value(summary) !== undefined).map(([name, value]) => [name, percent(value(summary))])),
+    element("h3", {}, `Clusters: ${run.clusters.length}, the largest first`),
+    table(["cluster", "texts", ...(run.truth ? ["most frequent label", "its share, %"] : [])], largest.map(cluster => [run.clusters[cluster], counts[cluster].texts, ...(run.truth ? labelled(cluster) : [])]))];
 }
 
 // ---- two runs on the same rows

@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
-from reporting.board.build import write_board
+from reporting.board.build import summary, write_board
 from storage.errors import ReportError
 from storage.run_store import RunFolder
 from tests.browser import CHROMIUM, in_a_browser
-from tests.command_lines import command
+from tests.command_lines import command, rows
 
 HOSTILE = "</script><script>document.title='taken over'</script>"
 NAMES = ["sport", "world", HOSTILE]
@@ -47,6 +47,10 @@ def two_runs(tmp_path):
 def details(store, name):
     text = (store / "board" / "runs" / f"{name}.js").read_text()
     return json.loads(text.removeprefix("board.add(").removesuffix(");\n"))
+
+
+def runs_of(page):
+    return json.loads(re.search(r"const runs = (.*);\n", page.read_text())[1])
 
 
 def test_the_page_has_each_run_and_no_text_of_it_as_html(two_runs, capsys):
@@ -102,6 +106,24 @@ def test_active_learning_is_a_curve_over_labels(tmp_path):
     rival = {"test/logistic_accuracy": 0.5}
     assert shown["by_labels"] == [{"labels": 10, "test/accuracy": 0.5}, {"labels": 20, "test/accuracy": 0.75} | rival]
     assert shown["last_run"] == "b"
+
+
+def test_a_clustering_has_its_figures_texts_and_the_way_to_its_own_page(toy_csv, store, tmp_path):
+    data = [f"dataset.{split}={path}" for split, path in toy_csv.items()]
+    done = command(["task=cluster", "method=tfidf_kmeans", "logger=none", "dataset=csv", *data, *store])
+    page = command(["task=board", f"paths.runs={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]).folder
+    (row,), metrics = runs_of(page / "index.html"), json.loads((done.folder / "metrics.json").read_text())
+    scores = {name: metrics[f"cluster/{name}"] for name in ("acc", "nmi", "largest", "texts")}
+    assert (row["accuracy"], row["nmi"], row["clusters"]) == (scores["acc"], scores["nmi"], 4)
+    assert row["largest"] == scores["largest"] / scores["texts"] and row["page"]
+    run, predicted = details(tmp_path / "runs", done.folder.name), rows(done.folder / "predictions.csv")
+    names = {line["cluster"]: line["name"] for line in rows(done.folder / "clusters.csv")}
+    assert [run["clusters"][cluster] for cluster in run["assigned"]] == [names[line["cluster"]] for line in predicted]
+    assert [run["labels"][label] for label in run["truth"]] == [line["label"] for line in predicted]
+    texts = (page / run["texts"]).read_text()
+    assert all(line["text"] in texts for line in predicted) and "predicted" not in run
+    (done.folder / "clusters" / "index.html").unlink()
+    assert "page" not in summary(RunFolder(done.folder))
 
 
 @pytest.mark.slow

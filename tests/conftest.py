@@ -1,7 +1,7 @@
 """Fixtures for all tests: the mirror of the source files, a tiny encoder, a small CSV; few threads and no network."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ from hypothesis import settings
 from attack.toy import small_options, write_csv_files, write_encoder
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from tests.command_lines import Result
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -180,3 +182,16 @@ def start(store, small, files, tmp_path, monkeypatch) -> Callable:
     for process in started:
         process.kill()
         process.join()
+
+
+@pytest.fixture
+def browser() -> Iterator["Browser"]:
+    """The machine's chromium, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser import CHROMIUM
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -1,7 +1,7 @@
 // The page of a run store: table, one run, two runs against each other. Texts and names enter as text, never as HTML.
 const board = { runs: new Map(), texts: new Map(), add(run) { this.runs.set(run.id, run); }, addTexts(name, texts) { this.texts.set(name, texts); } };
 const byId = id => document.getElementById(id);
-const DASH = "–", SHOWN_TEXTS = 100, MOST_CLASSES = 30, FIRST_RUNS = 300, EXCHANGES = 2000, COLOURS = ["#0b57a4", "#b34700", "#2e7d32", "#6a3d9a"];
+const DASH = "–", SHOWN_TEXTS = 100, MOST_CLASSES = 30, FIRST_RUNS = 300, EXCHANGES = 2000, MOST_OVERLAPS = 50, TEXTS_OF_OVERLAP = 5, COLOURS = ["#0b57a4", "#b34700", "#2e7d32", "#6a3d9a"];
 const OF_CLASSES = [...COLOURS, "#b0087d", "#007a87", "#8a6d00", "#c62828", "#5d4037", "#3949ab"], OTHER = "#9aa0a8";
 
 function element(tag, attributes = {}, ...children) {
@@ -31,10 +31,14 @@ const long = text => element("td", { class: "long" }, text);
 const withInterval = name => run => run[name] === undefined ? [DASH, null]
   : [run[name + "_low"] === undefined ? percent(run[name]) : `${percent(run[name])} (${percent(run[name + "_low"], 1)} to ${percent(run[name + "_high"], 1)})`, run[name]];
 const plain = name => run => [run[name] ?? DASH, run[name] ?? null];
+const CLUSTER_COLUMNS = [
+  ["NMI", run => [percent(run.nmi), run.nmi ?? null]], ["clusters", plain("clusters")], ["largest cluster", run => [percent(run.largest, 1), run.largest ?? null]],
+];
 const columns = [
   ["run", run => [run.id, run.id]], ["method", plain("method")], ["data set", plain("dataset")], ["encoder", plain("encoder")],
   ["protocol", plain("protocol")], ["seed", plain("seed")], ["status", run => [run.error ? `${run.status}: ${run.error}` : run.status, run.status]],
   ["accuracy", withInterval("accuracy")], ["macro-F1", withInterval("macro_f1")], ["micro-F1", run => [percent(run.micro_f1), run.micro_f1 ?? null]],
+  ...(runs.some(run => run.clusters !== undefined) ? CLUSTER_COLUMNS : []),
   ["val macro-F1", run => [percent(run.val), run.val ?? null]],
   ["seconds", run => [run.seconds == null ? DASH : run.seconds.toFixed(1), run.seconds ?? null]], ["written", plain("written")],
 ];
@@ -194,21 +198,25 @@ function show(...parts) {
 }
 const commandOf = run => run.command ? element("p", {}, element("code", {}, run.command)) : element("p", { class: "dim" }, "The line that started this run was not kept; its settings are below.");
 
+const summaryOf = id => runs.find(run => run.id === id);
+
 // ---- one run
 async function open(id) {
   entries.forEach(entry => entry.row?.classList.toggle("open", entry.run.id === id));
-  const summary = runs.find(run => run.id === id);
+  const summary = summaryOf(id);
   if (summary.status !== "finished") return show(element("h2", {}, id), element("p", { class: "warn" }, `${summary.status}${summary.error ? `: ${summary.error}` : ""}`));
   const run = await fetchRun(id).catch(error => show(element("h2", {}, id), element("p", { class: "warn" }, error.message)));
   if (!run) return;
   const parts = [element("h2", {}, id), commandOf(run)];
+  if (summary.page) parts.push(pageOf(summary));
+  if (run.assigned) parts.push(...clusterParts(summary, run));
   if (run.history?.length) parts.push(element("h3", {}, "Learning curves"), curves(run.history));
   if (run.by_labels?.length) {
     const keys = [...new Set(run.by_labels.flatMap(Object.keys))].filter(key => key !== "labels");
     parts.push(element("h3", {}, "Labels that were asked for"), element("div", { class: "charts" }, chart("%", keys.map(key => [key, run.by_labels.filter(point => point[key] !== undefined).map(point => [point.labels, 100 * point[key]])]), "labels")));
     parts.push(element("p", {}, "The model of the last round: ", element("button", { type: "button", onclick: () => { location.hash = `run=${run.last_run}`; follow(); } }, run.last_run)));
   }
-  if (run.truth) {
+  if (run.predicted) {
     const f1 = classF1(run.truth, run.predicted, run.labels.length).filter(entry => entry.rows).sort((a, b) => a.f1 - b.f1);
     parts.push(element("h3", {}, "Classes, worst first"), table(["class", "rows", "F1, %"], f1.map(entry => [run.labels[entry.label], entry.rows, percent(entry.f1)])));
     if (!run.truth.some(Array.isArray)) parts.push(element("h3", {}, "Confusion"), confusion(run));
@@ -221,10 +229,32 @@ async function open(id) {
   show(...parts);
 }
 
+// ---- a clustering
+const pageOf = (summary, name = "") => element("p", {}, element("a", { href: `../${encodeURIComponent(summary.id)}/clusters/index.html` }, `${name}map, words, hierarchy and outliers of the clusters`));
+const SCORES = [["ACC", run => run.accuracy], ["NMI", run => run.nmi], ["largest cluster's share", run => run.largest]];
+
+function clusterParts(summary, run) {
+  const counts = run.clusters.map(() => ({ texts: 0, labels: new Map() }));
+  run.assigned.forEach((cluster, row) => {
+    const of = counts[cluster], label = run.truth?.[row];
+    of.texts += 1; of.labels.set(label, (of.labels.get(label) ?? 0) + 1);
+  });
+  const largest = run.clusters.map((_, cluster) => cluster).sort((a, b) => counts[b].texts - counts[a].texts);
+  const labelled = cluster => { const [label, count] = [...counts[cluster].labels].sort((a, b) => b[1] - a[1])[0] ?? []; return [long(run.labels[label] ?? "no label"), percent(count / counts[cluster].texts, 1)]; };
+  return [element("h3", {}, "Figures"), table(["figure", "%"], SCORES.filter(([, value]) => value(summary) !== undefined).map(([name, value]) => [name, percent(value(summary))])),
+    element("h3", {}, `Clusters: ${run.clusters.length}, the largest first`),
+    table(["cluster", "texts", ...(run.truth ? ["most frequent label", "its share, %"] : [])], largest.map(cluster => [run.clusters[cluster], counts[cluster].texts, ...(run.truth ? labelled(cluster) : [])]))];
+}
+
 // ---- two runs on the same rows
-function mcnemar(b, c) { // exact, two-sided: of b + c rows that one of the two has right, as unequal a share or more
-  const n = b + c, logs = [0];
+function logFactorials(n) { // of 0 to n
+  const logs = [0];
   for (let k = 1; k <= n; k++) logs.push(logs[k - 1] + Math.log(k));
+  return logs;
+}
+
+function mcnemar(b, c) { // exact, two-sided: of b + c rows that one of the two has right, as unequal a share or more
+  const n = b + c, logs = logFactorials(n);
   let p = 0;
   for (let k = 0; k <= Math.min(b, c); k++) p += Math.exp(logs[n] - logs[k] - logs[n - k] - n * Math.LN2);
   return n ? Math.min(1, 2 * p) : 1;
@@ -244,6 +274,67 @@ function randomised(truth, first, second, numClasses) { // Noreen 1989: which ru
 }
 const pText = p => p < 0.001 ? "p < 0.001" : `p = ${p.toFixed(3)}`;
 
+const sizesOf = (groups, number) => { const sizes = new Array(number).fill(0); groups.forEach(group => { sizes[group] += 1; }); return sizes; };
+const sum = values => values.reduce((total, value) => total + value, 0);
+
+function overlapsOf(a, b) { // the texts of each pair of clusters that share any, the most first; a cluster is paired once
+  const overlaps = new Map(), taken = [new Set(), new Set()];
+  a.forEach((cluster, row) => {
+    const key = `${cluster} ${b[row]}`;
+    if (!overlaps.has(key)) overlaps.set(key, { a: cluster, b: b[row], rows: [], paired: false });
+    overlaps.get(key).rows.push(row);
+  });
+  const largest = [...overlaps.values()].sort((x, y) => y.rows.length - x.rows.length);
+  for (const overlap of largest) {
+    overlap.paired = !taken[0].has(overlap.a) && !taken[1].has(overlap.b);
+    if (overlap.paired) { taken[0].add(overlap.a); taken[1].add(overlap.b); }
+  }
+  return largest;
+}
+
+// Adjusted Rand index (Hubert and Arabie 1985) and adjusted mutual information over the arithmetic mean of the entropies
+// (Vinh et al. 2010), of the sizes of clusters and the overlaps' own; null where nothing can differ from chance.
+function agreement(sizesA, sizesB, shared) {
+  const n = sum(shared), pairs = sizes => sum(sizes.map(size => size * (size - 1) / 2));
+  const adjusted = (value, expected, most) => most - expected > 1e-12 * most ? (value - expected) / (most - expected) : null;
+  const [inA, inB] = [pairs(sizesA), pairs(sizesB)], rand = adjusted(pairs(shared), inA * inB / (n * (n - 1) / 2), (inA + inB) / 2);
+  const entropy = sizes => sum(sizes.filter(Boolean).map(size => -size / n * Math.log(size / n)));
+  const [ofA, ofB] = [entropy(sizesA), entropy(sizesB)];
+  return { rand, information: adjusted(ofA + ofB - entropy(shared), expectedInformation(sizesA, sizesB, n), (ofA + ofB) / 2) };
+}
+
+function expectedInformation(sizesA, sizesB, n) { // of clusters of these sizes drawn at random: over all sizes of an overlap
+  const logs = logFactorials(n);
+  let expected = 0;
+  for (const a of sizesA) for (const b of sizesB) {
+    const fixed = logs[a] + logs[b] + logs[n - a] + logs[n - b] - logs[n];
+    for (let both = Math.max(1, a + b - n); both <= Math.min(a, b); both++) {
+      const chance = Math.exp(fixed - logs[both] - logs[a - both] - logs[b - both] - logs[n - a - b + both]);
+      expected += chance * both / n * Math.log(n * both / (a * b));
+    }
+  }
+  return expected;
+}
+
+function clusteringsParts(first, second, b, unlike) {
+  const a = first.assigned, overlaps = overlapsOf(a, b), sizes = [sizesOf(a, first.clusters.length), sizesOf(b, second.clusters.length)];
+  const { rand, information } = agreement(...sizes, overlaps.map(overlap => overlap.rows.length)), apart = overlaps.filter(overlap => !overlap.paired);
+  const texts = sum(apart.map(overlap => overlap.rows.length)), some = apart.flatMap(overlap => overlap.rows.slice(0, TEXTS_OF_OVERLAP)).slice(0, SHOWN_TEXTS);
+  const [ours, theirs] = [first, second].map(run => summaryOf(run.id)), labelled = first.truth ? ["label"] : [];
+  const figures = SCORES.map(([name, value]) => [name, value(ours), value(theirs)]).filter(([, x, y]) => x !== undefined && y !== undefined);
+  const share = (count, whole) => percent(count / whole, 1);
+  return [
+    table(["figure, %", "A", "B", "A − B"], figures.map(([name, x, y]) => [name, percent(x), percent(y), signed(x - y)])),
+    table(["agreement of A with B, %", ""], [["adjusted mutual information", percent(information)], ["adjusted Rand index", percent(rand)], ["texts whose two clusters are paired", percent(1 - texts / a.length)]]),
+    element("p", { class: "dim" }, `${a.length} texts. Both indices are 100 where A and B cluster alike and about 0 where they agree by chance alone. Clusters are paired one to one, the largest overlap first.`),
+    unlike, element("h3", {}, `Overlaps of ${first.clusters.length} clusters of A and ${second.clusters.length} of B, largest first: ${overlaps.length}${overlaps.length > MOST_OVERLAPS ? `, the first ${MOST_OVERLAPS}` : ""}`),
+    table(["A", "B", "texts", "of A's, %", "of B's, %", "paired"], overlaps.slice(0, MOST_OVERLAPS).map(({ a: x, b: y, rows, paired }) =>
+      [long(first.clusters[x]), long(second.clusters[y]), rows.length, share(rows.length, sizes[0][x]), share(rows.length, sizes[1][y]), paired ? "yes" : "no"])),
+    element("h3", {}, `Texts on which they part: ${texts}${texts > some.length ? `, ${some.length} of them, at most ${TEXTS_OF_OVERLAP} of an overlap` : ""}`),
+    table([...labelled, "A", "B", "text"], some.map(row => [...labelled.map(() => first.labels[first.truth[row]] ?? "no label"), long(first.clusters[a[row]]), long(second.clusters[b[row]]), long(textOf(first, first.rows[row]))])),
+  ];
+}
+
 async function compare(firstId, secondId) {
   const [first, second] = await Promise.all([fetchRun(firstId), fetchRun(secondId)]).catch(error => { show(element("p", { class: "warn" }, error.message)); return []; });
   if (!first) return;
@@ -252,7 +343,10 @@ async function compare(firstId, secondId) {
   const keys = [...new Set([...ours.keys(), ...theirs.keys()])].filter(key => ours.get(key) !== theirs.get(key) && !key.startsWith("paths."));
   const unlike = element("details", keys.length > 12 ? {} : { open: "" }, element("summary", {}, `Settings that differ: ${keys.length}`), table(["key", "A", "B"], keys.map(key => [key, long(ours.get(key) ?? DASH), long(theirs.get(key) ?? DASH)])));
   const place = new Map((second.rows ?? []).map((index, row) => [index, row]));
-  if (!first.truth || !second.truth || first.data !== second.data || first.rows.length !== second.rows.length || !first.rows.every(index => place.has(index)) || String(first.labels) !== String(second.labels))
+  const sameRows = first.data === second.data && first.rows?.length === second.rows?.length && first.rows?.every(index => place.has(index));
+  if (sameRows && first.assigned && second.assigned)
+    return show(heading, ...[firstId, secondId].map(summaryOf).map((summary, k) => summary.page && pageOf(summary, `${"AB"[k]}: `)), ...clusteringsParts(first, second, first.rows.map(index => second.assigned[place.get(index)]), unlike));
+  if (!sameRows || !first.predicted || !second.predicted || String(first.labels) !== String(second.labels))
     return show(heading, element("p", { class: "warn" }, "These two were not measured on the same rows: their figures cannot be compared row by row."), unlike);
   if (!first.rows.every((index, row) => String(first.truth[row]) === String(second.truth[place.get(index)]))) return show(heading, element("p", { class: "warn" }, "The labels of the same rows differ between these two."), unlike);
   const truth = first.truth, a = first.predicted, b = first.rows.map(index => second.predicted[place.get(index)]), numClasses = first.labels.length;

@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 FOLDER = "board"  # of the page, in the run store
 COLUMNS = ("method", "dataset", "encoder", "protocol", "seed")
 FIGURES = ("accuracy", "macro_f1", "micro_f1")
+CLUSTERS, CLUSTERS_PAGE = "clusters.csv", "clusters/index.html"  # of a clustering, in its folder
 LONGEST_TEXT = 500  # characters of a text that are shown
 UNKNOWN = -1  # a prediction that is none of the labels
 
@@ -77,8 +78,6 @@ def summary(run: RunFolder) -> dict[str, Any]:
         for end in ("", "_low", "_high")
         if isinstance(value := metrics.get(f"{split}/{name}{end}"), float)
     }
-    if isinstance(matched := metrics.get("cluster/acc"), float):
-        figures["accuracy"] = matched
     return {
         "id": run.id,
         "status": run.status,
@@ -89,11 +88,29 @@ def summary(run: RunFolder) -> dict[str, Any]:
         "error": metrics.get("error"),
         **{name: metrics.get(name) for name in COLUMNS},
         **figures,
+        **_cluster_figures(run, metrics),
     }
 
 
+def _cluster_figures(run: RunFolder, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a clustering, beside what classifiers have; the scores of one with labels. Nothing of another run."""
+    if metrics.get("cluster/num_clusters") is None:
+        return {}
+    largest, texts = metrics.get("cluster/largest"), metrics.get("cluster/texts")
+    figures = {
+        "accuracy": metrics.get("cluster/acc"),
+        "nmi": metrics.get("cluster/nmi"),
+        "clusters": metrics["cluster/num_clusters"],
+        "largest": largest / texts if largest and texts else None,
+        "page": run.has(CLUSTERS_PAGE) or None,
+    }
+    return {name: value for name, value in figures.items() if value is not None}
+
+
 def _write_details(run: RunFolder, file: Path, texts: _Texts) -> None:
-    is_written = file.exists() and file.stat().st_mtime >= (run.path / "metrics.json").stat().st_mtime
+    sources = [run.path / "metrics.json", run.path / CLUSTERS, Path(__file__)]  # names of clusters change; so does this
+    changed = max(source.stat().st_mtime for source in sources if source.exists())
+    is_written = file.exists() and file.stat().st_mtime >= changed
     if run.status == "finished" and not is_written:
         run.check()
         write_text(file, f"board.add({in_script(details(run, texts))});\n")
@@ -102,7 +119,8 @@ def _write_details(run: RunFolder, file: Path, texts: _Texts) -> None:
 def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
     """What the page shows of one run: the line that repeats it, its history, and labels and predictions of each row.
 
-    Labels are indices of `labels`; of texts with several labels, lists of them.
+    Labels are indices of `labels`; of texts with several labels, lists of them. A clustering has clusters in place of
+    predictions.
     """
     metrics = run.read_metrics()
     environment = run.read_json("environment.json") if run.has("environment.json") else {}
@@ -119,12 +137,14 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
         shown["by_labels"] = [{key: float(row[key]) for key in kept_keys if row.get(key)} for row in points]
         shown["last_run"] = points[-1]["run"]
     labels = metrics.get("label_names")
-    if labels and run.has("predictions.csv"):
+    fingerprint = str(environment.get("corpus_fingerprint"))[:16]
+    if run.has(CLUSTERS):
+        shown |= _assignments(run) | {"data": f"{fingerprint}-all", "texts": texts.file(fingerprint, "all")}
+    elif labels and run.has("predictions.csv"):
         split = "test" if "test/accuracy" in metrics else "val"
         rows = [row for row in run.read_csv("predictions.csv", "label", "prediction") if row.get("split") == split]
         kept = run.read_json("kept_indices.json").get(split) if run.has("kept_indices.json") else None
         number = {name: place for place, name in enumerate(labels)}
-        fingerprint = str(environment.get("corpus_fingerprint"))[:16]
         shown |= {
             "labels": labels,
             "rows": [kept[int(row["index"])] if kept else int(row["index"]) for row in rows],  # of the prepared table
@@ -138,6 +158,22 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
             points = run.read_csv("embedding_map.csv", "split", "index", "x", "y")
             at = [(place.get(int(row["index"])), row) for row in points if row["split"] == split]
             shown["map"] = [[number, float(row["x"]), float(row["y"])] for number, row in at if number is not None]
+    return shown
+
+
+def _assignments(run: RunFolder) -> dict[str, Any]:
+    """Of each text of a clustering the index of its cluster in `clusters`, by name, and of its label, if it has one."""
+    described = run.read_csv(CLUSTERS, "cluster")
+    number = {row["cluster"]: place for place, row in enumerate(described)}
+    rows = run.read_csv("predictions.csv", "index", "label", "cluster")
+    shown = {
+        "clusters": [row.get("name") or f"cluster {row['cluster']}" for row in described],
+        "rows": [int(row["index"]) for row in rows],
+        "assigned": [number[row["cluster"]] for row in rows],
+    }
+    if names := sorted({row["label"] for row in rows} - {""}):
+        labels = {name: place for place, name in enumerate(names)}
+        shown |= {"labels": names, "truth": [labels.get(row["label"], UNKNOWN) for row in rows]}
     return shown
 
 
@@ -168,7 +204,7 @@ class _Texts:
         """Name of the file with the texts of a split, written where it is not there; None: the data set is gone."""
         if fingerprint not in self.prepared:
             return None
-        # validation rows, and all rows of folds, are of the train table
+        # validation rows, and all rows of folds and of a clustering, are of the train table
         table = "test" if split == "test" and (self.prepared[fingerprint] / "test.arrow").is_file() else "train"
         source = self.prepared[fingerprint] / f"{table}.arrow"
         if not source.is_file():

@@ -7,13 +7,14 @@ import subprocess
 import numpy as np
 import pytest
 from scipy.stats import binomtest
-from sklearn.metrics import f1_score
+from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, f1_score
+from sklearn.metrics.cluster import contingency_matrix
 
-from reporting.board.build import write_board
+from reporting.board.build import summary, write_board
 from storage.errors import ReportError
 from storage.run_store import RunFolder
 from tests.browser import CHROMIUM, in_a_browser
-from tests.command_lines import command
+from tests.command_lines import command, rows
 
 HOSTILE = "</script><script>document.title='taken over'</script>"
 NAMES = ["sport", "world", HOSTILE]
@@ -34,6 +35,20 @@ def write_run(store, name, predicted, truth, **more):
     return run
 
 
+def write_clustering(store, name, assigned, names):
+    """A finished clustering of as many texts."""
+    run = RunFolder(store / name)
+    run.path.mkdir(parents=True)
+    run.write_text("config.yaml", f"seed: 0\nmethod: {{name: {name}}}\n")
+    lines = [(index, NAMES[index % 3], cluster, f"text {index} {HOSTILE}") for index, cluster in enumerate(assigned)]
+    run.write_csv("predictions.csv", lines, ("index", "label", "cluster", "text"))
+    run.write_csv("clusters.csv", list(enumerate(names)), ("cluster", "name"))
+    run.write_json("environment.json", {"corpus_fingerprint": "abc"})
+    figures = {"num_clusters": len(names), "largest": int(np.bincount(assigned).max()), "texts": len(assigned)}
+    scores = {f"cluster/{key}": value for key, value in ({"acc": 0.5, "nmi": 0.25} | figures).items()}
+    run.write_metrics(status="finished", method=name, dataset="csv", seed=0, **scores)
+
+
 @pytest.fixture
 def two_runs(tmp_path):
     rng = np.random.default_rng(0)
@@ -47,6 +62,10 @@ def two_runs(tmp_path):
 def details(store, name):
     text = (store / "board" / "runs" / f"{name}.js").read_text()
     return json.loads(text.removeprefix("board.add(").removesuffix(");\n"))
+
+
+def runs_of(page):
+    return json.loads(re.search(r"const runs = (.*);\n", page.read_text())[1])
 
 
 def test_the_page_has_each_run_and_no_text_of_it_as_html(two_runs, capsys):
@@ -104,6 +123,24 @@ def test_active_learning_is_a_curve_over_labels(tmp_path):
     assert shown["last_run"] == "b"
 
 
+def test_a_clustering_has_its_figures_texts_and_the_way_to_its_own_page(toy_csv, store, tmp_path):
+    data = [f"dataset.{split}={path}" for split, path in toy_csv.items()]
+    done = command(["task=cluster", "method=tfidf_kmeans", "logger=none", "dataset=csv", *data, *store])
+    page = command(["task=board", f"paths.runs={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"]).folder
+    (row,), metrics = runs_of(page / "index.html"), json.loads((done.folder / "metrics.json").read_text())
+    scores = {name: metrics[f"cluster/{name}"] for name in ("acc", "nmi", "largest", "texts")}
+    assert (row["accuracy"], row["nmi"], row["clusters"]) == (scores["acc"], scores["nmi"], 4)
+    assert row["largest"] == scores["largest"] / scores["texts"] and row["page"]
+    run, predicted = details(tmp_path / "runs", done.folder.name), rows(done.folder / "predictions.csv")
+    names = {line["cluster"]: line["name"] for line in rows(done.folder / "clusters.csv")}
+    assert [run["clusters"][cluster] for cluster in run["assigned"]] == [names[line["cluster"]] for line in predicted]
+    assert [run["labels"][label] for label in run["truth"]] == [line["label"] for line in predicted]
+    texts = (page / run["texts"]).read_text()
+    assert all(line["text"] in texts for line in predicted) and "predicted" not in run
+    (done.folder / "clusters" / "index.html").unlink()
+    assert "page" not in summary(RunFolder(done.folder))
+
+
 @pytest.mark.slow
 @in_a_browser
 def test_a_browser_compares_two_runs_as_scipy_and_scikit_learn_do(two_runs):
@@ -122,3 +159,58 @@ def test_a_browser_compares_two_runs_as_scipy_and_scikit_learn_do(two_runs):
     assert f"McNemar, exact: {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'}" in text
     assert f"Right in A alone: {only[0]}" in text and f"Right in B alone: {only[1]}" in text
     assert "taken over" not in shown.stdout.partition("<body")[0]
+
+@pytest.fixture
+def clusterings(tmp_path):
+    """A store with three clusterings of the same texts, and the clusters of two of them."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 4, 300)
+    second = np.where(rng.random(300) < 0.7, first, rng.integers(0, 6, 300))
+    names = [f"iron {HOSTILE}", "zinc", "sea", "grass", "light", "cold"]
+    for name, assigned, number in (("km", first, 4), ("tree", second, 6), ("lone", np.zeros(300, int), 1)):
+        write_clustering(tmp_path, name, assigned.tolist(), names[:number])
+    return tmp_path, first, second
+
+
+def opened(browser, store, address, width=1400):
+    """A tab that shows this part of the board."""
+    tab = browser.new_context(viewport={"width": width, "height": 900}).new_page()
+    tab.goto(f"{write_board(store, store / 'data').as_uri()}#{address}")
+    tab.wait_for_selector("#opened table")
+    return tab
+
+
+def cells(tab, number):
+    """The texts of a table of what is opened, row by row."""
+    lines = tab.locator("#opened table").nth(number).locator("tbody tr").all()
+    return [line.locator("td").all_text_contents() for line in lines]
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_a_browser_compares_two_clusterings_as_scikit_learn_does(clusterings, browser):
+    store, first, second = clusterings
+    tab = opened(browser, store, "compare=km,tree")
+    scores, agreed, _, overlaps, texts = (cells(tab, number) for number in range(5))
+    assert scores[0] == ["ACC", "50.00", "50.00", "+0.00"]
+    measured = (adjusted_mutual_info_score(first, second), adjusted_rand_score(first, second))
+    assert [row[1] for row in agreed[:2]] == [f"{100 * value:.2f}" for value in measured]
+    counts = contingency_matrix(first, second)
+    assert [int(row[2]) for row in overlaps] == sorted(counts[counts > 0].tolist(), reverse=True)
+    paired = [row for row in overlaps if row[5] == "yes"]
+    assert len(paired) == 4 and all(row[0] == row[1] for row in paired)
+    assert agreed[2][1] == f"{100 * np.mean(first == second):.2f}"
+    assert f"Texts on which they part: {(first != second).sum()}" in tab.inner_text("#opened")
+    assert all(a != b for _, a, b, _ in texts) and 50 < len(texts) <= 100 and tab.title() != "taken over"
+    alone = cells(opened(browser, store, "compare=km,lone"), 1)  # one cluster says nothing
+    assert [row[1] for row in alone[:2]] == ["0.00", "0.00"]
+
+
+@pytest.mark.slow
+@in_a_browser
+@pytest.mark.parametrize("width", [1400, 400])
+def test_no_part_of_the_board_is_wider_than_its_window(clusterings, two_runs, browser, width):
+    store, *_ = clusterings
+    for address in ("run=ce", "compare=ce,scl", "run=tree", "compare=km,tree"):
+        tab = opened(browser, store, address, width)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width, address

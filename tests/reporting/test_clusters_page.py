@@ -44,3 +44,14 @@ def test_groups_of_a_level_are_listed_with_their_purity(tmp_path):
     ]
     assert [row[5] for row in plain] == ["red word", "sea grass"]
     assert "&lt;i&gt;second&lt;/i&gt;<span" in shown.stdout and "third<span" in shown.stdout
+
+
+@pytest.mark.slow
+@in_a_browser
+@pytest.mark.parametrize("width", [1400, 400])
+def test_the_page_is_not_wider_than_its_window(tmp_path, browser, width):
+    (tmp_path / "index.html").write_text(clusters_page(CONTENT), encoding="utf-8")
+    tab = browser.new_context(viewport={"width": width, "height": 900}).new_page()
+    tab.goto((tmp_path / "index.html").as_uri())
+    tab.locator("#groups tbody button").first.click()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width

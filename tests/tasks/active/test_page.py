@@ -18,7 +18,7 @@ from labelling.answers import AnswerBook
 from labelling.desk import Desk
 from storage.errors import ReportError
 from tasks.active.page import LabellingPage
-from tests.browser import CHROMIUM, in_a_browser
+from tests.browser import in_a_browser
 from tests.command_lines import RUN_PY, rows
 
 HOSTILE = "<img src=x onerror=\"document.title='taken over'\"></script><script>document.title='taken over'</script>"
@@ -122,16 +122,6 @@ def test_what_is_exported_is_imported_again(page):
         assert json.loads(ask(page, f"/import/{file}", content.encode())[1]) == {"kept": 0, "unknown": 0, "in_file": 3}
     new = b"text,label\ntext 5,yes\nelsewhere,no\n"
     assert json.loads(ask(page, "/import/new.csv", new)[1]) == {"kept": 1, "unknown": 1, "in_file": 2}
-
-
-@pytest.fixture
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def opened(browser, address, width=1400):

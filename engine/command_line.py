@@ -27,12 +27,6 @@ LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is long
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 
 
-def quoted(text: str) -> str:
-    """A text as Hydra's grammar takes it literally: there, a backslash means itself unless a quote follows."""
-    escaped = re.sub(r"(\\*)('|\Z)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), text)
-    return f"'{escaped}'"
-
-
 def exit_code(main: Callable[[], None]) -> int:
     """Run `main`; exit code 0, 2 for bad input (one line), 130 when interrupted, 1 for a fault of ours."""
     from hydra.errors import HydraException

@@ -13,7 +13,13 @@ from callbacks.predictions import MultiLabelPredictions, Predictions, json_list,
 from datamodules.datamodule import DataModule
 from lightning_modules.base import ClassifierModule
 from lightning_modules.methods.multilabel.base import MultiLabelModule
-from reporting.intervals import INTERVAL_METRICS, bootstrap_intervals, majority_metrics, multilabel_intervals
+from reporting.intervals import (
+    INTERVAL_METRICS,
+    MULTILABEL_INTERVAL_METRICS,
+    bootstrap_intervals,
+    majority_metrics,
+    multilabel_intervals,
+)
 from reporting.metrics import NO_CLASS, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import best_threshold, label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, retrieval_table, summary_table, worst_confusions, worst_labels
@@ -24,6 +30,7 @@ RIVALS = {
     "majority": "always the largest class",
     "logistic": "logistic regression over the frozen encoder (method=logistic)",
 }
+COMMONEST = "always the labels that enough train rows have"  # the same, where texts have several
 
 
 class SingleLabelResults:
@@ -88,18 +95,32 @@ class MultiLabelResults:
         self.run, self.names, self.rule = run, datamodule.label_names, module.threshold
         self.class_counts = datamodule.class_counts.tolist()
         self.collector = MultiLabelPredictions(run, label_names=self.names)
+        self.shares = datamodule.class_counts / max(len(datamodule.indices["train"]), 1)
         self.threshold: Any = None  # a number, or one a label (C,)
+        self.majority_threshold: Any = None  # by the same rule, for the labels' shares of the train rows
 
     def figures(self, split: str) -> dict[str, Any]:
         """Metrics of a split that was evaluated; `accuracy` is that of whole label sets."""
         labels, scores = self.collector.labels_and_probabilities(split)
         if self.threshold is None:
             self.threshold = self.choose_threshold(labels, scores)
+            self.majority_threshold = self.choose_threshold(labels, self._constant(labels))
             self.collector.threshold = self.threshold
             self.collector.write()
         self.last = labels, scores
         intervals = multilabel_intervals(labels, scores > np.asarray(self.threshold), np.random.default_rng(0))
-        return self.metrics(labels, scores, self.threshold) | intervals
+        return self.metrics(labels, scores, self.threshold) | intervals | self._majority(labels)
+
+    def _constant(self, labels: NDArray) -> Scores:
+        """The share of train rows that have a label as its score, in every row (N, C)."""
+        return np.broadcast_to(self.shares, labels.shape)
+
+    def _majority(self, labels: NDArray) -> dict[str, float]:
+        """`majority_micro_f1` and `majority_macro_f1`: always the labels whose share is above its threshold."""
+        if not self.shares.any():
+            return {}
+        metrics = multilabel_metrics(labels, self._constant(labels), self.majority_threshold)
+        return {f"majority_{name}": metrics[name] for name in MULTILABEL_INTERVAL_METRICS}
 
     def choose_threshold(self, labels: NDArray, scores: Scores) -> ArrayLike:
         """The threshold for scores (N, C) by the method's rule."""
@@ -157,8 +178,9 @@ def show_figures(metrics: Mapping[str, Any], split: str) -> None:
 
 def warn_below_rivals(metrics: Mapping[str, Any], split: str) -> None:
     """A line where a figure of a split is below that of a cheaper way."""
-    for name in INTERVAL_METRICS:
-        for key, title in RIVALS.items():
+    has_several = f"{split}/hamming_loss" in metrics
+    for name in MULTILABEL_INTERVAL_METRICS if has_several else INTERVAL_METRICS:
+        for key, title in (RIVALS | ({"majority": COMMONEST} if has_several else {})).items():
             rival = metrics.get(f"{split}/{key}_{name}")
             if key == "logistic" and "rival_reads" in metrics:
                 title = f"logistic regression over {metrics['rival_reads']}"

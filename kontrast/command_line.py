@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import kontrast
-from engine.command_line import quoted
+from storage.command_words import quoted
 
 USAGE = __doc__
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from engine.command_line import quoted
 from engine.identify import compose_run
+from storage.command_words import quoted
 from storage.errors import InputError, short
 from storage.files import replacing
 

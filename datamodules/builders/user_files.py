@@ -163,7 +163,10 @@ class Csv(UserFiles):
         return self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
 
     def table(self, path: Path) -> Table:
-        return open_table(path, format_of(path) or "csv", self.delimiter, None, self.encoding, self.header)
+        table = open_table(path, format_of(path) or "csv", self.delimiter, None, self.encoding, self.header)
+        if not any(format_of(file) in (None, "csv", "tsv") for file in (*self.paths.values(), self.unlabelled or path)):
+            table.refuse_idle(self.delimiter, "dataset.delimiter")  # otherwise it is that of another file
+        return table
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         rows = super().rows(files)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from storage.command_words import quoted_word
 from storage.run_store import COMMAND
 
 
@@ -32,8 +32,3 @@ def run_word(folder: Path) -> str:
 def reading_words(typed: Mapping[str, Any], prefix: str = "") -> list[str]:
     """How a file is read, as it was typed: `encoding`, `delimiter`, `header`."""
     return [f"{prefix}{key}={quoted_word(str(value)) if value else 'false'}" for key, value in typed.items()]
-
-
-def quoted_word(word: str) -> str:
-    """A value as the shell hands it to Hydra: in quotes where it is more than a plain word."""
-    return word if re.fullmatch(r"[\w./+-]+", word) else f"\"'{word}'\""

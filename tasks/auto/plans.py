@@ -7,9 +7,9 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from engine.command_line import quoted
 from engine.identify import compose_run
 from engine.plan import Plan
+from storage.command_words import quoted
 from storage.errors import InputError
 
 FOLDS = (

@@ -13,7 +13,8 @@ from typing import Any
 
 from datamodules.labels import label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
-from reporting.auto.commands import quoted_word, reading_words
+from reporting.auto.commands import reading_words
+from storage.command_words import quoted_word
 from storage.errors import InputError, short, short_list
 from storage.run_store import COMMAND
 from storage.tables import (

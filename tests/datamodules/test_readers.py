@@ -1,5 +1,6 @@
 """The user's own files and hub data sets: what is read, and the one line that bad input gives."""
 
+import csv
 import gzip
 import json
 import logging
@@ -188,6 +189,15 @@ def test_missing_and_damaged_files(tmp_path):
         assert refusal(Csv(train=path, test=good), tmp_path).startswith(f"{path}: not a whole gzip file")
     with pytest.raises(InputError, match=re.escape("dataset.delimiter: found '::', allowed: one character")):
         Csv(train=good, delimiter="::")
+
+
+def test_a_delimiter_that_no_file_has_is_refused(tmp_path):
+    lines = "".join(json.dumps(row) + "\n" for row in csv.DictReader(GOOD.splitlines()))
+    path = write(tmp_path / "rows.jsonl", lines)
+    idle = refusal(Csv(train=path, test=path, delimiter=";"), tmp_path)
+    assert idle == f"{path}: dataset.delimiter=';' has no effect, allowed with CSV and TSV"
+    semicolons = write(tmp_path / "semicolons.csv", GOOD.replace(",", ";"))
+    prepare(Csv(train=path, test=semicolons, delimiter=";"), tmp_path / "prepared", None)
 
 
 @pytest.fixture

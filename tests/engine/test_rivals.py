@@ -71,3 +71,7 @@ def test_a_run_below_a_rival_is_warned_of(capsys):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
     assert len(lines) == 1
     assert lines[0].startswith("warning: accuracy of 50.00 % is below 60.00 %, which logistic regression")
+    several = {"test/hamming_loss": 0.1, "test/micro_f1": 0.3, "test/macro_f1": 0.5}
+    show_figures(several | {"test/majority_micro_f1": 0.4, "test/majority_macro_f1": 0.2}, "test")
+    line = "warning: micro_f1 of 30.00 % is below 40.00 %, which always the labels that enough train rows have reaches"
+    assert line in capsys.readouterr().err

@@ -42,6 +42,8 @@ def test_below_stand_the_interval_and_the_rivals():
     _, interval, majority, logistic = summary_table(METRICS | sure | {"test/logistic_accuracy": 0.9}).rows
     assert logistic[:3] == ("logistic regression, frozen encoder", "90.00", "")
     assert interval[:3] == ("95 % interval", "60.00 to 70.00", "") and majority[:3] == ("largest class", "50.00", "")
+    several = {"test/hamming_loss": 0.1, "test/micro_f1": 0.7, "test/majority_micro_f1": 0.4}
+    assert summary_table(METRICS | several).rows[-1][:3] == ("commonest labels", "40.00", "")
 
 
 def test_the_published_protocol_is_named():

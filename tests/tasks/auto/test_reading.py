@@ -2,11 +2,13 @@
 
 import csv
 import shlex
+import subprocess
 
 import pytest
 
 from engine.identify import compose_run
 from reporting.auto.commands import predict_line
+from storage.command_words import quoted
 from storage.errors import InputError
 from tasks.auto.reading import (
     LISTS,
@@ -199,6 +201,19 @@ def test_a_delimiter_is_named_and_handed_on(tmp_path):
         read_labelled(str(tmp_path / "a.jsonl"), delimiter="|")
     with pytest.raises(InputError, match="topics of the texts: .* dataset.delimiter=\"'|'\" method.num_clusters=auto"):
         read_labelled(write(tmp_path / "c.csv", ("id", "text"), enumerate(TEXTS), delimiter="|"), delimiter="|")
+
+
+def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, store):
+    (folder := tmp_path / "Ann's $HOME \"new\" rows").mkdir()
+    file = write(folder / "my texts.csv", ("id", "the `text`"), enumerate(TEXTS))
+    with pytest.raises(InputError, match="no column looks like labels") as error:
+        read_labelled(file)
+    line = str(error.value).partition("python run.py ")[2].replace("sbert_words", "tfidf_kmeans")  # needs no encoder
+    typed = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
+    words = [word for word in typed.stdout.split("\0") if word]
+    assert {f"dataset.train={quoted(file)}", "dataset.text_column='the `text`'"} < set(words)
+    result = command([*words, *store, "logger=csv"])
+    assert result.code == 0, result.err
 
 
 @pytest.mark.parametrize(

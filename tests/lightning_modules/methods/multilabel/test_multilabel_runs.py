@@ -120,6 +120,21 @@ def test_one_threshold_for_all_is_chosen_on_validation_rows(fit):
     assert half.metrics["threshold"] == 0.5
 
 
+def test_the_commonest_labels_stand_below_by_the_rule_of_the_run(fit):
+    """No label has half the rows; of the thresholds of best micro-F1, one takes `metal`, or all that are as common."""
+    half, best = (fit("method=bce", *words, "trainer.max_epochs=1") for words in ([], ["method.threshold=global"]))
+    for result in (half, best):
+        table = next(line for line in result.out.splitlines() if "commonest labels" in line)
+        assert f"{100 * result.metrics['test/majority_micro_f1']:.2f}" in table
+    assert half.metrics["test/majority_micro_f1"] == half.metrics["test/majority_macro_f1"] == 0
+    true = np.array([[name in row[0] for name in best.metrics["label_names"]] for row in scored(best.folder, "test")])
+    order = np.argsort(-np.array(best.metrics["class_counts"]), kind="stable")
+    always = [np.isin(np.arange(4), order[:number]) + np.zeros(true.shape) for number in range(1, 5)]
+    scores = [multilabel_metrics(true, labels) for labels in always]
+    actual = {name: best.metrics[f"test/majority_{name}"] for name in ("micro_f1", "macro_f1")}
+    assert actual in [{name: row[name] for name in actual} for row in scores]
+
+
 def test_under_the_published_protocol_test_chooses_the_threshold_too(fit):
     result = fit("method=bce", "protocol=published", "method.threshold=global", "trainer.max_epochs=1")
     assert result.metrics["protocol"] == "published" and not any(key.startswith("val/") for key in result.metrics)

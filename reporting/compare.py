@@ -3,9 +3,9 @@
     python -m reporting.compare RUNS dataset=ohsumed [baseline=ce] [by=method] [metric=test/macro_f1] [where=key:value]
         [columns=test/accuracy,...] [figure=FILE] [along=dataset.labels]
 
-RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key, or several. With `along`, a
-key of numbers, the figure has `metric` against it, a line a group. N beside a group: it reads the names of the classes;
-U: texts without a label.
+RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key, or several. `along`, a key of
+numbers, is one more of them, and the figure has `metric` against it, a line a group. N beside a group: it reads the
+names of the classes; U: texts without a label.
 """
 
 from __future__ import annotations
@@ -140,9 +140,7 @@ def main(arguments: Sequence[str]) -> None:
         if not any(_figures(seeds, key) for seeds in values.values()):
             raise ReportError(f"columns: no run has {key}; {_known_figures(values)}")
     print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
-    if along:
-        if "figure" not in options:
-            raise ReportError("along: has no effect without a figure; allowed: figure=FILE beside it")
+    if along and "figure" in options:
         lines_figure({title: curves(values, metric, along)}, along, f"{metric}, %", Path(options["figure"]))
     elif "figure" in options:
         seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -92,7 +93,7 @@ class Work:
     def shares(self, step: Callable[..., object]) -> list[float]:
         """Of the peak, for each epoch; `step` does forward and backward for the inputs of the encoder."""
         self.hook.remove()
-        counts = {shape: multiply_adds(lambda: step(*inputs)) for shape, inputs in self.examples.items()}  # noqa: B023
+        counts = {shape: multiply_adds(partial(step, *inputs)) for shape, inputs in self.examples.items()}
         return [sum(counts[shape] for shape in shapes) / seconds / peak for shapes, seconds, peak in self.epochs]
 
 

@@ -45,8 +45,8 @@ def write_page(plan: Plan, run: RunFolder) -> Path:
     names = group_names(plan, run, space, own, np.bincount(places), merged)
     if level := plan.plain["cluster"]["level"]:
         _write_level(run, space, texts, assignments, names, level)
-    named = dict(zip(space.clusters.tolist(), names, strict=False))
-    rows = [row | {"name": named.get(number, OUTLIERS)} for number, row in clusters.items()]
+    name_of_cluster = dict(zip(space.clusters.tolist(), names, strict=False))
+    rows = [row | {"name": name_of_cluster.get(number, OUTLIERS)} for number, row in clusters.items()]
     run.write_csv(CLUSTERS, ([*row.values()] for row in rows), [*rows[0]])
     content = page_content(run, space, texts, clusters, assignments, names, merged) | {"level": level}
     curve = (run.path / "clusters/number.svg").read_text() if run.has("clusters/number.svg") else ""

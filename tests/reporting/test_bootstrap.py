@@ -31,8 +31,8 @@ def test_the_detectable_effect_is_where_the_noncentral_t_is_seen_80_times_of_100
         return stats.nct.sf(stats.t.isf(0.025, pairs - 1), pairs - 1, np.sqrt(pairs) * effect / spread) - 0.8
 
     expected = optimize.brentq(misses, 0.1 * spread, 20 * spread)
-    seen = detectable_effect([spread], [pairs], np.random.default_rng(0), draws=20000)
-    assert seen == pytest.approx(expected, rel=0.03)
+    difference = detectable_effect([spread], [pairs], np.random.default_rng(0), draws=20000)
+    assert difference == pytest.approx(expected, rel=0.03)
 
 
 def test_more_tests_need_a_larger_difference():

@@ -57,9 +57,9 @@ def test_a_search_runs_its_trials_goes_on_and_never_reads_test(line, tmp_path):
     again = command([*line, "search.trials=3"])
     assert again.code == 0 and "sweep:" not in again.out, "finished trials are not repeated"
     words = (folder / "best.txt").read_text().split()[2:]
-    named = RunFolder(command(words).folder)
-    reached = max(float(row["val/macro_f1"]) for row in named.read_csv("history.csv"))
-    assert "search=optuna" not in words and "test/macro_f1" in named.read_metrics(), "the line it ends with reads test"
+    best = RunFolder(command(words).folder)
+    reached = max(float(row["val/macro_f1"]) for row in best.read_csv("history.csv"))
+    assert "search=optuna" not in words and "test/macro_f1" in best.read_metrics(), "the line it ends with reads test"
     assert 100 * reached == pytest.approx(max(float(row["val/macro_f1"]) for row in trials_of(folder)), abs=0.005)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 BACKLOG = 2048  # connections that wait to be taken
 MAX_BODY = 8 << 20  # bytes
@@ -57,21 +56,23 @@ def refuse_in_one_line(app: FastAPI) -> None:
         return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
 
 
-async def body_of(request: Request) -> bytes:
+async def body_of(receive: Receive) -> bytes:
     """The body of a request. Raises Refusal where it is too large, or does not come."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await _limited(request.stream())
+            return await _limited(receive)
     except TimeoutError:
         raise Refusal(408, f"the body did not come within {BODY_SECONDS:.0f} seconds") from None
-    except ClientDisconnect:
-        raise Refusal(400, "the connection was closed before the body had come") from None
 
 
-async def _limited(chunks: AsyncIterator[bytes]) -> bytes:
-    body = bytearray()
-    async for chunk in chunks:
-        body += chunk
+async def _limited(receive: Receive) -> bytes:
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "the connection was closed before the body had come")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
         if len(body) > MAX_BODY:
             raise Refusal(413, f"the body is longer than {MAX_BODY} bytes")
     return bytes(body)

@@ -150,7 +150,7 @@ def application(page: LabellingPage) -> FastAPI:
 
         @app.post(path)
         async def answer(request: Request) -> JSONResponse:
-            asked = parsed(kind, await body_of(request))
+            asked = parsed(kind, await body_of(request.receive))
             return JSONResponse(await run_in_threadpool(work, asked))
 
     desk = page.desk
@@ -188,7 +188,7 @@ def application(page: LabellingPage) -> FastAPI:
 
     @app.post("/import/{name}")
     async def import_file(name: str, request: Request) -> JSONResponse:
-        body = await body_of(request)
+        body = await body_of(request.receive)
         return JSONResponse(await run_in_threadpool(_imported, page, name, body))
 
     return app

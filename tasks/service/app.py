@@ -90,7 +90,7 @@ class Direct:
 
 def application(
     run: str, label_names: Sequence[str], batcher: Batcher, explains: bool, lifespan: Lifespan[FastAPI]
-) -> FastAPI:
+) -> ASGIApp:
     """The service of a run; `explains` says whether it has neighbours to show."""
     title = f"Kontrast: {run}"
     app = FastAPI(title=title, docs_url=None, redoc_url=None, lifespan=lifespan)  # their pages fetch from elsewhere
@@ -103,7 +103,7 @@ def application(
 
     @app.post("/predict", openapi_extra={"requestBody": body}, summary="Predict texts, in their order")
     async def predict(request: Request) -> JSONResponse:
-        question = parsed(Question, await body_of(request))
+        question = parsed(Question, await body_of(request.receive))
         if question.explain and not explains:
             raise Refusal(400, "explain: found true, allowed: false; this run has no neighbours")
         try:
@@ -113,9 +113,6 @@ def application(
         hidden = set() if question.explain else {"neighbours"}
         shown = [{key: value for key, value in answer.items() if key not in hidden} for answer in answers]
         return JSONResponse({"run": run, "predictions": shown})
-
-    app.add_middleware(Direct, predict=predict)
-    app.add_middleware(Counted, statuses=statuses, seconds=seconds)  # the outer one
 
     @app.get("/health", summary="Whether the service answers")
     async def health() -> dict[str, Any]:
@@ -134,4 +131,4 @@ def application(
         policy = {"Content-Security-Policy": "default-src 'self' 'unsafe-inline'", "X-Frame-Options": "DENY"}
         return HTMLResponse(PAGE.read_text(encoding="utf-8"), headers=policy)
 
-    return app
+    return Counted(Direct(app, predict), statuses, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import pickle
 from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -54,6 +55,8 @@ class Batcher:
         self.queue.extend(pieces)
         self.queued += len(texts)
         self._send()
+        if len(pieces) == 1:  # without the tasks that would wait for several
+            return await pieces[0].answers
         answers = await asyncio.gather(*(piece.answers for piece in pieces))
         return [row for piece in answers for row in piece]
 
@@ -79,7 +82,7 @@ class Batcher:
                 number += len(batch[-1].texts)
             self.queued -= number
             self.at_work[worker] = batch
-            worker.send([text for piece in batch for text in piece.texts])
+            worker.send_bytes(pickle.dumps([text for piece in batch for text in piece.texts]))
 
     def _settle(self, batch: list[Waiting], answers: list[Row] | Exception) -> None:
         start, self.batches = 0, self.batches + 1
@@ -107,6 +110,6 @@ def answer_batches(requests: Connection, predict: Callable[[list[Any]], list[Row
         except Exception as error:
             answers = RuntimeError(f"{type(error).__name__}: {error}")  # the model's own may not pass a process
         try:
-            requests.send(answers)
+            requests.send_bytes(pickle.dumps(answers))
         except (BrokenPipeError, ConnectionResetError):  # ended by force: nobody waits any more
             return

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import socket
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
@@ -73,22 +72,20 @@ def answer_requests(
     @asynccontextmanager
     async def reading(_: FastAPI) -> AsyncIterator[None]:
         for worker in workers:
-            threading.Thread(target=read, args=[worker, asyncio.get_running_loop()], daemon=True).start()
+            asyncio.get_running_loop().add_reader(worker.fileno(), read, worker)
+            os.set_blocking(worker.fileno(), True)  # uvloop's is not, and would read half an answer
         yield
 
-    def read(worker: Connection, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand over what a worker sends. A thread: an event loop would make the connection one that never waits."""
-        while True:
-            try:
-                answers = worker.recv()
-            except (EOFError, OSError):
-                loop.call_soon_threadsafe(end)
-                return
-            loop.call_soon_threadsafe(batcher.receive, worker, answers)
-
-    def end() -> None:
-        batcher.fail()
-        server.should_exit = True
+    def read(worker: Connection) -> None:
+        """Hand over what a worker has sent. Not in a thread: each answer would wake it, and it the loop."""
+        try:
+            answers = worker.recv()
+        except (EOFError, OSError):
+            asyncio.get_running_loop().remove_reader(worker.fileno())
+            batcher.fail()
+            server.should_exit = True
+        else:
+            batcher.receive(worker, answers)
 
     app = application(run, label_names, batcher, explains, reading)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_keep_alive=KEEP_SECONDS))

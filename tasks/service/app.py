@@ -14,12 +14,20 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
-from tasks.requests import Refusal, body_of, parsed, refuse_in_one_line
+from tasks.requests import BODY_SECONDS, MAX_BODY, Refusal, body_of, parsed, refuse_in_one_line
 from tasks.service.batching import Batcher, Full
 
 MAX_ROWS = 1024
 MAX_CHARACTERS = 100_000  # of a text
-PAGE = Path(__file__).with_name("page.html")
+PAGES = {"/": "page.html", "/docs": "docs.html"}
+REFUSALS = {
+    400: "what this run cannot answer, or half a body",
+    408: f"a body that did not come within {BODY_SECONDS:.0f} seconds",
+    413: f"a body longer than {MAX_BODY} bytes",
+    422: "a malformed body",
+    500: "a fault of the service; its log says more",
+    503: "too many texts wait",
+}
 log = logging.getLogger(__name__)
 
 
@@ -88,6 +96,10 @@ class Direct:
         await answer(scope, receive, send)
 
 
+def _response(when: str, example: Any, kind: str = "application/json") -> dict[str, Any]:
+    return {"description": when, "content": {kind: {"example": example}}}
+
+
 def application(
     run: str, label_names: Sequence[str], batcher: Batcher, explains: bool, lifespan: Lifespan[FastAPI]
 ) -> ASGIApp:
@@ -99,9 +111,20 @@ def application(
 
     refuse_in_one_line(app)
 
-    body = {"content": {"application/json": {"schema": Question.model_json_schema()}}, "required": True}
+    asked = {"schema": Question.model_json_schema(), "example": {"texts": ["a text"]}}
+    body = {"content": {"application/json": asked}, "required": True}
+    answer = {"run": run, "predictions": [{"prediction": label_names[0], "probability": 0.9}]}
+    responses: dict[int | str, dict[str, Any]] = {
+        200: _response("for each text, in order, the columns of task=predict", answer),
+        **{status: _response(when, {"error": "one line"}) for status, when in REFUSALS.items()},
+    }
 
-    @app.post("/predict", openapi_extra={"requestBody": body}, summary="Predict texts, in their order")
+    @app.post(
+        "/predict",
+        openapi_extra={"requestBody": body},
+        responses=responses,
+        summary="Predict texts, in their order",
+    )
     async def predict(request: Request) -> JSONResponse:
         question = parsed(Question, await body_of(request.receive))
         if question.explain and not explains:
@@ -114,11 +137,20 @@ def application(
         shown = [{key: value for key, value in answer.items() if key not in hidden} for answer in answers]
         return JSONResponse({"run": run, "predictions": shown})
 
-    @app.get("/health", summary="Whether the service answers")
-    async def health() -> dict[str, Any]:
-        return {"status": "ok", "run": run, "labels": list(label_names)}
+    alive = {"status": "ok", "run": run, "labels": list(label_names)}
 
-    @app.get("/metrics", summary="Counters, as Prometheus reads them")
+    @app.get("/health", responses={200: _response("it does", alive)}, summary="Whether the service answers")
+    async def health() -> dict[str, Any]:
+        return alive
+
+    counters = _response("always", 'kontrast_requests_total{status="200"} 1', "text/plain")
+
+    @app.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        responses={200: counters},
+        summary="Counters, as Prometheus reads them",
+    )
     async def metrics() -> PlainTextResponse:
         lines = [f'kontrast_requests_total{{status="{status}"}} {number}' for status, number in statuses.items()]
         lines += [f"kontrast_request_seconds_total {seconds[0]:.6f}", f"kontrast_texts_total {batcher.texts}"]
@@ -127,8 +159,9 @@ def application(
 
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
-    async def page() -> HTMLResponse:
+    async def page(request: Request) -> HTMLResponse:
         policy = {"Content-Security-Policy": "default-src 'self' 'unsafe-inline'", "X-Frame-Options": "DENY"}
-        return HTMLResponse(PAGE.read_text(encoding="utf-8"), headers=policy)
+        file = Path(__file__).with_name(PAGES[request.scope["path"]])
+        return HTMLResponse(file.read_text(encoding="utf-8"), headers=policy)
 
     return Counted(Direct(app, predict), statuses, seconds)

@@ -4,8 +4,10 @@ import asyncio
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Pipe
 from pathlib import Path
@@ -14,9 +16,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tasks.requests import MAX_BODY, Refusal, parsed
+from tasks.requests import MAX_BODY, Refusal, listen, parsed
 from tasks.service.app import MAX_ROWS, Question
 from tasks.service.batching import MAX_WAITING, Batcher, Full, answer_batches
+from tasks.service.process import start_http
+from tests.browser import CHROMIUM, in_a_browser
 from tests.command_lines import rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,6 +109,58 @@ def asked(address: str, body: bytes) -> tuple[int, dict]:
             return reply.status, json.load(reply)
     except HTTPError as error:
         return error.code, json.load(error)
+
+
+@pytest.fixture
+def toy_service():
+    """Address of a service whose model says every text again, a hundred times."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listen(listener)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    http, (batches,) = start_http("toy", ("no", "yes"), False, listener, 1)
+    threading.Thread(
+        target=answer_batches, args=[batches, lambda asked: [{"prediction": text * 100} for text, _ in asked]]
+    ).start()
+    yield address
+    http.terminate()
+    http.join()
+
+
+def test_an_answer_longer_than_the_pipe_comes_whole(toy_service):
+    text = "a" * 10_000
+    status, reply = asked(toy_service, json.dumps({"texts": [text] * 40}).encode())
+    assert status == 200 and reply["predictions"] == [{"prediction": text * 100}] * 40
+
+
+@pytest.mark.slow
+@in_a_browser
+@pytest.mark.parametrize("width", [1400, 400])
+def test_a_page_says_what_may_be_asked_and_asks_it(toy_service, width):
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": width, "height": 900})
+        complaints = []
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("request", lambda asked: complaints.append(asked.url) if toy_service not in asked.url else None)
+        tab.goto(toy_service)
+        tab.click("text=All that may be asked")
+        tab.wait_for_selector("text=POST /predict")
+        described = json.load(urlopen(f"{toy_service}/openapi.json"))["paths"]
+        statuses = [status for one in described.values() for about in one.values() for status in about["responses"]]
+        assert tab.locator("tbody th").all_text_contents() == ["texts", "explain", "probabilities", *statuses]
+        for path in described:
+            tab.click(f"button:text-matches(' {path}$')")
+        tab.fill("textarea", '{"texts": ["<b>"]}')
+        tab.click("button")
+        tab.wait_for_selector("[role=status]:has-text('<b><b>')")
+        for answer in tab.locator("[role=status]").all():
+            answer.filter(has_text=re.compile("^200")).wait_for()
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert Axe().run(tab).response["violations"] == [] and complaints == []
+        browser.close()
 
 
 @pytest.mark.slow

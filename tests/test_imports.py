@@ -142,6 +142,28 @@ def test_the_entry_imports_heavy_packages_late(path):
     assert imported(eager_nodes(tree(path)), room_of(path)) & HEAVY == set()
 
 
+def loaded_with(name: str) -> set[str]:
+    """Dotted names that importing one of our modules asks for: in it, and in those of ours that it imports."""
+    loaded, pending = set(), {name}
+    while pending:
+        loaded.add(name := pending.pop())
+        path = ROOT.joinpath(*name.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        for node in eager_nodes(tree(path)) if path.is_file() else ():
+            if isinstance(node, ast.Import):
+                pending |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):  # what is taken from a package may be a module of it
+                pending |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        pending = {*pending, *name.rpartition(".")[:1]} - loaded - {""}
+    return loaded
+
+
+def test_a_prediction_waits_for_no_package_that_few_runs_need():
+    loaded = {name.partition(".")[0] for name in loaded_with("tasks.predict")}
+    # parts of scipy, as transformers itself loads them
+    assert loaded & HEAVY <= {"torch", "lightning", "torchmetrics", "transformers", "pyarrow", "scipy"}
+
+
 def test_no_module_without_a_subject():
     assert [name_of(path) for path in MODULES if re.search(r"util|helper|misc|common", path.stem)] == []
 

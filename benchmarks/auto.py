@@ -17,7 +17,8 @@ smallest; IR "own" keeps the shares of the data set. ROWS "all" takes all of the
 
 Macro-F1 on test rows of the set (at most 1,000) that nothing chooses by, with 95 % intervals; the difference of auto
 and the best peer by paired resampling of those rows. A line of `--results` is one finished cell; started again, the
-race goes on. `--stop-after` begins no cell after so many minutes.
+race goes on. Beside the rows of a setting lies the `ranking.csv` of auto. `--stop-after` begins no cell after so many
+minutes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -125,6 +127,7 @@ def auto(folder: Path, minutes: float, options: argparse.Namespace) -> Answer:
         seconds = time.perf_counter() - started
         answer = Path(result.stdout.splitlines()[-1])
         metrics = json.loads((answer / "metrics.json").read_text())
+        shutil.copy(answer / "ranking.csv", folder)
         words = ["task=predict", f"run={answer}", f"input={folder / 'test.csv'}", f"output={place}/predicted.csv"]
         subprocess.run([*run, *words, *where], check=True, capture_output=True, cwd=ROOT)
         with Path(place, "predicted.csv").open(newline="", encoding="utf-8") as file:

@@ -194,8 +194,12 @@ def _train_by_epochs(
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
     load_weights(module, run)
     if module.solved_after_training:
-        embedded = module.to(plan.device).embedded_splits(datamodule)  # the trainer has left it on the processor
-        figures |= module.cpu().solve(embedded)
+        splits: dict[str, Any] = dict(module.to(plan.device).embedded_splits(datamodule))  # the trainer left it behind
+        if module.solved_from == "both":
+            splits = {
+                name: ((datamodule.token_rows(name)[0], rows), labels) for name, (rows, labels) in splits.items()
+            }
+        figures |= module.cpu().solve(splits)
         _save_best(run, module)
     return figures | {"epochs": trainer.current_epoch}
 

@@ -24,10 +24,15 @@ def fold_numbers(labels: Tensor, num_folds: int, generator: torch.Generator) -> 
     return folds
 
 
+def spread(scores: Tensor) -> Tensor:
+    """Standard deviation of scores (N, C), of float64, once each row has mean 0 over its classes; a scalar > 0."""
+    centred = scores.double() - scores.double().mean(1, keepdim=True)
+    return centred.std().clamp_min(torch.finfo(centred.dtype).tiny)
+
+
 def comparable(scores: Tensor) -> Tensor:
     """Scores (N, C) as float64 with mean 0 over the classes of a row and spread 1 over all."""
-    centred = scores.double() - scores.double().mean(1, keepdim=True)
-    return centred / centred.std().clamp_min(torch.finfo(centred.dtype).tiny)
+    return (scores.double() - scores.double().mean(1, keepdim=True)) / spread(scores)
 
 
 def stacking_weights(held_out: Tensor, labels: Tensor, penalty: float = PENALTY) -> Tensor:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -82,6 +82,33 @@ def logistic_regression(
     weight = np.zeros((num_classes, inputs.shape[1]))
     weight[:, present], bias = softmax_rows(model, num_classes, ABSENT)
     return weight, bias
+
+
+class WordsSolution(NamedTuple):
+    """A regression on words: weights (C, V), biases (C,), and the C of scikit-learn that was chosen."""
+
+    weight: Tensor
+    bias: Tensor
+    inverse_penalty: float
+
+
+def chosen_regression(
+    loss: Callable[[Tensor, Tensor], Tensor],
+    train: tuple[csr_matrix, NDArray[np.integer]],
+    validation: tuple[csr_matrix, Tensor],
+    num_classes: int,
+) -> WordsSolution:
+    """The `logistic_regression` on rows (N, V) and labels (N,) of `train` whose logits have the lowest loss on those of
+    `validation`, the strongest penalty of equal ones."""
+    losses: dict[float, float] = {}
+    for inverse_penalty in INVERSE_PENALTIES:
+        weight, bias = logistic_regression(*train, num_classes, inverse_penalty)
+        logits = torch.from_numpy(validation[0] @ weight.T + bias)
+        value = float(loss(logits, validation[1]))
+        if value < min(losses.values(), default=np.inf):
+            best = WordsSolution(torch.from_numpy(weight), torch.from_numpy(bias), inverse_penalty)
+        losses[inverse_penalty] = value
+    return best
 
 
 def fitted(model: LogisticRegression, inputs: Any, labels: NDArray[np.integer]) -> LogisticRegression:

@@ -11,18 +11,11 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.heads.linear_solver import solve_and_choose
-from lightning_modules.heads.tfidf import (
-    INVERSE_PENALTIES,
-    fitted_rows,
-    logistic_regression,
-    token_counts,
-    weighted,
-    word_scores,
-)
+from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, token_counts, weighted, word_scores
 
 
 class EmbeddingsAndWords(ClassifierModule):
-    """Scores that are linear in a frozen encoder's embedding, of unit length, and in TF-IDF of its tokens.
+    """Scores that are linear in the embedding of an encoder and in TF-IDF of its tokens; here a frozen one's, solved.
 
     Args:
         classifier_bias: the scores have one.
@@ -52,7 +45,8 @@ class EmbeddingsAndWords(ClassifierModule):
         with torch.autocast(embeddings.device.type, enabled=False):  # solved in full precision
             tokens = batch["input_ids"], batch["attention_mask"]
             of_words = word_scores(*tokens, self.inverse_frequency, self.words.weight)
-            logits = self.classifier(functional.normalize(embeddings.float(), dim=1)) + of_words
+            rows = embeddings.float()
+            logits = self.logits(functional.normalize(rows, dim=1) if self.unit_norm_embeddings else rows) + of_words
         return {"embeddings": embeddings, "logits": logits}
 
     @torch.no_grad()
@@ -100,12 +94,8 @@ class LinearWordsModule(EmbeddingsAndWords):
             ).best
         inputs, frequency = fitted_rows(train, len(self.inverse_frequency))
         val_inputs = weighted(token_counts(val, len(frequency)), frequency)
-        losses: dict[float, float] = {}
-        for inverse_penalty in INVERSE_PENALTIES:
-            weight, bias = logistic_regression(inputs, labels.numpy(), self.num_classes, inverse_penalty)
-            logits = torch.from_numpy(val_inputs @ weight.T + bias)
-            losses[inverse_penalty] = float(self.evaluation_loss(logits, val_labels))
-            if losses[inverse_penalty] == min(losses.values()):
-                best = torch.from_numpy(weight), torch.from_numpy(bias)
-        self.place((chosen.weight, chosen.bias + best[1]), best[0], torch.from_numpy(frequency))
-        return {"solver/penalty": chosen.strength, "solver/C": min(losses, key=lambda value: losses[value])}
+        words = chosen_regression(
+            self.evaluation_loss, (inputs, labels.numpy()), (val_inputs, val_labels), self.num_classes
+        )
+        self.place((chosen.weight, chosen.bias + words.bias), words.weight, torch.from_numpy(frequency))
+        return {"solver/penalty": chosen.strength, "solver/C": words.inverse_penalty}

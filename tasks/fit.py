@@ -196,9 +196,8 @@ def _train_by_epochs(
     if module.solved_after_training:
         splits: dict[str, Any] = dict(module.to(plan.device).embedded_splits(datamodule))  # the trainer left it behind
         if module.solved_from == "both":
-            splits = {
-                name: ((datamodule.token_rows(name)[0], rows), labels) for name, (rows, labels) in splits.items()
-            }
+            tokens = {name: datamodule.token_rows(name)[0] for name in splits}  # type: ignore[attr-defined]  # of texts
+            splits = {name: ((tokens[name], rows), labels) for name, (rows, labels) in splits.items()}
         figures |= module.cpu().solve(splits)
         _save_best(run, module)
     return figures | {"epochs": trainer.current_epoch}

@@ -19,7 +19,7 @@ TWO = World(nodes=1, devices=2)
 EQUAL = ["method.dropout=0", "sampler.batch_size=16", "sampler=shuffle", "trainer.max_epochs=5", "optimizer.lr=1e-3"]
 QUEUE = ["method.queue_size=40", "method.momentum=0.9"]
 ALIKE = "ce focal dice class_balanced logit_adjusted ldam_drw simcse scl_ce spcl dualcl hybrid_sc scl_hnm acl bcl"
-ALIKE += " lade proco tde bbn mislas disalign crt tau_norm"
+ALIKE += " lade proco tde bbn two_heads_words mislas disalign crt tau_norm"
 CURVES = {method: [f"method={method}"] for method in ALIKE.split()} | {
     "sharprecl": ["method=sharprecl"],
     "tsc": ["method=tsc", "loss.num_positives=3", *QUEUE],

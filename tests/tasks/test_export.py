@@ -77,9 +77,10 @@ def test_what_would_load_or_predict_otherwise_is_refused(fit, use, tmp_path):
     assert use("export", units).code == 0
 
 
-def test_words_beside_the_embedding_are_exported(solve, use, tmp_path):
-    run = solve("method=linear_words")
+@pytest.mark.parametrize("method", ["linear_words", pytest.param("two_heads_words", marks=pytest.mark.slow)])
+def test_words_beside_the_embedding_are_exported(fit, solve, use, tmp_path, method):
+    run = (solve if method == "linear_words" else fit)(f"method={method}")
     for form in ("transformers", "onnx"):  # each is compared with the run as it is written
         assert use("export", run, f"format={form}", f"output={tmp_path}/{form}").code == 0
     refused = use("export", run, "format=sentence_transformers", f"output={tmp_path}/embeddings").error
-    assert refused.endswith("allowed with method=linear_words: transformers, onnx")
+    assert refused.endswith(f"allowed with method={method}: transformers, onnx")

@@ -32,7 +32,8 @@ def rows_of(number, seed):
     """Token ids and embeddings that both tell the class a little."""
     generator = np.random.default_rng(seed)
     labels = torch.from_numpy(generator.permutation(np.arange(number) % 3))
-    tokens = [np.append(generator.integers(3, VOCABULARY, 6), int(y) if generator.random() < 0.7 else 3) for y in labels]
+    hints = [int(y) if generator.random() < 0.7 else 3 for y in labels]
+    tokens = [np.append(generator.integers(3, VOCABULARY, 6), hint) for hint in hints]
     embeddings = torch.from_numpy(generator.normal(size=(number, 8))).float()
     embeddings[:, :3] += functional.one_hot(labels, 3)
     return (tokens, embeddings), labels

@@ -81,6 +81,7 @@ def test_a_setting_is_accepted(setting):
     of_kontrast += ("loss.q", "loss.label_w")
     base += ["method=kontrast"] if setting.startswith(of_kontrast) else []
     base += ["method=tsc"] if setting.startswith("method.classifier_weighting") else []
+    base += ["method=two_heads_words"] if setting.startswith("method.read_words") else []
     base += ["method=tde"] if setting.startswith("method.num_heads") else []
     base += ["head=text_to_text"] if setting.startswith("head") else []
     base += ["active=random"] if setting.startswith(("active.", "protocol.ties")) else []

@@ -29,6 +29,9 @@ class TwoHeadsWordsModule(EmbeddingsAndWords):
         num_views: 1.
 
     The remaining arguments are those of `ClassifierModule`.
+
+    Raises:
+        ValueError: the train rows are of one class, and words are to be read.
     """
 
     losses = (BilateralLoss,)
@@ -73,6 +76,8 @@ class TwoHeadsWordsModule(EmbeddingsAndWords):
         word_weight, word_bias = torch.zeros_like(self.words.weight).double(), torch.zeros(self.num_classes).double()
         rows, frequency = fitted_rows(train, len(self.inverse_frequency))
         if self.read_words:
+            if len(labels.unique()) < 2:
+                raise ValueError("train split: found rows of one class, allowed with method.read_words: two at least")
             val_rows = weighted(token_counts(val, len(frequency)), frequency)
             options = (self.evaluation_loss, (rows, labels.numpy()), (val_rows, val_labels), self.num_classes)
             word_weight, word_bias, figures["solver/C"] = chosen_regression(*options)

@@ -41,7 +41,7 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    from engine.command_line import check_pair, check_sweep, exit_code, without_null_groups
+    from engine.command_line import check_pair, check_sweep, exit_code, with_keys_of_each_job, without_null_groups
 
     sys.argv[1:] = without_null_groups(sys.argv[1:])
     if {"--version", "-V"} & set(sys.argv[1:]):
@@ -56,6 +56,8 @@ if __name__ == "__main__":
     def checked() -> None:
         check_pair(sys.argv[1:])
         check_sweep(sys.argv[1:])
+        if {"-m", "--multirun"} & set(sys.argv[1:]):
+            sys.argv[1:] = with_keys_of_each_job(sys.argv[1:])
         main()
 
     sys.exit(exit_code(checked))

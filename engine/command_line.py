@@ -109,6 +109,35 @@ def without_null_groups(arguments: list[str]) -> list[str]:
     return [f"~{group}" if group != argument and (CONF / group).is_dir() else argument for argument, group in pairs]
 
 
+def with_keys_of_each_job(arguments: list[str]) -> list[str]:
+    """In a sweep over a group, `GROUP.key=value` as `GROUP.key=choice(value)`, a sweep over one value.
+
+    Hydra sets what is not swept in the default choices first, which need not have the key. Not `paths`: the sweep
+    itself lies there.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    def is_sweep(word: str) -> bool:
+        try:
+            return OverridesParser.create().parse_override(word).is_sweep_override()
+        except HydraException:  # an option, or what Hydra refuses in its own words
+            return False
+
+    def is_group(name: str) -> bool:
+        return name not in ("", "paths") and (CONF / name).is_dir()
+
+    if not any(is_group(argument.partition("=")[0]) and is_sweep(argument) for argument in arguments):
+        return arguments
+    words = []
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        alone = f"{key}=choice({value})"
+        of_group = "." in key and is_group(key.partition(".")[0])
+        words.append(alone if of_group and not is_sweep(argument) and is_sweep(alone) else argument)
+    return words
+
+
 def check_pair(arguments: list[str]) -> None:
     """Refuse a choice of `OPTIONAL` that does not exist, which Hydra would pass over.
 

@@ -6,6 +6,7 @@ import pytest
 from hydra.utils import get_object
 
 from engine.choices import choices
+from engine.command_line import with_keys_of_each_job
 from engine.composition import serves
 from tests.engine.plans import findings
 
@@ -91,3 +92,20 @@ def test_a_method_says_what_it_takes(method: str) -> None:
     kind = get_object(choices("method")[method])
     assert "losses" in vars(kind) or any("losses" in vars(parent) for parent in kind.__mro__[1:-1])
     assert findings(f"method={method} task={TASKS[serves({'_target_': choices('method')[method]})]}") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("dataset=trec,agnews dataset.deduplicate=train method=logistic", "dataset.deduplicate=choice(train)"),
+        ("method=logistic,linear_words dataset.label_names=[a,b]", "dataset.label_names=choice([a,b])"),
+        ("method=ce,bcl loss.tau=0.1,0.3", "loss.tau=0.1,0.3"),
+        ("method=ce,bcl paths.runs=/tmp/runs", "paths.runs=/tmp/runs"),  # of the sweep, not of its jobs
+        ("method=ce,bcl dataset.train=a=b.csv", "dataset.train=a=b.csv"),  # Hydra says what is wrong
+        ("seed=0,1 loss.tau=0.1", "loss.tau=0.1"),
+    ],
+)
+def test_a_sweep_over_a_group_leaves_its_keys_to_the_jobs(line: str, key: str) -> None:
+    """Hydra would look for them in the default choice of the group."""
+    words = with_keys_of_each_job(line.split())
+    assert key in words and len(words) == len(line.split())

@@ -161,13 +161,13 @@ class Words:
 
 def words(counts: Any, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Words]]:
     """Multinomial logistic regression on TF-IDF of token counts (N, V), for one penalty after the other."""
+    from lightning_modules.heads.row_space import RowSpace
     from lightning_modules.heads.tfidf import inverse_frequencies, weighted
 
-    frequency, present = inverse_frequencies(counts), np.unique(counts.indices)  # most of a vocabulary is not
-    for strength, own, bias in _logistic_path(weighted(counts, frequency)[:, present], labels, num_classes):
-        weight = np.zeros((num_classes, counts.shape[1]))
-        weight[:, present] = own
-        yield f"penalty={strength:.3g}", Words(weight, bias, frequency)
+    frequency = inverse_frequencies(counts)
+    inputs = RowSpace(weighted(counts, frequency))
+    for strength, weight, bias in _logistic_path(inputs.rows, labels, num_classes):
+        yield f"penalty={strength:.3g}", Words(inputs.weights(weight), bias, frequency)
 
 
 @dataclass(frozen=True)

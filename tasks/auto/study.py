@@ -21,6 +21,7 @@ from datamodules.texts.datamodule import TextDataModule
 from engine.finished import load_module
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
+from lightning_modules.heads.row_space import MOST_ROWS
 from storage.files import replacing
 from storage.run_store import RunFolder, first_line
 from tasks.auto import cheap, models
@@ -398,23 +399,34 @@ class Study:
         ]
 
     def _fold_seconds(self, candidate: Candidate) -> float:
-        """Seconds of a fold without training, foretold from the size of what is solved, or by the shortest fold so far.
+        """Seconds of a fold without training: the shortest so far, or foretold at the pace of what was solved before.
 
         The shortest, for the first one loads and caches what the others find.
         """
-        if known := [o.seconds_fit for o in self.outcomes.get(candidate.name, {}).values()]:
-            return min(known)
-        product = SECONDS_A_PRODUCT * len(self.labels) * self.num_classes  # of all rows and one dimension
+        shortest = {
+            name: min(outcome.seconds_fit for outcome in outcomes.values()) for name, outcomes in self.outcomes.items()
+        }
+        if candidate.name in shortest:
+            return shortest[candidate.name]
+        foretold = {name: self._foretold_solving(self.by_name[name]) for name in shortest}
+        paces = [shortest[name] / seconds for name, seconds in foretold.items() if seconds]
+        return self._foretold_solving(candidate) * (float(np.median(paces)) if paces else 1.0)
+
+    def _foretold_solving(self, candidate: Candidate) -> float:
+        """Seconds of a fold, told from the size of what is solved; 0 where nothing is."""
         rows = len(self.labels) / self.num_classes  # of a class
+        product = SECONDS_A_PRODUCT * len(self.labels) * self.num_classes  # of all rows and one dimension
         words = WORD_COST * sum(len(text.split()) for text in self.texts) / len(self.texts)
         if candidate.kind == "words":
             return min(STEPS_OF_WORDS * rows, MOST_STEPS_OF_WORDS) * product * words
-        if self.embeddings is not None and candidate.name in ("logistic", "linear_words"):
-            steps = min(STEPS_OF_EMBEDDINGS * rows, MOST_STEPS_OF_EMBEDDINGS)
-            steps /= 2 if len(self.labels) >= ONE_SPLIT_FROM else 1  # no inner folds
-            dimensions = self.embeddings.rows.shape[1] + (words if candidate.name == "linear_words" else 0)
-            return steps * product * dimensions
-        return 0.0
+        if self.embeddings is None or candidate.name not in ("logistic", "linear_words"):
+            return 0.0
+        steps = min(STEPS_OF_EMBEDDINGS * rows, MOST_STEPS_OF_EMBEDDINGS)
+        steps /= 2 if len(self.labels) >= ONE_SPLIT_FROM else 1  # no inner folds
+        dimensions = self.embeddings.rows.shape[1]
+        if candidate.name == "linear_words":
+            dimensions += min(words, len(self.labels)) if len(self.labels) <= MOST_ROWS else words
+        return steps * product * dimensions
 
     def _expected_seconds(self, candidate: Candidate, fold: int) -> float:
         """Of one fold: the longest so far, or what its steps cost at the pace of the others that were trained."""

@@ -30,7 +30,10 @@ RIVALS = {
     "majority": "always the largest class",
     "logistic": "logistic regression over the frozen encoder (method=logistic)",
 }
-COMMONEST = "always the labels that enough train rows have"  # the same, where texts have several
+RIVALS_OF_SEVERAL = {
+    "majority": "always the labels that enough train rows have",
+    "logistic": "a logistic regression a label over the frozen encoder (method=bce encoder.train=frozen)",
+}
 
 
 class SingleLabelResults:
@@ -180,7 +183,7 @@ def warn_below_rivals(metrics: Mapping[str, Any], split: str) -> None:
     """A line where a figure of a split is below that of a cheaper way."""
     has_several = f"{split}/hamming_loss" in metrics
     for name in MULTILABEL_INTERVAL_METRICS if has_several else INTERVAL_METRICS:
-        for key, title in (RIVALS | ({"majority": COMMONEST} if has_several else {})).items():
+        for key, title in (RIVALS_OF_SEVERAL if has_several else RIVALS).items():
             rival = metrics.get(f"{split}/{key}_{name}")
             if key == "logistic" and "rival_reads" in metrics:
                 title = f"logistic regression over {metrics['rival_reads']}"

@@ -98,8 +98,6 @@ def _without_rival(plain: Mapping[str, Any]) -> str | None:
     method = target_class(plain["method"])
     if plain["task"] != "fit":
         return None  # no task but this one has it at all
-    if getattr(method, "multilabel", False):
-        return f"method={plain['method']['name']} gives texts several labels; the rival gives them one"
     if issubclass(target_class(plain["encoder"]), WordEncoder):
         return f"encoder={plain['encoder']['name']} knows words alone; the rival reads a pretrained encoder"
     if plain["dataset"].get("labels") == 0:

@@ -162,7 +162,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     seconds = earlier + time.perf_counter() - started
     split = "test" if "test/accuracy" in metrics else "val"
     is_rival = module.is_solved and type(module).solve is ClassifierModule.solve
-    rival = rival_metrics(plan, datamodule, split) if run.writes and not is_rival else {}
+    rival = rival_metrics(plan, datamodule, module, split) if run.writes and not is_rival else {}
     return (
         metrics
         | training_figures

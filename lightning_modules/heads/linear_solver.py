@@ -34,6 +34,10 @@ class LinearSolution:
     value: float
     converged: bool
 
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """(N, C) in float64, of embeddings (N, D)."""
+        return embeddings.double() @ self.weight.T + self.bias
+
 
 def solve_linear(
     loss: Callable[[Tensor], Tensor],
@@ -86,6 +90,9 @@ def solve_linear(
     return LinearSolution(weight, bias, strength, float(result.fun), bool(result.success))
 
 
+Solver = Callable[[float, LinearSolution | None], LinearSolution]
+
+
 @dataclass(frozen=True)
 class ChosenSolution:
     """The solution with the lowest validation loss, and the loss of every strength that was tried."""
@@ -101,6 +108,7 @@ def solve_and_choose(
     num_classes: int,
     has_bias: bool = True,
     strengths: Sequence[float] = STRENGTHS,
+    solve: Solver | None = None,
 ) -> ChosenSolution:
     """Solve for each strength, the strongest first, each from the one before; choose by the loss of validation rows.
 
@@ -111,14 +119,17 @@ def solve_and_choose(
         train, validation: embeddings (N, D) and labels of each.
         num_classes, has_bias: see `solve_linear`.
         strengths: to try, falling; the search ends after `PATIENCE` in a row without a lower loss.
+        solve: for a strength, from the solution before; by default `solve_linear` of the loss.
     """
     embeddings, labels = train
     tried: dict[float, float] = {}
     best = last = None
     for strength in strengths:
-        last = solve_linear(lambda logits: loss(logits, labels), embeddings, num_classes, strength, has_bias, last)
-        logits = validation[0].double() @ last.weight.T + last.bias
-        tried[strength] = float(loss(logits, validation[1]))
+        if solve is None:
+            last = solve_linear(lambda logits: loss(logits, labels), embeddings, num_classes, strength, has_bias, last)
+        else:
+            last = solve(strength, last)
+        tried[strength] = float(loss(last.logits(validation[0]), validation[1]))
         if best is None or tried[strength] < tried[best.strength]:
             best = last
         elif strength < best.strength and len([s for s in tried if s < best.strength]) >= PATIENCE:

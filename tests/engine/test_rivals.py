@@ -1,12 +1,14 @@
 """Beside a run's figures stand those of logistic regression on the same rows, and what its probabilities are worth."""
 
 import json
+import random
 
 import numpy as np
 import pytest
 
+from attack.toy import FILLERS, TOPICS
 from engine import rivals
-from engine.results import RIVALS, show_figures
+from engine.results import RIVALS, RIVALS_OF_SEVERAL, show_figures
 from reporting.calibration import expected_calibration_error
 from tests.command_lines import rows
 
@@ -25,6 +27,36 @@ def test_the_rival_is_the_run_of_method_logistic(fit, solve):
     assert "logistic regression, frozen encoder" in ours.out
     alone = fit("method=ce", "trainer.max_epochs=1", "imbalance.ir=3", "rival=null")
     assert alone.folder == ours.folder
+
+
+@pytest.fixture
+def several(tmp_path):
+    """Texts of one or two of three topics, as a CSV."""
+    generator, words = random.Random(0), ["dataset.label_separator=/"]
+    for split, copies in (("train", 12), ("test", 5)):
+        lines = ["text,label"]
+        for topics in [("fruit",), ("animal",), ("fruit", "metal"), ("animal", "metal"), ("metal",)] * copies:
+            of_topics = [word for topic in topics for word in generator.choices(TOPICS[topic], k=2)]
+            lines.append(f"{' '.join(of_topics + generator.choices(FILLERS, k=3))},{'/'.join(topics)}")
+        (tmp_path / f"several_{split}.csv").write_text("\n".join(lines))
+        words.append(f"dataset.{split}={tmp_path}/several_{split}.csv")
+    return words
+
+
+def test_with_several_labels_it_is_the_run_of_bce_on_a_frozen_encoder(fit, solve, several):
+    line = ["method=bce", *several, "method.threshold=per_label"]
+    ours = fit(*line, "trainer.max_epochs=1")
+    rival = solve(*line, "encoder.train=frozen").metrics
+    for name in ("micro_f1", "macro_f1"):
+        assert ours.metrics[f"test/logistic_{name}"] == pytest.approx(rival[f"test/{name}"], abs=1e-12)
+        assert f"test/logistic_{name}" not in rival
+    assert rival["test/macro_f1"] > 0.5 and "logistic regression, frozen encoder" in ours.out
+    assert f"which {RIVALS_OF_SEVERAL['logistic']} reaches" in ours.err  # one epoch is none
+
+    published = [*line, "trainer.max_epochs=1", "protocol=published"]
+    chosen, half = (fit(*published, f"method.threshold={threshold}").metrics for threshold in ("global", "0.5"))
+    for name in ("micro_f1", "macro_f1"):
+        assert chosen[f"test/logistic_{name}"] == half[f"test/logistic_{name}"], "test rows choose no threshold for it"
 
 
 def test_each_round_of_active_learning_has_its_rival(fit):

@@ -7,6 +7,8 @@ from typing import Annotated
 from torch import Tensor
 
 from lightning_modules.base import Batch
+from lightning_modules.heads.label_solver import LabelRegressions
+from lightning_modules.heads.linear_solver import Solver
 from lightning_modules.methods.multilabel.base import MultiLabelModule
 from losses import BinaryCrossEntropy
 
@@ -33,6 +35,9 @@ class BinaryCrossEntropyModule(MultiLabelModule):
     def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of logits and labels, each (N, C), a scalar."""
         return self.loss(logits, labels)
+
+    def linear_solver(self, embeddings: Tensor, labels: Tensor, has_bias: bool) -> Solver:
+        return LabelRegressions(embeddings, labels, has_bias).solve
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         """The loss of all views, each with the labels of its text."""

@@ -4,8 +4,8 @@
         [columns=test/accuracy,...] [figure=FILE] [along=dataset.labels]
 
 RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key, or several. `along`, a key of
-numbers, is one more of them, and the figure has `metric` against it, a line a group. N beside a group: it reads the
-names of the classes; U: texts without a label.
+numbers, is one more of them, and the figure has `metric` against it, a line a group; without a baseline the table has a
+row a group, too, and a column a number. N beside a group: it reads the names of the classes; U: texts without a label.
 """
 
 from __future__ import annotations
@@ -67,6 +67,20 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
     return Table(title, header, tuple(rows))
 
 
+def compare_along(values: Values, metric: str, along: str, title: str) -> Table:
+    """One row a group, the best at its least number first, one column a number: mean ± standard deviation (n - 1) over
+    seeds in %.
+
+    Raises:
+        ReportError: the last word of a group is no number.
+    """
+    lines = curves(values, metric, along)
+    numbers = sorted({number for line in lines.values() for number in line})
+    best_first = sorted(lines, key=lambda name: -float(np.mean(lines[name][min(lines[name])])))
+    rows = [(name, *(_mean_and_spread(lines[name].get(number, [])) for number in numbers)) for name in best_first]
+    return Table(title, (f"{metric}, {along}", *(f"{number:g}" for number in numbers)), tuple(rows))
+
+
 def _marked(group: str, seeds: Mapping[int, Mapping[str, Any]]) -> str:
     """The group's name, and what its runs learn from besides labelled texts, for rows that do are no equals."""
     marks = sorted({mark for run in seeds.values() for mark in run.get("reads") or ""})
@@ -90,10 +104,14 @@ def _mean(figures: Mapping[int, float]) -> float:
 
 def spread(seeds: Mapping[int, Mapping[str, Any]], key: str) -> str:
     """Mean ± standard deviation (n - 1) of the seeds that have the figure, in percent."""
-    values = [100 * metrics[key] for metrics in seeds.values() if metrics.get(key) is not None]
-    if not values:
+    return _mean_and_spread([metrics[key] for metrics in seeds.values() if metrics.get(key) is not None])
+
+
+def _mean_and_spread(figures: Sequence[float]) -> str:
+    values = 100 * np.array(figures)
+    if not len(values):
         return MISSING
-    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+    return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
 
 
 def _outcome(values: Mapping[int, float], reference: Mapping[int, float]) -> tuple[str, str, str]:
@@ -139,9 +157,13 @@ def main(arguments: Sequence[str]) -> None:
     for key in columns if "columns" in options else ():
         if not any(_figures(seeds, key) for seeds in values.values()):
             raise ReportError(f"columns: no run has {key}; {_known_figures(values)}")
-    print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
+    if along and "baseline" not in options and "columns" not in options:
+        print(compare_along(values, metric, along, title).markdown())
+    else:
+        print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
     if along and "figure" in options:
-        lines_figure({title: curves(values, metric, along)}, along, f"{metric}, %", Path(options["figure"]))
+        lines = {options["dataset"]: curves(values, metric, along)}
+        lines_figure(lines, along, f"{metric}, %", Path(options["figure"]))
     elif "figure" in options:
         seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")
 

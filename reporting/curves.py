@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,17 @@ METRICS = {"test/accuracy": "accuracy", "test/macro_f1": "macro-F1"} | {
     f"test/macro_f1_{third}": f"F1, {name} third"
     for third, name in (("head", "largest"), ("middle", "middle"), ("tail", "smallest"))
 }
+
+
+MOST_TICKS = 8  # of a logarithmic axis
+
+
+def _is_logarithmic(numbers: Sequence[float]) -> bool:
+    """Whether rising numbers above 0 are few and each far beyond the last, so that most would lie at one end."""
+    if not 3 <= len(numbers) <= MOST_TICKS or numbers[0] <= 0 or numbers[-1] < 10 * numbers[0]:
+        return False
+    return min(map(truediv, numbers[1:], numbers)) >= 1.8
+
 
 @picture
 def lines_figure(
@@ -52,7 +64,11 @@ def lines_figure(
             panel.set_xlabel(x_label)
             if names := (tick_names or {}).get(title):
                 panel.set_xticks(range(len(names)), [for_figure(name, 28) for name in names], rotation=30, ha="right")
-            elif all(float(x).is_integer() for points in lines.values() for x in points):
+            elif _is_logarithmic(every_x := sorted({x for points in lines.values() for x in points})):
+                panel.set_xscale("log")
+                panel.set_xticks(every_x, [f"{x:g}" for x in every_x])
+                panel.minorticks_off()
+            elif all(float(x).is_integer() for x in every_x):
                 panel.xaxis.get_major_locator().set_params(integer=True)  # there is no epoch 2.5
             panel.grid(axis="y", alpha=0.3)
             panel.spines[["top", "right"]].set_visible(False)

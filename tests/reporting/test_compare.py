@@ -109,10 +109,17 @@ def test_what_reads_names_or_texts_without_labels_is_marked(store: Path) -> None
     assert [row[0] for row in table.rows] == ["prototypes (N U)", "sharprecl", "ce"]
 
 
-def test_a_curve_has_a_line_a_group_over_a_key_of_numbers(store: Path) -> None:
+def test_a_curve_has_a_line_a_group_over_a_key_of_numbers(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for mu, value in ((0.5, 0.4), (10.0, 0.7)):
         record(store, "ce", 0, value, mu=mu)
     lines = curves(grouped(list_runs(store), ["method", "method.mu"], {}), "test/macro_f1", "method.mu")
     assert lines == {"ce": {1.0: FIGURES["ce"], 0.5: [0.4], 10.0: [0.7]}, "sharprecl": {1.0: FIGURES["sharprecl"]}}
+    main([str(store), "dataset=toy", "along=method.mu"])
+    shown = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    assert [row for row in shown if row and "--" not in row[0]] == [
+        ["test/macro_f1, method.mu", "0.5", "1", "10"],
+        ["sharprecl", "–", "56.33 ± 1.53", "–"],
+        ["ce", "40.00", "51.00 ± 1.00", "70.00"],
+    ]
     with pytest.raises(ReportError, match="along=method: found ce; allowed: a key whose values are numbers"):
         curves(grouped(list_runs(store), ["method.mu", "method"], {}), "test/macro_f1", "method")

@@ -86,6 +86,14 @@ CANDIDATES = (
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(
+        "setfit_half",
+        "{encoder}, upper half fine-tuned on pairs of texts, then logistic regression",
+        "trained",
+        4,
+        ("method=setfit_pairs", *HALF, "protocol.monitor=null", "trainer.max_epochs=15"),
+        ("few rows",),
+    ),
+    Candidate(
         "setfit_pairs",
         "{encoder}, fine-tuned on pairs of texts, then logistic regression",
         "trained",

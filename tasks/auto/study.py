@@ -321,8 +321,7 @@ class Study:
                     self._say_why(candidate)
                 self._write()
             tried = list(alive)
-            rows_judged_on = INNER_SHARE * len(self.labels) * (self.folds - 1) / self.folds * (fold + 1)
-            if halvings < 2 and len(alive) > 1 and fold + 1 < self.folds and rows_judged_on >= LEAST_VALIDATION_ROWS:
+            if halvings < 2 and len(alive) > 1 and fold + 1 < self.folds and self._says_much(fold):
                 halvings += 1
                 alive = self._better_half(alive, fold)
             alive = self._those_that_can_end(alive, fold)
@@ -353,8 +352,15 @@ class Study:
             )
         return [candidate for candidate in alive if candidate in keep]
 
+    def _says_much(self, fold: int) -> bool:
+        """Whether the inner validation rows of the folds so far are enough to tell which candidate is worse."""
+        rows = INNER_SHARE * len(self.labels) * (self.folds - 1) / self.folds * (fold + 1)
+        return rows >= LEAST_VALIDATION_ROWS
+
     def _those_that_can_end(self, alive: list[Candidate], fold: int) -> list[Candidate]:
-        """Without those, the worst first, whose remaining folds do not fit into the time."""
+        """Without those whose remaining folds do not fit into the time: the worst go first, or, where too few rows tell
+        which that is, the dearest."""
+        says_much = self._says_much(fold)
 
         def needed(candidate: Candidate) -> float:
             unknown = [f for f in range(fold + 1, self.folds) if self._known(candidate.name, 0, f) is None]
@@ -366,7 +372,7 @@ class Study:
             together = sum(map(needed, alive))
             if together == 0 or together + refit <= self.clock.left_with_fit:
                 break
-            worst = min(alive, key=self._validation)
+            worst = min(alive, key=self._validation) if says_much else max(alive, key=self._longest)
             alive.remove(worst)
             more = math.ceil((together + refit - self.clock.left_with_fit) / 60)
             entry = self.entries[worst.name]

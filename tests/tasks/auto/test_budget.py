@@ -15,7 +15,7 @@ from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, chosen, regimes_of
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
 from tasks.auto.reading import Labelled
-from tasks.auto.study import Study
+from tasks.auto.study import Entry, Study
 
 
 def test_what_is_left_counts_earlier_starts_and_what_is_kept():
@@ -101,3 +101,15 @@ def test_a_run_that_cannot_end_is_not_trained_on(monkeypatch):
     steps(0.9, 20)
     with pytest.raises(time_limit.OutOfTime, match="training would take about 220 s, allowed: 200 s"):
         steps(1.1, 6)
+
+
+@pytest.mark.parametrize(("rows", "dropped"), [(60, "scl_ce"), (1500, "setfit_half")])
+def test_the_worst_goes_first_where_enough_rows_say_so_and_the_dearest_where_few_do(tmp_path, rows, dropped):
+    study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], np.arange(rows) % 2, list(map(str, range(rows))), None)
+    candidates = [c for c in CANDIDATES if c.name in ("ce_half", "setfit_half", "scl_ce")]
+    study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in candidates}
+    for candidate, seconds, figure in zip(candidates, (4.0, 4.0, 6.0), (0.8, 0.5, 0.9), strict=True):
+        outcome: Any = SimpleNamespace(seconds_fit=seconds, validation_macro_f1=figure)
+        study._keep(candidate.name, 0, 0, outcome)
+    left = study._those_that_can_end(candidates, 0)
+    assert [c.name for c in candidates if c not in left] == [dropped]

@@ -56,7 +56,7 @@ if __name__ == "__main__":
     def checked() -> None:
         check_pair(sys.argv[1:])
         check_sweep(sys.argv[1:])
-        if {"-m", "--multirun"} & set(sys.argv[1:]):
+        if {"-m", "--multirun"} & set(sys.argv[1:]) or any(word.startswith("sweep=") for word in sys.argv[1:]):
             sys.argv[1:] = with_keys_of_each_job(sys.argv[1:])
         main()
 

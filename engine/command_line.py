@@ -23,6 +23,7 @@ SHARED_WORDS = "KONTRAST_SHARED_WORDS"  # set where words are said to several me
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 # groups that a config names whether or not there is such a file
 OPTIONAL = ("method_dataset", "method_protocol", "method_active")
+OF_THE_SWEEP = ("hydra", "paths")  # groups that say how and where it runs, before there is a job
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 
@@ -112,8 +113,7 @@ def without_null_groups(arguments: list[str]) -> list[str]:
 def with_keys_of_each_job(arguments: list[str]) -> list[str]:
     """In a sweep over a group, `GROUP.key=value` as `GROUP.key=choice(value)`, a sweep over one value.
 
-    Hydra sets what is not swept in the default choices first, which need not have the key. Not `paths`: the sweep
-    itself lies there.
+    Hydra sets what is not swept in the default choices first, which need not have the key. Not of `OF_THE_SWEEP`.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -125,7 +125,7 @@ def with_keys_of_each_job(arguments: list[str]) -> list[str]:
             return False
 
     def is_group(name: str) -> bool:
-        return name not in ("", "paths") and (CONF / name).is_dir()
+        return name not in ("", *OF_THE_SWEEP) and (CONF / name).is_dir()
 
     if not any(is_group(argument.partition("=")[0]) and is_sweep(argument) for argument in arguments):
         return arguments

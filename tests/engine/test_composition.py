@@ -101,6 +101,7 @@ def test_a_method_says_what_it_takes(method: str) -> None:
         ("method=logistic,linear_words dataset.label_names=[a,b]", "dataset.label_names=choice([a,b])"),
         ("method=ce,bcl loss.tau=0.1,0.3", "loss.tau=0.1,0.3"),
         ("method=ce,bcl paths.runs=/tmp/runs", "paths.runs=/tmp/runs"),  # of the sweep, not of its jobs
+        ("method=ce,bcl hydra.launcher.n_jobs=2", "hydra.launcher.n_jobs=2"),
         ("method=ce,bcl dataset.train=a=b.csv", "dataset.train=a=b.csv"),  # Hydra says what is wrong
         ("seed=0,1 loss.tau=0.1", "loss.tau=0.1"),
     ],

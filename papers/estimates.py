@@ -30,17 +30,18 @@ class _Traits:
     method: str
     data: tuple[str, str]
     encoder: tuple[str, str, str]
-    epochs: int
+    epochs: int | str  # a number, or "enough": until a head has converged
     views: int
     active: str | None
 
 
 def _traits(config: Mapping[str, Any]) -> _Traits:
-    encoder = config.get("encoder") or {}
+    encoder, dataset = config.get("encoder") or {}, config["dataset"]
+    thinned = [str(dataset[key]) for key in ("labels", "labels_per_class") if dataset.get(key) is not None]
     return _Traits(
         run_id({**config, "seed": 0}),
         config["method"]["name"],
-        (config["dataset"]["name"], str((config.get("imbalance") or {}).get("ir"))),
+        ("/".join([dataset["name"], *thinned]), str((config.get("imbalance") or {}).get("ir"))),
         (str(encoder.get("name")), str(encoder.get("train")), config["trainer"]["accelerator"]),
         config["trainer"]["max_epochs"],
         config["method"].get("num_views", 1),
@@ -101,6 +102,8 @@ class Stopwatch:
         return Estimate(None, "nothing measured is near")
 
     def _texts(self, traits: _Traits) -> int:
+        if not isinstance(traits.epochs, int):
+            return 0  # known only once it has ended
         return self.rows.get(traits.data, 0) * traits.epochs * traits.views
 
 

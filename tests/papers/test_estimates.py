@@ -80,3 +80,14 @@ def test_a_clustering_leaves_the_known_training_rows_alone(runs):
     clustering.write_json("metrics.json", {"status": "finished", "seconds/total": 5, "cluster/texts": 200})
     told = Stopwatch([measured, clustering])
     assert told.rows == {("toy", "None"): 100}
+
+
+def test_runs_until_convergence_and_on_fewer_labels_say_nothing_of_other_runs(runs):
+    thinned = {"name": "toy", "labels": 10}
+    runs_at_hand = [
+        runs("a", START_SECONDS + 100, rows=100),
+        runs("b", 900, rows=100, trainer__max_epochs="enough"),
+        runs("c", START_SECONDS + 1, rows=10, dataset=thinned),
+    ]
+    told = Stopwatch(runs_at_hand).estimate(config(method__name="acl", method__num_views=2))
+    assert told.seconds == pytest.approx(START_SECONDS + (200 + 20) / 2)

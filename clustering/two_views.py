@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -13,6 +14,7 @@ from clustering.agreement import Grouping, agreements, grouped
 from clustering.kmeans import KMeans, unit_rows
 
 Start = Grouping | Literal["kmeans_of_both", "ward_of_both", "ward_average_of_both"]  # embeddings alone, or both views
+Fit = Literal["by_start", "surest", "all"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 MARGIN = 0.01  # of agreement, that words must bring to a start: from one draw of halves to another it varies by 0.005
 COMPONENTS = 100  # of latent semantic analysis, as scikit-learn recommends
@@ -62,6 +64,7 @@ def agreed_clusters(
     start: Start | Literal["agreement"] = "agreement",
     steps: int = 10,
     sample_rows: int | None = 25_000,
+    fit: Fit = "by_start",
 ) -> Agreed:
     """Co-EM with hard assignments, from a grouping of the embeddings or of both views.
 
@@ -84,17 +87,19 @@ def agreed_clusters(
         steps: of co-EM at most, >= 1; it ends where fewer than one text in a thousand changes its cluster.
         sample_rows: at most so many texts, drawn by `rng`, are looked at; the others are given their cluster as new
             ones are. None: all.
+        fit: to the `surest` texts of each cluster, to `all`, or as the first grouping asks (above).
 
     A cluster can lose all its texts.
     """
     number = len(vectors)
     if sample_rows is not None and number > sample_rows:
         rows = np.sort(rng.choice(number, sample_rows, replace=False))
-        agreed = agreed_clusters(vectors[rows], words[rows], num_clusters, rng, start, steps)
+        agreed = agreed_clusters(vectors[rows], words[rows], num_clusters, rng, start, steps, fit=fit)
         return replace(agreed, assignments=agreed.model.clusters(vectors, words))
     first, by = _first_grouping(vectors, words, num_clusters, rng, start)
     clusters, seed = first.assignments, int(rng.integers(2**31))
-    most = len(vectors) if by == "ward_average" else -(-len(vectors) // num_clusters)
+    fits_all = fit == "all" or (fit == "by_start" and by == "ward_average")
+    most = len(vectors) if fits_all else -(-len(vectors) // num_clusters)
     fitted = np.ones(len(vectors), dtype=bool)
     for _ in range(steps):
         weight, bias = _discriminant(vectors[fitted], clusters[fitted], num_clusters)
@@ -149,10 +154,15 @@ def _first_grouping(
         for space, rows in spaces.items():
             of_space = agreements(rows, num_clusters, np.random.default_rng(seed))  # the same halves of both
             reached |= {f"{by}{space}": value for by, value in of_space.items()}
-    chosen = max(reached, key=lambda name: reached[name] - MARGIN * (name not in GROUPINGS)) if reached else start
+    chosen = most_agreed_start(reached) if reached else start
     rows, by = ways[chosen]
     first = grouped(rows, num_clusters, rng, by)
     return replace(first, figures={f"agreement/{name}": value for name, value in reached.items()}), by
+
+
+def most_agreed_start(reached: Mapping[str, float], margin: float = MARGIN) -> str:
+    """The start of largest agreement; one of both views must have `margin` more."""
+    return max(reached, key=lambda name: reached[name] - margin * (name not in GROUPINGS))
 
 
 def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tuple[NDArray, NDArray]:

@@ -19,6 +19,8 @@ from engine.world import World, is_one_of_several
 
 Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
 EPOCHS, ENOUGH_STEPS = 6, 30
+# of AECL's stages. The steps of one top layer of MiniLM take two older cores some 14 minutes
+SCHEDULE_EPOCHS, SCHEDULE_STEPS, LEAST_EPOCHS = 70, 800, 12
 THREADS_A_PROCESSOR = 8  # more only wait for each other
 
 
@@ -27,7 +29,7 @@ def build_trainer(
     callbacks: list[pl.Callback],
     logger: Any,
     plugins: list[Any],
-    max_epochs: Annotated[int, ">= 1"] | Literal["enough"] = EPOCHS,
+    max_epochs: Annotated[int, ">= 1"] | Literal["enough", "by_size"] = EPOCHS,
     max_steps: Annotated[int, ">= 1"] | Literal[-1] = -1,
     least_steps: Annotated[int, ">= 0"] = 0,
     precision: Precision = "auto",
@@ -45,12 +47,14 @@ def build_trainer(
     With several devices or nodes it works in one of the processes that `engine.processes` starts or joins.
 
     Args:
-        max_epochs: a number, or `enough`: 6, or where rows are few as many as 30 steps of the optimizer take.
+        max_epochs: a number, or `enough`: 6, or where rows are few as many as 30 steps of the optimizer take; or
+            `by_size`, for clustering: 70, or where top layers train on the processor as many as 800 steps take, 12 at
+            least.
         least_steps: of the optimizer: where `max_epochs` have fewer, as many epochs as it takes.
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
         accumulate_grad_batches: batches of one optimizer step.
         gradient_cache_chunk: rows that the encoder sees at a time in training; the module reads it.
-        batches: of an epoch, where anything is trained.
+        batches: of an epoch, where the number of epochs follows from it.
     """
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -60,10 +64,11 @@ def build_trainer(
     if several := is_one_of_several():
         world = World.of({"devices": devices, "num_nodes": num_nodes, "accelerator": accelerator})
         devices, num_nodes, plugins = world.devices, world.nodes, [*plugins, TorchElasticEnvironment()]
-    epochs = EPOCHS if max_epochs == "enough" else max_epochs
+    steps_an_epoch = math.ceil(batches / accumulate_grad_batches)
+    epochs = _epochs(max_epochs, steps_an_epoch)
     least_steps = max(least_steps, ENOUGH_STEPS) if max_epochs == "enough" else least_steps
     if batches and least_steps:
-        epochs = max(epochs, math.ceil(least_steps / math.ceil(batches / accumulate_grad_batches)))
+        epochs = max(epochs, math.ceil(least_steps / steps_an_epoch))
     return pl.Trainer(
         default_root_dir=run_folder,
         callbacks=callbacks,
@@ -87,6 +92,14 @@ def build_trainer(
     )
 
 
+def _epochs(max_epochs: int | Literal["enough", "by_size"], steps_an_epoch: int) -> int:
+    if max_epochs == "enough":
+        return EPOCHS
+    if max_epochs != "by_size":
+        return max_epochs
+    return min(SCHEDULE_EPOCHS, max(LEAST_EPOCHS, SCHEDULE_STEPS // max(steps_an_epoch, 1)))
+
+
 def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
     """What `trainer` asks for and cannot have: on this machine, with this task, sampler, encoder or method."""
     trainer = plain["trainer"]
@@ -98,6 +111,8 @@ def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
         )
     elif trainer["accelerator"] == "gpu" and trainer["devices"] != "auto" and trainer["devices"] > gpus:
         yield f"trainer.devices: found {trainer['devices']}, allowed: at most {gpus}, the GPUs that torch sees here"
+    if trainer["max_epochs"] == "by_size" and plain["task"] != "cluster":
+        yield "trainer.max_epochs: found by_size, allowed with task=cluster; here a number, or enough"
     threads, most = trainer.get("num_threads") or 1, THREADS_A_PROCESSOR * (os.cpu_count() or 1)
     if threads > most:
         here = f"{THREADS_A_PROCESSOR} for each processor here"

@@ -28,6 +28,7 @@ from engine.processes import run_processes
 from engine.results import report, results_for
 from engine.retrieval import retrieval_figures
 from engine.rivals import reads_other, rival_metrics
+from engine.trainer import on_processor
 from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
@@ -294,11 +295,14 @@ def watched_trainer(plan: Plan, run: RunFolder, datamodule: DataModule) -> pl.Tr
         callbacks=callbacks,
         logger=logger,
         plugins=[AtomicCheckpointIO()],
-        **({"batches": len(datamodule.train_dataloader())} if _asks_for_steps(plan.plain["trainer"]) else {}),
+        **({"batches": len(datamodule.train_dataloader())} if _asks_for_steps(plan.plain) else {}),
     )
 
 
-def _asks_for_steps(trainer: Mapping[str, Any]) -> bool:
+def _asks_for_steps(plain: Mapping[str, Any]) -> bool:
+    trainer = plain["trainer"]
+    if trainer.get("max_epochs") == "by_size":
+        return plain["encoder"]["train"] == "top_layers" and on_processor(trainer["accelerator"])
     return bool(trainer.get("least_steps")) or trainer.get("max_epochs") == "enough"
 
 

@@ -192,8 +192,8 @@ def _trial(
     for key, value in {**settings, "seed": seed, **WITHOUT_TEST}.items():
         OmegaConf.update(drawn, key, value)
     plain: Any = OmegaConf.to_container(drawn, resolve=True)
-    if (epochs := plain["trainer"]["max_epochs"]) == "enough":
-        raise ConfigError("trainer.max_epochs: found enough, allowed with search=halving: a number")
+    if isinstance(epochs := plain["trainer"]["max_epochs"], str):
+        raise ConfigError(f"trainer.max_epochs: found {epochs}, allowed with search=halving: a number")
     run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
     return Trial(number, settings, seed, run, epochs)
 

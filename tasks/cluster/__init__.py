@@ -27,6 +27,7 @@ from engine.environment import environment
 from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
 from engine.plan import Plan, instantiate_partial
+from engine.trainer import SCHEDULE_EPOCHS
 from lightning_modules.methods.clustering.base import ClusteringModule
 from reporting.escape import shortened
 from reporting.tables import Table, clustering_table
@@ -241,10 +242,13 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
     module = plan.clustering_module(number)
     plan.encode_once(module.encoder, datamodule)
     module.run_id = run.id
+    trainer = watched_trainer(plan, run, datamodule)
     if (top := module.encoder.top_layers) is not None:
         left = "the layers below stay as they come; encoder.train=full trains all, as papers do, in more time"
         print(f"encoder.train=top_layers: {len(top.top)} of the encoder's layers train, {left}", file=sys.stderr)
-    trainer = watched_trainer(plan, run, datamodule)
+    if plan.config.trainer.max_epochs == "by_size" and trainer.max_epochs != SCHEDULE_EPOCHS:
+        whole = f"trainer.max_epochs={SCHEDULE_EPOCHS} is the whole schedule"
+        print(f"trainer.max_epochs=by_size: {trainer.max_epochs} epochs for so many texts; {whole}", file=sys.stderr)
     run.write_json("environment.json", environment(plan, corpus, trainer))
     last = run.checkpoints / "last.ckpt"
     with warnings.catch_warnings():

@@ -45,6 +45,7 @@ MORE = [  # of kinds that the tests of plans have too
     (["trainer=ddp", "trainer.devices=4"], ["trainer.accelerator", "gpu", "ddp_cpu"]),
     (["trainer=ddp_cpu", "sampler.batch_size=15"], ["sampler.batch_size", "15", "a multiple of 2"]),
     (["trainer=ddp_cpu", "trainer.num_nodes=2"], ["trainer.num_nodes", "2", "srun", "MASTER_ADDR"]),
+    (["trainer.max_epochs=by_size"], ["trainer.max_epochs", "by_size", "task=cluster"]),
     (["trainer.accumulate_grad_batches=0"], ["trainer.accumulate_grad_batches", "0", ">= 1"]),
     (["trainer.gradient_cache_chunk=0"], ["trainer.gradient_cache_chunk", "0", ">= 1"]),
     (["trainer.gradient_cache_chunk=128"], ["trainer.gradient_cache_chunk", "128", "below a batch's 128 rows"]),

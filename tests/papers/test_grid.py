@@ -82,7 +82,7 @@ def test_a_cell_joins_budget_table_column_and_row():
     assert main["roberta"].skipped
     clusters = {c.row: c for c in cells(load_grid("aecl_2"), load_budget("cpu")) if c.column == "stackoverflow"}
     top = ("encoder.train=top_layers", "encoder.num_top_layers=1", "callbacks.clustering_curve.interval=5")
-    of_both = ("task=cluster", "dataset=stackoverflow", "method=aecl", "trainer.max_epochs={}")
+    of_both = ("task=cluster", "trainer.max_epochs={}", "dataset=stackoverflow", "method=aecl")
     shortened = (*(word.format(20) for word in of_both), *top, "method.stage1_epochs=by_size")
     assert clusters["aecl"].overrides == shortened
     assert clusters["aecl_frozen"].overrides == (*(word.format(70) for word in of_both), "encoder.train=frozen")

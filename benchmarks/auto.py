@@ -9,6 +9,7 @@ smallest; IR "own" keeps the shares of the data set. ROWS "all" takes all of the
 | peer | what |
 |---|---|
 | auto | `task=auto`, then `task=predict` by what it recommends |
+| majority | the commonest label of the train rows |
 | svm | TF-IDF of words and pairs with a linear SVM; C, pairs and class weights by 5-fold macro-F1 on the train rows |
 | logistic | the frozen encoder with logistic regression, C and class weights chosen alike |
 | setfit | SetFit with its defaults, stopped after the minutes |
@@ -52,7 +53,7 @@ SETTINGS = (
     *("r52:1000:own", "ohsumed:300:own", "ohsumed:1000:own", "dblp:300:10", "dblp:100:1"),
     *("stackoverflow:300:1", "searchsnippets:300:5", "searchsnippets:100:1", "tweet:300:own", "trec:all:own"),
 )
-PEERS = ("auto", "svm", "logistic", "setfit", "autogluon", "autogluon_text")
+PEERS = ("auto", "majority", "svm", "logistic", "setfit", "autogluon", "autogluon_text")
 MOST_TEST = 1000
 LEAST_OF_A_CLASS = 2
 FOLDS = 5
@@ -132,6 +133,12 @@ def auto(folder: Path, minutes: float, options: argparse.Namespace) -> Answer:
         subprocess.run([*run, *words, *where], check=True, capture_output=True, cwd=ROOT)
         with Path(place, "predicted.csv").open(newline="", encoding="utf-8") as file:
             return [row["prediction"] for row in csv.DictReader(file)], seconds, metrics["recommended"]
+
+
+def majority(folder: Path, minutes: float, options: argparse.Namespace) -> Answer:
+    labels = columns(folder / "train.csv")[1]
+    most = max(sorted(set(labels)), key=labels.count)
+    return [most] * len(columns(folder / "test.csv")[1]), 0.0, most
 
 
 def tuned(model: Any, grid: dict[str, Any], inputs: Any, labels: list[str]) -> Any:
@@ -228,6 +235,7 @@ def autogluon_text(folder: Path, minutes: float, options: argparse.Namespace) ->
 
 CASES: dict[str, Callable[[Path, float, argparse.Namespace], Answer]] = {
     "auto": auto,
+    "majority": majority,
     "svm": svm,
     "logistic": logistic,
     "setfit": setfit,
@@ -306,7 +314,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--only", action="append", help="a setting, NAME:ROWS:IR; may be repeated")
-    parser.add_argument("--peers", nargs="+", default=PEERS[:4], choices=PEERS)
+    parser.add_argument("--peers", nargs="+", default=PEERS[:5], choices=PEERS)
     parser.add_argument("--autogluon", help="interpreter of an environment that has AutoGluon")
     parser.add_argument("--seed", type=int, default=0, help="of the drawn rows")
     parser.add_argument("--results", type=Path, default=ROOT / "runs" / "race_auto.jsonl")

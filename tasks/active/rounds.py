@@ -115,8 +115,14 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
     rounds = [Round(**state) for state in run.read_json("state.json")] if (run.path / "state.json").exists() else []
     while True:
         started = time.perf_counter()
+        is_changed = False
+        if people:
+            is_changed = _take_changes(rounds, people)
+            people.say("choosing texts", _points(run, rounds))  # here, so that the last point is shown too
         if not rounds or rounds[-1].is_done:
             new_round = _new_round(plan, experiment, pool, rounds, run, people)
+            if new_round is None and is_changed:  # while the last one was trained
+                new_round = Round([], [], [], [])
             if new_round is None:
                 break
             rounds.append(new_round)
@@ -159,11 +165,14 @@ def _save(run: RunFolder, rounds: list[Round]) -> None:
     run.write_json("state.json", [vars(round_) for round_ in rounds])
 
 
-def _take_changes(rounds: list[Round], people: People) -> None:
-    """What people say of the texts of all rounds by now: they may have changed an answer."""
+def _take_changes(rounds: list[Round], people: People) -> bool:
+    """Take what people say of the texts of all rounds by now; whether they have changed an answer."""
+    before = [round_.labels for round_ in rounds]
     for round_ in rounds:
-        pairs = zip(round_.positions, round_.labels or [], strict=True)
-        round_.labels = [people.class_by_now(position, label) for position, label in pairs]
+        if round_.labels is not None:
+            pairs = zip(round_.positions, round_.labels, strict=True)
+            round_.labels = [people.class_by_now(position, label) for position, label in pairs]
+    return before != [round_.labels for round_ in rounds]
 
 
 def _new_round(
@@ -183,7 +192,6 @@ def _new_round(
         ready and not people.is_asked_while_training
     ):
         return _answered_round(people, ready)
-    people.say("choosing texts", _points(run, rounds))
     queried = _query(plan, experiment, pool, rounds, run, people.ahead, frozenset(ready))
     if queried is None and not people.is_asked_while_training:
         return None

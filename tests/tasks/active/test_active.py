@@ -7,6 +7,8 @@ from unittest import mock
 
 import pytest
 
+from labelling.answers import Answer
+from tasks.active.people import InTerminal
 from tests.command_lines import best_weights, rows
 
 STRATEGIES = [
@@ -313,6 +315,25 @@ def test_every_label_trains_where_nothing_validates(fit, toy_csv, tmp_path):
     pool.write_text("text\n" + "".join(f"{row['text']}\n" for row in rows(toy_csv["train"])))
     alone = [f"dataset.train={pool}", "dataset.test=null", NAMES, "active.oracle=file"]
     assert "protocol: found fixed without test rows" in fit(*line, *alone).error
+
+
+def test_an_answer_that_is_changed_while_the_last_round_is_trained_counts(fit, toy_csv, tmp_path, monkeypatch):
+    pool, answers = tmp_path / "pool.csv", tmp_path / "answers.jsonl"
+    texts = [row["text"] for row in rows(toy_csv["train"])][:8]
+    pool.write_text("text\n" + "".join(f"{text}\n" for text in texts))
+    answers.write_text("".join(f"{json.dumps({'text': text, 'label': 'metal'})}\n" for text in texts))
+
+    def say(people, stage, curve=None):
+        if stage.startswith("learning"):
+            people.book.record(Answer(texts[0], "fruit"))
+
+    monkeypatch.setattr(InTerminal, "say", say)
+    result = fit("method=ce", "trainer.max_epochs=1", "active=random", "active.query_size=8", "active.budget=8",
+                 "active.oracle=prompt", f"active.answers={answers}", f"dataset.train={pool}", "dataset.test=null",
+                 "dataset.label_names=[metal,fruit]")  # fmt: skip
+    assert sorted(row["label"] for row in rows(result.folder / "chosen.csv")) == ["fruit"] + ["metal"] * 7
+    before, after = rows(result.folder / "curve.csv")
+    assert before["labels"] == after["labels"] == "8" and before["run"] != after["run"] == result.metrics["last_run"]
 
 
 def test_a_class_that_a_person_added_is_described_by_its_name(fit, toy_csv, tmp_path):

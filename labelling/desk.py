@@ -319,11 +319,13 @@ class Desk:
         return mine
 
     def _check_annotator(self, annotator: str) -> None:
-        known = {answer.annotator for answer in self.answers()} if self.annotators > 1 else set()
-        if self.annotators > 1 and annotator not in known and len(known) >= self.annotators:
-            raise InputError(f"name: found {short(annotator)}; allowed: {', '.join(sorted(known))}, who have begun")
-        if self.annotators > 1 and not annotator:
+        if self.annotators == 1:
+            return
+        if not annotator:
             raise InputError("name: found none; allowed: a name, since several people are asked for each text")
+        known = {answer.annotator for answer in self.answers()} - {""}  # which is whoever answered before names counted
+        if annotator not in known and len(known) >= self.annotators:
+            raise InputError(f"name: found {short(annotator)}; allowed: {', '.join(sorted(known))}, who have begun")
 
     def _is_complete(self, position: int) -> bool:
         return len(self.book.by_text.get(self.texts[position], {})) >= self.annotators
@@ -374,11 +376,11 @@ class Desk:
     def _why_none(self) -> str:
         if self.over or self.is_finishing:
             return "finished"
-        if self.annotators > 1 and self._is_anything_left():
-            return "the others"
         if not self._is_anything_left():
             return "every text is answered"
-        return "the budget is spent" if self._labelled() >= self.budget else "open elsewhere"
+        if self._labelled() >= self.budget:
+            return "the budget is spent"
+        return "the others" if self.annotators > 1 else "open elsewhere"
 
     def _shown(self, position: int, annotator: str) -> dict[str, Any]:
         shown, said = self.reason_of(position), self.book.by_text.get(self.texts[position], {}).get(annotator)
@@ -410,14 +412,20 @@ def agreement_with_guesses(answers: Sequence[Answer]) -> dict[str, int]:
 
 def kappa_of_two(answers: Sequence[Answer]) -> dict[str, Any]:
     """Cohen's kappa over the texts that both annotators answered, where texts have several classes over each text and
-    class (does it apply?); None where chance alone would make them agree always, as with a single label."""
+    class (does it apply?); None where chance alone would make them agree always, as with a single label. Answers
+    without a name are left out, and where some were brought in under other names, those two count who share the most
+    texts."""
     from sklearn.metrics import cohen_kappa_score
 
     by_text: dict[str, dict[str, Label]] = {}
     for answer in answers:
         by_text.setdefault(answer.text, {})[answer.annotator] = answer.label
-    names = sorted({answer.annotator for answer in answers})
-    pairs = [tuple(said[name] for name in names) for said in by_text.values() if len(said) == len(names) == 2]
+    by_names: dict[tuple[str, ...], list[tuple[Label, ...]]] = {}
+    for said in by_text.values():
+        if len(said) == 2 and "" not in said:
+            names = tuple(sorted(said))
+            by_names.setdefault(names, []).append(tuple(said[name] for name in names))
+    pairs = max(by_names.values(), key=len, default=[])
     compared: list[tuple[Any, ...]] = pairs
     if any(isinstance(label, tuple) for pair in pairs for label in pair):
         classes = sorted({name for pair in pairs for label in pair for name in classes_of(label)})

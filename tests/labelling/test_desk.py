@@ -132,6 +132,23 @@ def test_two_people_are_asked_for_each_text(make):
     assert kappa == {"value": pytest.approx((3 / 4 - 1 / 2) / (1 - 1 / 2)), "texts": 4, "same": 3}
     with pytest.raises(InputError, match="name: found 'carl'; allowed: anna, ben"):
         desk.answer("z", "carl", 0, "yes")
+    spent = make(5, annotators=2, budget=3)
+    assert spent.question("anna", "anna") == {"wait": "the budget is spent"}  # and not for the other's answers
+
+
+def test_two_people_go_on_where_answers_have_other_names_or_none(make):
+    make(4).answer("x", "", 0, "yes")
+    desk = make(4, annotators=2)
+    desk.take_over([Answer("text 1", "no", "7")])
+    desk = make(4, annotators=2)
+    for name in ("anna", "7", "anna", "7", "anna"):
+        while "wait" not in (shown := desk.question(name, name)):
+            desk.answer(name, name, shown["position"], "yes" if shown["position"] else "no")
+    assert len(desk.answered()) == 4 and desk.label_of(0) == desk.label_of(10) == "ambiguous"
+    kappa = desk.state("anna", "anna")["kappa"]
+    assert (kappa["texts"], kappa["same"]) == (3, 2)  # what has no name is nobody's
+    other = [Answer("text 9", "no", "carl"), Answer("text 9", "yes", "dora")]
+    assert kappa_of_two([*desk.answers(), *other]) == kappa
 
 
 def test_a_class_more(make):

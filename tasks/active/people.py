@@ -213,7 +213,7 @@ class OnPage(People):
             return
         super().use(texts, label_names)
         try:
-            from tasks.active.page import LabellingPage
+            from tasks.active.page import EVERYWHERE, LabellingPage
         except ImportError as error:
             raise InputError("active.oracle=browser: needs fastapi and uvicorn; pip install kontrast[serve]") from error
         dataset = self.config.dataset
@@ -233,8 +233,10 @@ class OnPage(People):
         self.page = LabellingPage(self.desk, self.plain["host"], self.plain["port"], *columns)
         self.page.start()
         if self.plain["host"] not in ("127.0.0.1", "localhost"):
+            elsewhere = ("; from a phone or another machine, with this one's name in place of 127.0.0.1"
+                         if self.plain["host"] in EVERYWHERE else "")  # fmt: skip
             print(f"active.host={self.plain['host']}: whoever reaches this machine and has the address below reads the "
-                  f"texts and labels them; nothing on the way is encrypted", file=sys.stderr)  # fmt: skip
+                  f"texts and labels them; nothing on the way is encrypted{elsewhere}", file=sys.stderr)  # fmt: skip
         print(f"label at {self.page.address}\nevery answer is kept at once in {self.book.path}; Ctrl-C stops, the same "
               f"line goes on", file=sys.stderr, flush=True)  # fmt: skip
         if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform in ("darwin", "win32"):

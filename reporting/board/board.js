@@ -28,8 +28,9 @@ function table(header, rows, attributes = {}) {
 const long = text => element("td", { class: "long" }, text);
 
 // ---- the table of all runs
+const ofRows = run => run.split === "val" && run.clusters === undefined ? " on val" : ""; // often a handful of rows, which chose the epoch
 const withInterval = name => run => run[name] === undefined ? [DASH, null]
-  : [run[name + "_low"] === undefined ? percent(run[name]) : `${percent(run[name])} (${percent(run[name + "_low"], 1)} to ${percent(run[name + "_high"], 1)})`, run[name]];
+  : [(run[name + "_low"] === undefined ? percent(run[name]) : `${percent(run[name])} (${percent(run[name + "_low"], 1)} to ${percent(run[name + "_high"], 1)})`) + ofRows(run), run[name]];
 const plain = name => run => [run[name] ?? DASH, run[name] ?? null];
 const CLUSTER_COLUMNS = [
   ["NMI", run => [percent(run.nmi), run.nmi ?? null]], ["clusters", plain("clusters")], ["largest cluster", run => [percent(run.largest, 1), run.largest ?? null]],
@@ -37,7 +38,7 @@ const CLUSTER_COLUMNS = [
 const columns = [
   ["run", run => [run.id, run.id]], ["method", plain("method")], ["data set", plain("dataset")], ["encoder", plain("encoder")],
   ["protocol", plain("protocol")], ["seed", plain("seed")], ["status", run => [run.error ? `${run.status}: ${run.error}` : run.status, run.status]],
-  ["accuracy", withInterval("accuracy")], ["macro-F1", withInterval("macro_f1")], ["micro-F1", run => [percent(run.micro_f1), run.micro_f1 ?? null]],
+  ["accuracy", withInterval("accuracy")], ["macro-F1", withInterval("macro_f1")], ["micro-F1", run => [percent(run.micro_f1) + (run.micro_f1 == null ? "" : ofRows(run)), run.micro_f1 ?? null]],
   ...(runs.some(run => run.clusters !== undefined) ? CLUSTER_COLUMNS : []),
   ["val macro-F1", run => [percent(run.val), run.val ?? null]],
   ["seconds", run => [run.seconds == null ? DASH : run.seconds.toFixed(1), run.seconds ?? null]], ["written", plain("written")],

@@ -290,6 +290,7 @@ def test_a_persons_work(files, store, small, toy_csv, browser, use, tmp_path):
         tab.wait_for_function(
             "() => document.querySelector('#stage').textContent.startsWith('finished')", timeout=90_000
         )
+        assert "with 30 labels" in tab.text_content("#points")  # the last training's point, too
         out, err = second.process.communicate(timeout=60)
     assert second.process.returncode == 0 and complaints == [], err
     folder = tmp_path / "runs" / out.strip().splitlines()[-1].rpartition("/")[2]

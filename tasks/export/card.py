@@ -13,6 +13,13 @@ from tasks.export.classifier import Classifier
 
 FIGURES = ("accuracy", "macro_f1", "micro_f1")
 CHOSEN = "the epoch, or the penalty of what is solved and not trained, was chosen"
+LICENCES = {  # as the encoders' own cards state them
+    "sentence-transformers/all-MiniLM-L6-v2": "Apache 2.0",
+    "sentence-transformers/distilbert-base-nli-stsb-mean-tokens": "Apache 2.0",
+    "google-bert/bert-base-uncased": "Apache 2.0",
+    "google/flan-t5-base": "Apache 2.0",
+    "FacebookAI/roberta-base": "MIT",
+}
 PROTOCOLS = {
     "published": f"{CHOSEN} on test rows: the figures are too good",
     "fixed": "every label trained, nothing was chosen",
@@ -83,5 +90,6 @@ class Card:
     def _licence(self) -> Iterator[str]:
         encoder: Any = self.plan.encoder
         yield "\n## Licence\n"
-        yield f"The weights began as `{encoder.path or encoder.repo}`: its licence holds for them,"
+        licence = LICENCES.get(encoder.repo, "read it there") if encoder.path is None else "read it there"
+        yield f"The weights began as `{encoder.path or encoder.repo}`: its licence ({licence}) holds for them,"
         yield "and what the licence of the data asks for. Kontrast itself is under the MIT licence.\n"

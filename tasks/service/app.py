@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,6 +96,14 @@ class Direct:
         await answer(scope, receive, send)
 
 
+def _metric(name: str, kind: str, meaning: str, samples: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """Lines of a metric, as Prometheus reads them: (labels, value) of each sample."""
+    yield f"# HELP kontrast_{name} {meaning}"
+    yield f"# TYPE kontrast_{name} {kind}"
+    for labels, value in samples:
+        yield f"kontrast_{name}{labels} {value}"
+
+
 def _response(when: str, example: Any, kind: str = "application/json") -> dict[str, Any]:
     return {"description": when, "content": {kind: {"example": example}}}
 
@@ -152,9 +160,14 @@ def application(
         summary="Counters, as Prometheus reads them",
     )
     async def metrics() -> PlainTextResponse:
-        lines = [f'kontrast_requests_total{{status="{status}"}} {number}' for status, number in statuses.items()]
-        lines += [f"kontrast_request_seconds_total {seconds[0]:.6f}", f"kontrast_texts_total {batcher.texts}"]
-        lines += [f"kontrast_batches_total {batcher.batches}", f"kontrast_texts_waiting {batcher.waiting}"]
+        requests = [(f'{{status="{status}"}}', number) for status, number in statuses.items()]
+        lines = [
+            *_metric("requests_total", "counter", "Requests answered, by status.", requests),
+            *_metric("request_seconds_total", "counter", "Seconds that they took.", [("", f"{seconds[0]:.6f}")]),
+            *_metric("texts_total", "counter", "Texts predicted.", [("", batcher.texts)]),
+            *_metric("batches_total", "counter", "Batches that they were predicted in.", [("", batcher.batches)]),
+            *_metric("texts_waiting", "gauge", "Texts that wait for their answer.", [("", batcher.waiting)]),
+        ]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     @app.get("/", include_in_schema=False)

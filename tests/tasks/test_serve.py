@@ -195,7 +195,8 @@ def test_the_service_answers_as_predict_does_and_ends_in_order(fit, use, toy_csv
             assert 400 <= status < 500 and set(reply) == {"error"} and "\n" not in reply["error"]
         assert b"Predict" in urlopen(f"{address}/").read() and json.load(urlopen(f"{address}/openapi.json"))["paths"]
         metrics = urlopen(f"{address}/metrics").read().decode()
-        assert f"kontrast_texts_total {4 * len(expected)}\n" in metrics and 'status="422"' in metrics
+        assert f"# TYPE kontrast_texts_total counter\nkontrast_texts_total {4 * len(expected)}\n" in metrics
+        assert 'kontrast_requests_total{status="422"}' in metrics
         with pytest.raises(HTTPError, match="405"):
             urlopen(f"{address}/predict")
 

@@ -159,7 +159,7 @@ class DataModule(LightningDataModule):
             rows.pop("val", None)  # its labels count too, and nothing asks for them
         elif self.protocol.name == "kfold" and self.protocol.fold is not None:
             self._hold_out_fold(rows, labels["train"], contents(tables["train"]).to_pylist())
-        splits = "val" not in rows and self.protocol.name in ("clean", "kfold")
+        splits = "val" not in rows and self.protocol.name in ("clean", "kfold") and self.protocol.val_fraction > 0
         if splits and self.protocol.val_from == "unthinned":
             self._split(rows, labels["train"])
         if self.imbalance is not None:
@@ -315,7 +315,7 @@ class DataModule(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader | list:
         """Of the rows that choose the epoch; no loader where nothing chooses."""
-        return [] if self.protocol.name == "fixed" else self._eval_loader("val")
+        return self._eval_loader("val") if "val" in self.indices else []
 
     def test_dataloader(self) -> DataLoader:
         return self._eval_loader("test")

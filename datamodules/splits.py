@@ -22,7 +22,8 @@ class Protocol:
     ``fixed``: every label trains, nothing chooses and the last epoch counts; rows without a label stay as such.
     ``kfold``: all rows of all splits in ``folds`` stratified folds, drawn anew for each ``repeat`` and by nothing else;
     fold number ``fold`` is the test split, and a stratified share ``val_fraction`` of the other rows chooses.
-    ``fold=null``: no fold is held out, and there is no test split.
+    ``fold=null``: no fold is held out, and there is no test split. Where nothing is chosen (``monitor=null``),
+    ``val_fraction=0`` lets all the other rows train, and there is no validation split.
     ``transductive``: clustering; what trains is what is evaluated, no label is seen and nothing chooses: the last epoch
     counts.
 
@@ -55,8 +56,11 @@ class Protocol:
             raise InputError(f"protocol.name: found {self.name!r}, allowed: {', '.join(names)}")
         if self.fold is not None and not 0 <= self.fold < self.folds:
             raise InputError(f"protocol.fold: found {self.fold}, allowed: 0 to {self.folds - 1}, or null")
+        if self.name == "kfold" and self.monitor is None and self.val_fraction == 0:
+            return
         if self.name in ("clean", "few_shot", "kfold") and not 0 < self.val_fraction < 1:
-            raise InputError(f"protocol.val_fraction: found {self.val_fraction}, allowed: 0 < val_fraction < 1")
+            also = ", or 0 with protocol.monitor=null" if self.name == "kfold" else ""
+            raise InputError(f"protocol.val_fraction: found {self.val_fraction}, allowed: 0 < val_fraction < 1{also}")
 
     def with_rows(self, number: int) -> "Protocol":
         """What chooses where so many rows validate."""

@@ -264,13 +264,17 @@ def _retrieval_findings(plain: Plain) -> Iterator[str]:
     except Exception as error:  # Hydra wraps what a constructor raises
         yield first_line(error.__cause__ or error)
         return
-    if plain["protocol"]["name"] != "fixed" or "retrieval" in unused_groups(plain["method"]):
+    protocol = plain["protocol"]
+    validates = protocol["name"] != "fixed" and (protocol["name"] != "kfold" or protocol["val_fraction"] > 0)
+    if validates or "retrieval" in unused_groups(plain["method"]):
         return
     if plain["dataset"].get("labels") == 0:
         yield "retrieval: needs rows with a label, found dataset.labels=0; allowed: null, or some labels"
     elif retrieval.num_votes > 1:
         yield (
-            f"protocol: found fixed, without rows to choose one of {retrieval.num_votes} votes by; allowed with "
-            "retrieval=knn: few_shot, clean, or one vote, as retrieval.num_neighbours=[5] retrieval.temperature=[1] "
-            "retrieval.lam=[0.3]"
+            f"protocol: found {protocol['name']}, without rows to choose one of {retrieval.num_votes} votes by; "
+            "allowed with retrieval=knn: few_shot, clean, or one vote, as retrieval.num_neighbours=[5] "
+            "retrieval.temperature=[1] retrieval.lam=[0.3]"
         )
+    elif protocol["name"] == "kfold" and protocol["fold"] is None:
+        yield "protocol.fold: found null, without rows to measure neighbours on; allowed with retrieval=knn: a fold"

@@ -163,7 +163,8 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     seconds = earlier + time.perf_counter() - started
     split = "test" if "test/accuracy" in metrics else "val"
     is_rival = module.is_solved and type(module).solve is ClassifierModule.solve
-    rival = rival_metrics(plan, datamodule, module, split) if run.writes and not is_rival else {}
+    is_measured = split in datamodule.indices
+    rival = rival_metrics(plan, datamodule, module, split) if run.writes and is_measured and not is_rival else {}
     return (
         metrics
         | training_figures
@@ -241,7 +242,8 @@ def measure(
 ) -> dict[str, Any]:
     """Figures of the weights in `module`: validation, then the one reading of test; the predictions are written.
 
-    Under the published protocol there is no validation split, and test has chosen the epoch. With `retrieval` a
+    Under the published protocol there is no validation split, and test has chosen the epoch. Where folds hold out
+    neither, there are no figures. With `retrieval` a
     datastore is built, or with `keep_store` the one of the run used.
     """
     splits = [split for split in ("val", "test") if split in datamodule.indices]
@@ -276,7 +278,7 @@ def measure(
             figures |= retrieval_figures(plan, run, module, datamodule, results, outputs, keep_store)
             search = figures["seconds/retrieval_search_per_text"]
             figures |= {"seconds/model_per_text": model, "seconds/retrieval_per_text": model + search}
-    return figures | results.finish()
+    return figures | (results.finish() if splits else {})
 
 
 def _callbacks(plan: Plan, run: RunFolder, datamodule: DataModule) -> list[Any]:

@@ -107,6 +107,8 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
         return halve(plan, overrides, options)
     if (protocol := plan.plain["protocol"]["name"]) not in VALIDATED:
         raise ConfigError(f"protocol: found {protocol}; allowed with search: {', '.join(VALIDATED)}")
+    if protocol == "kfold" and not (fraction := plan.plain["protocol"]["val_fraction"]):
+        raise ConfigError(f"protocol.val_fraction: found {fraction}; allowed with search: 0 < val_fraction < 1")
     _check_space(config, plan, options)
     base = [word for word in overrides if word.split("=")[0].split(".")[0] != "search"]
     folder = Path(config.paths.runs) / "searches" / _name(plan, options)

@@ -1,4 +1,4 @@
-"""What every candidate's scores get on validation rows: how sure they are, and how much rare classes gain.
+"""What every candidate's scores get on rows that they were not fitted on: how sure, and how much rare classes gain.
 
 Temperature: Guo et al. (ICML 2017). Strength of the logit adjustment: Menon et al. (ICLR 2021), post hoc. Where texts
 have several labels, in its place the threshold of each.
@@ -101,7 +101,7 @@ def uncalibrated(num_classes: int) -> Calibration:
 
 
 def calibrated(logits: Floats, labels: NDArray[np.integer], class_counts: NDArray[np.integer]) -> AnyCalibration:
-    """Chosen on validation rows that the scores were not fitted on; of several labels by `calibrated_labels`.
+    """Chosen on rows that the scores were not fitted on; of several labels by `calibrated_labels`.
 
     The strength is the weakest within `LEAST_GAIN` of the best macro-F1, the temperature before and after it the one of
     least cross-entropy.

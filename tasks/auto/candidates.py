@@ -48,7 +48,13 @@ class Candidate:
         """Whether neighbours have a say in what a trained encoder answers."""
         return self.kind == "trained" and "retrieval=knn" in self.words
 
+    @property
+    def validates(self) -> bool:
+        """Whether some of the rows it is fitted on are held out, to choose by; otherwise all of them train."""
+        return "protocol.val_fraction=0" not in self.words
 
+
+CHOOSES_NOTHING = ("protocol.monitor=null", "protocol.val_fraction=0")
 HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
 CANDIDATES = (
     Candidate("majority", "always the largest class", "counts", 0, ("method=logistic",)),
@@ -90,7 +96,7 @@ CANDIDATES = (
         "{encoder}, upper half fine-tuned on pairs of texts, then logistic regression",
         "trained",
         4,
-        ("method=setfit_pairs", *HALF, "protocol.monitor=null", "trainer.max_epochs=15"),
+        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=15"),
         ("few rows",),
     ),
     Candidate(
@@ -98,7 +104,7 @@ CANDIDATES = (
         "{encoder}, fine-tuned on pairs of texts, then logistic regression",
         "trained",
         5,
-        ("method=setfit_pairs", "protocol.monitor=null", "trainer.max_epochs=30"),
+        ("method=setfit_pairs", *CHOOSES_NOTHING, "trainer.max_epochs=30"),
         ("few rows",),
     ),
     Candidate("ce", "{encoder}, fine-tuned, cross-entropy", "trained", 5, ("method=ce",)),

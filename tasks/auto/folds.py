@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import time
 import zipfile
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,9 @@ def _path_logits(
 class FoldOutcome:
     """Of the rows of one fold: their numbers (N,), calibrated probabilities (N, C), what was chosen, and seconds.
 
-    `thresholds` are (C,) where texts have several labels, and empty where they have one.
+    `thresholds` are (C,) where texts have several labels, and empty where they have one. `logits` (N, C) are those of a
+    candidate without validation rows, empty otherwise: its probabilities are calibrated by `cross_calibrated`, once
+    other folds are there, and `validation_macro_f1` is not a number.
     """
 
     rows: NDArray[np.int64]
@@ -154,6 +157,7 @@ class FoldOutcome:
     run_id: str = ""
     epochs: float = 0.0
     thresholds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    logits: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def answers(self) -> NDArray[np.integer]:
@@ -173,6 +177,41 @@ def load_outcome(file: Path) -> FoldOutcome | None:
         return FoldOutcome(**{name: value if value.ndim else value.item() for name, value in values.items()})
     except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile):
         return None
+
+
+def pooled_calibration(
+    outcomes: Sequence[FoldOutcome], labels: NDArray[np.int64], class_counts: NDArray[np.integer]
+) -> AnyCalibration:
+    """The calibration that suits the logits of all rows of these folds, each by the model that had not seen it.
+
+    Args:
+        labels: (N,) of all rows.
+        class_counts: (C,) rows that the scores to be calibrated were fitted on.
+    """
+    logits = np.concatenate([outcome.logits for outcome in outcomes])
+    return calibrated(logits, labels[np.concatenate([outcome.rows for outcome in outcomes])], class_counts)
+
+
+def cross_calibrated(outcomes: Sequence[FoldOutcome], labels: NDArray[np.int64]) -> list[FoldOutcome]:
+    """Each outcome of logits calibrated on the rows of the others, never on its own; one alone stays as it is.
+
+    Outcomes calibrated already come back unchanged.
+
+    Args:
+        outcomes: of different folds of one drawing.
+        labels: (N,) of all rows.
+    """
+    result = []
+    for number, outcome in enumerate(outcomes):
+        others = [other for place, other in enumerate(outcomes) if place != number]
+        if len(outcome.logits) and others:
+            train = np.setdiff1d(np.arange(len(labels)), outcome.rows)
+            counts = class_counts(labels[train], outcome.logits.shape[1])
+            calibration = pooled_calibration(others, labels, counts)
+            probabilities = calibration.probabilities(outcome.logits)
+            outcome = replace(outcome, probabilities=probabilities, thresholds=calibration.thresholds)
+        result.append(outcome)
+    return result
 
 
 def cheap_fold(

@@ -41,7 +41,10 @@ def unlabelled_words(texts: Path) -> list[str]:
 
 
 def protocol_words(candidate: str, fold: int | None, folds: int = 5, repeat: int = 0) -> list[str]:
-    """Overrides that hold out a fold; those of a candidate that chooses nothing are empty."""
+    """Overrides that hold out a fold, and validation rows of the others; the candidate's own words go after them.
+
+    Those of a candidate that is never run with a fold are empty.
+    """
     if candidate in UNTRAINED:
         return []
     return [*FOLDS, f"protocol.folds={folds}", f"protocol.fold={'null' if fold is None else fold}",

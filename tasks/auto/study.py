@@ -31,11 +31,21 @@ from tasks.auto.calibration import (
     calibrated_labels,
     decision_metrics,
     decisions,
+    uncalibrated,
 )
 from tasks.auto.candidates import Candidate, by_name
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.embeddings import Embeddings
-from tasks.auto.folds import ONE_SPLIT_FROM, FoldOutcome, cheap_fold, each_fold, fitted, load_outcome
+from tasks.auto.folds import (
+    ONE_SPLIT_FROM,
+    FoldOutcome,
+    cheap_fold,
+    cross_calibrated,
+    each_fold,
+    fitted,
+    load_outcome,
+    pooled_calibration,
+)
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.fit import trained_run
 from tasks.predict import Encoded, classifier_predictor
@@ -83,11 +93,11 @@ class Entry:
 @dataclass(frozen=True)
 class _Learned:
     """A candidate learned from rows: its run, or the module where it has none; texts to logits (N, C); what validation
-    rows chose."""
+    rows chose, None and not a number where there are none."""
 
     learned: RunFolder | ClassifierModule
     scores: Callable[[list[str]], tuple[NDArray[np.floating], Any]]  # logits come first
-    calibration: AnyCalibration
+    calibration: AnyCalibration | None
     validation_macro_f1: float
 
 
@@ -335,19 +345,35 @@ class Study:
         entry = self.entries[candidate.name]
         self.clock.say(f"{entry.status}: {entry.title}; {entry.reason}")
 
-    def _validation(self, candidate: Candidate) -> float:
-        scores = [o.validation_macro_f1 for (repeat, _), o in self.outcomes[candidate.name].items() if repeat == 0]
-        return float(np.mean(scores))
+    def _so_far(self, candidates: Sequence[Candidate]) -> dict[str, float]:
+        """Macro-F1 of each by name, over the folds so far: on inner validation rows; where one of the candidates has
+        none, on the rows of the folds themselves, the same for all."""
+        figures = {}
+        for candidate in candidates:
+            outcomes = [o for (repeat, _), o in self.outcomes[candidate.name].items() if repeat == 0]
+            if all(c.validates for c in candidates):
+                figures[candidate.name] = float(np.mean([outcome.validation_macro_f1 for outcome in outcomes]))
+            else:
+                figures[candidate.name] = self._macro_f1(cross_calibrated(outcomes, self.labels))
+        return figures
+
+    def _macro_f1(self, outcomes: Sequence[FoldOutcome]) -> float:
+        """Over the rows of the folds."""
+        labels = np.concatenate([self.labels[outcome.rows] for outcome in outcomes])
+        answers = np.concatenate([outcome.answers for outcome in outcomes])
+        return decision_metrics(labels, answers, self.num_classes)["macro_f1"]
 
     def _better_half(self, alive: list[Candidate], fold: int) -> list[Candidate]:
-        order = sorted(alive, key=self._validation, reverse=True)
+        figures = self._so_far(alive)
+        order = sorted(alive, key=lambda candidate: figures[candidate.name], reverse=True)
         keep = order[: math.ceil(len(order) / 2)]
+        where = "on validation rows" if all(c.validates for c in alive) else "on the rows held out"
         for candidate in order[len(keep) :]:
-            own, best = self._validation(candidate), self._validation(order[0])
+            own, best = figures[candidate.name], figures[order[0].name]
             entry = self.entries[candidate.name]
             entry.status = "dropped"
             entry.reason = (
-                f"behind on validation rows after {fold + 1} of {self.folds} folds: macro-F1 {100 * own:.1f}, "
+                f"behind {where} after {fold + 1} of {self.folds} folds: macro-F1 {100 * own:.1f}, "
                 f"the best of those trained {100 * best:.1f}"
             )
         return [candidate for candidate in alive if candidate in keep]
@@ -372,7 +398,8 @@ class Study:
             together = sum(map(needed, alive))
             if together == 0 or together + refit <= self.clock.left_with_fit:
                 break
-            worst = min(alive, key=self._validation) if says_much else max(alive, key=self._longest)
+            figures = self._so_far(alive)
+            worst = min(alive, key=lambda c: figures[c.name]) if says_much else max(alive, key=self._longest)
             alive.remove(worst)
             more = math.ceil((together + refit - self.clock.left_with_fit) / 60)
             entry = self.entries[worst.name]
@@ -397,8 +424,8 @@ class Study:
         return [
             *self.words,
             *(self.unlabelled if candidate.reads_unlabelled else []),
-            *candidate.words,
             *protocol_words(candidate.name, fold, self.folds),
+            *candidate.words,
             *([] if has_schedule else schedule),
             "callbacks.progress=null",
             "logger=null",
@@ -450,7 +477,7 @@ class Study:
         assert self.embeddings is not None
         words = self._run_words(candidate, fold)
         epochs = next(int(word.split("=")[1]) for word in words if word.startswith("trainer.max_epochs="))
-        rows = 0.8 * len(self.labels) * (self.folds - 1) / self.folds
+        rows = (1 - INNER_SHARE if candidate.validates else 1) * len(self.labels) * (self.folds - 1) / self.folds
         if candidate.reads_unlabelled:
             rows += len(self.embeddings.unlabelled)
         views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
@@ -515,6 +542,8 @@ class Study:
             spent = max(spent, metrics["seconds/total"])
             figures = {"run_id": model.learned.id, "epochs": metrics["epochs"]}
         calibration = model.calibration
+        if calibration is None:
+            figures["logits"], calibration = test, uncalibrated(self.num_classes)
         return FoldOutcome(
             datamodule.indices["test"],
             calibration.probabilities(test),
@@ -526,7 +555,7 @@ class Study:
         )
 
     def _learned(self, candidate: Candidate, plan: Plan, datamodule: TextDataModule) -> _Learned:
-        """The candidate learned from the train rows of a plan, then calibrated on its validation rows."""
+        """The candidate learned from the train rows of a plan, then calibrated on its validation rows, if any."""
         learned: RunFolder | ClassifierModule
         scores: Callable[[list[str]], Any]
         if candidate.kind == "words":  # seconds of work are not worth a run of their own
@@ -535,6 +564,8 @@ class Study:
         else:
             learned = trained_run(plan)
             scores = _voted(learned, plan) if candidate.votes else Encoded(load_module(learned, plan)[0], plan)
+        if not candidate.validates:
+            return _Learned(learned, scores, None, math.nan)
         (val, _), labels = scores(datamodule.texts("val")), datamodule.labels["val"].astype(np.int64)
         calibration: AnyCalibration
         if candidate.votes:
@@ -558,8 +589,9 @@ class Study:
         return self.run.path / "folds" / f"{name}-{repeat}-{fold}.npz"
 
     def _known(self, name: str, repeat: int, fold: int) -> FoldOutcome | None:
-        kept = self.outcomes.get(name, {}).get((repeat, fold))
-        return kept or load_outcome(self._file(name, repeat, fold))
+        kept = self.outcomes.get(name, {}).get((repeat, fold)) or load_outcome(self._file(name, repeat, fold))
+        is_older = kept is not None and not self.by_name[name].validates and not len(kept.logits)  # some rows validated
+        return None if is_older else kept
 
     def _keep(self, name: str, repeat: int, fold: int, outcome: FoldOutcome) -> None:
         self.outcomes.setdefault(name, {})[repeat, fold] = outcome
@@ -569,6 +601,8 @@ class Study:
         entry, outcomes = self.entries[candidate.name], self.outcomes[candidate.name]
         whole = [r for r in range(REPEATS + 1) if all((r, f) in outcomes for f in range(self.folds))]
         kept = {key: outcome for key, outcome in outcomes.items() if key[0] in whole}
+        if not candidate.validates:  # one drawing of the folds
+            kept = dict(zip(kept, cross_calibrated(list(kept.values()), self.labels), strict=True))
         self._write_out_of_fold(candidate.name, kept)
         fits = [outcome.seconds_fit for outcome in kept.values()]
         predicted = sum(len(outcome.rows) for outcome in kept.values())
@@ -581,11 +615,10 @@ class Study:
         entry.train_seconds = encode + float(np.mean(fits)) * self.folds / (self.folds - 1)
         entry.texts_per_second = predicted / max(seconds, 1e-9)
         entry.size_mib = self._size(candidate)
-        entry.validation_macro_f1 = float(np.mean([outcome.validation_macro_f1 for outcome in kept.values()]))
+        if candidate.validates:
+            entry.validation_macro_f1 = float(np.mean([outcome.validation_macro_f1 for outcome in kept.values()]))
         entry.run_ids = [outcome.run_id for outcome in kept.values() if outcome.run_id]
-        labels = np.concatenate([self.labels[outcome.rows] for outcome in kept.values()])
-        answers = np.concatenate([outcome.answers for outcome in kept.values()])
-        entry.macro_f1 = decision_metrics(labels, answers, self.num_classes)["macro_f1"]
+        entry.macro_f1 = self._macro_f1(list(kept.values()))
 
     def _size(self, candidate: Candidate) -> float:
         numbers = len(self.labels) if candidate.name == "neighbours" else self.num_classes
@@ -662,17 +695,21 @@ class Study:
 
     def _refit_run(self, candidate: Candidate, run: RunFolder, place: tuple[list[str], NDArray], more: dict) -> None:
         """The run of all rows. It is calibrated as those of the folds were, on validation rows of its own: how sure
-        scores are differs from run to run, and what suits those of the folds need not suit its own."""
+        scores are differs from run to run, and what suits those of the folds need not suit its own. Where all its rows
+        train, what the folds say of rows that they had not seen has to do."""
         plan = plan_of(self._run_words(candidate, None))
         model = self._learned(candidate, plan, plan.datamodule(plan.corpus()))
+        calibration = model.calibration
+        if calibration is None:
+            calibration = pooled_calibration(list(self.outcomes[candidate.name].values()), self.labels, place[1])
         if not isinstance(model.learned, RunFolder):
-            models.write_module(run, plan, model.learned, *place, model.calibration, more)
+            models.write_module(run, plan, model.learned, *place, calibration, more)
             return
         module = load_module(model.learned, plan)[0]  # scoring has changed the one that it was done by
         if candidate.votes:
-            models.write_voting_module(run, plan, module, *place, model.learned, model.calibration, more)
+            models.write_voting_module(run, plan, module, *place, model.learned, calibration, more)
         else:
-            models.write_module(run, plan, module, *place, model.calibration, more)
+            models.write_module(run, plan, module, *place, calibration, more)
 
     @staticmethod
     def _frozen_words(candidate: Candidate) -> list[str]:

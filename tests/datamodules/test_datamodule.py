@@ -196,6 +196,11 @@ def test_the_folds_hold_out_every_row_once(make):
     held_out = np.concatenate([rows["test"] for rows in runs])
     assert len(held_out) == len(set(held_out)) == sum(map(len, runs[0].values()))
     assert make(protocol=protocol | {"fold": None}).indices.keys() >= {"train", "val"}
+    protocol |= {"val_fraction": 0.0, "monitor": None}
+    alone = make(protocol=protocol).indices  # nothing validates
+    assert alone.keys() == {"train", "test"} and np.array_equal(alone["test"], runs[0]["test"])
+    assert alone["train"].tolist() == sorted([*runs[0]["train"], *runs[0]["val"]])
+    assert make(protocol=protocol | {"fold": None}).indices["train"].tolist() == sorted(held_out)
 
 
 def test_transductive_protocol_serves_all_rows_without_labels(make):

@@ -54,6 +54,8 @@ def test_protocol_refuses_what_it_cannot_mean():
     for fraction in (0.0, 1.0, -0.1):
         with pytest.raises(InputError, match="protocol.val_fraction"):
             Protocol("clean", fraction, "val/macro_f1")
+    with pytest.raises(InputError, match=r"0 < val_fraction < 1, or 0 with protocol.monitor=null"):
+        Protocol("kfold", 0.0, "val/loss", "min")
     with pytest.raises(InputError, match="protocol.fold: found 5, allowed: 0 to 4, or null"):
         Protocol("kfold", 0.1, "val/loss", "min", fold=5)
 

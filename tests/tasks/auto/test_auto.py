@@ -93,7 +93,7 @@ def the_run_of_auto(store):
 @pytest.mark.parametrize(
     "name",
     ["tfidf_linear", "nearest_name", "neighbours", "prototypes", "linear_words", "ce", "discriminant_unlabelled",
-     "words_unlabelled", "kontrast"],  # fmt: skip
+     "words_unlabelled", "kontrast", "setfit_pairs"],  # fmt: skip
 )
 def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, name):
     """Recommended alone, each is fitted on all rows, and predicts what its folds would lead one to expect."""
@@ -108,6 +108,8 @@ def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, 
     if name == "kontrast":  # 43 labelled rows alone would be 2 steps an epoch
         (history,) = tmp_path.glob(f"runs/{candidates[name]['run_ids'][0]}/history.csv")
         assert int(rows(history)[0]["step"]) == -(-(43 + 68 * len(FILLERS)) // 32)
+    if name == "setfit_pairs":
+        nothing_validates([tmp_path / "runs" / run for run in candidates[name]["run_ids"]], tmp_path / "runs")
     model = json.loads((result.folder / "model" / "metrics.json").read_text())
     assert model["candidate"] == name
     predicted = use("predict", str(result.folder), f"input={toy_csv['train']}", f"output={tmp_path / 'out.csv'}")
@@ -115,6 +117,17 @@ def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, 
     table = [row for row in rows(tmp_path / "out.csv") if row["label"]]
     right = sum(row["prediction"] == row["label"] for row in table) / len(table)
     assert right > 0.9 * candidates[name]["macro_f1"]
+
+
+def nothing_validates(folds, runs):
+    """All rows but those of a fold train it, and all rows the model."""
+    kept = {file.parent: json.loads(file.read_text()) for file in runs.glob("setfit_pairs-*/kept_indices.json")}
+    whole = set(range(68))
+    for fold in folds:
+        assert kept[fold].keys() == {"train", "test"}
+        assert set(kept[fold]["train"]) == whole - set(kept[fold]["test"])
+    (model,) = kept.keys() - set(folds)
+    assert kept[model].keys() == {"train"} and set(kept[model]["train"]) == whole
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from tasks.auto import passed_on, safe_name
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, chosen, regimes_of
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
+from tasks.auto.folds import FoldOutcome
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study
 
@@ -103,13 +104,28 @@ def test_a_run_that_cannot_end_is_not_trained_on(monkeypatch):
         steps(1.1, 6)
 
 
-@pytest.mark.parametrize(("rows", "dropped"), [(60, "scl_ce"), (1500, "setfit_half")])
+@pytest.mark.parametrize(("rows", "dropped"), [(60, "scl_ce"), (1500, "ce")])
 def test_the_worst_goes_first_where_enough_rows_say_so_and_the_dearest_where_few_do(tmp_path, rows, dropped):
     study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], np.arange(rows) % 2, list(map(str, range(rows))), None)
-    candidates = [c for c in CANDIDATES if c.name in ("ce_half", "setfit_half", "scl_ce")]
+    candidates = [c for c in CANDIDATES if c.name in ("ce_half", "ce", "scl_ce")]
     study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in candidates}
     for candidate, seconds, figure in zip(candidates, (4.0, 4.0, 6.0), (0.8, 0.5, 0.9), strict=True):
         outcome: Any = SimpleNamespace(seconds_fit=seconds, validation_macro_f1=figure)
         study._keep(candidate.name, 0, 0, outcome)
     left = study._those_that_can_end(candidates, 0)
     assert [c.name for c in candidates if c not in left] == [dropped]
+
+
+def test_what_has_no_validation_rows_is_judged_with_the_others_on_the_rows_held_out(tmp_path):
+    """On validation rows, which chose its epoch, the first would look best."""
+    labels = np.arange(1500) % 2
+    study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], labels, list(map(str, range(1500))), None)
+    candidates = [c for c in CANDIDATES if c.name in ("ce_half", "setfit_half")]
+    study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in candidates}
+    rows = np.arange(300)
+    for candidate, validation, wrong in zip(candidates, (0.95, np.nan), (60, 30), strict=True):
+        scores = np.eye(2)[np.where(rows < wrong, 1 - labels[rows], labels[rows])]
+        logits = np.empty((0, 0)) if candidate.validates else scores
+        study._keep(candidate.name, 0, 0, FoldOutcome(rows, scores, validation, 4.0, 1.0, logits=logits))
+    assert [c.name for c in study._better_half(candidates, 0)] == ["setfit_half"]
+    assert study.entries["ce_half"].reason.endswith("macro-F1 80.0, the best of those trained 90.0")

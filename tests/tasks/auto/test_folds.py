@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 from lightning_modules.heads.tfidf import logistic_regression
 from tasks.auto import cheap
 from tasks.auto.calibration import best_scale, calibrated, cross_entropy
-from tasks.auto.folds import cheap_fold, each_fold, load_outcome
+from tasks.auto.folds import FoldOutcome, cheap_fold, cross_calibrated, each_fold, load_outcome
 
 COUNTS = [40, 20, 10]
 
@@ -56,6 +56,23 @@ def test_the_labels_of_a_fold_decide_nothing(blobs, name):
     assert np.allclose(outcome.probabilities.sum(1), 1)
     right = (outcome.probabilities.argmax(1) == labels[test]).mean()
     assert right > (0.5 if name == "majority" else 0.7)
+
+
+def test_without_validation_rows_a_fold_is_calibrated_on_the_others_alone(blobs):
+    rows, labels, texts = blobs
+    logits = 40 * rows[:, :3]  # far too sure
+    outcomes = [
+        FoldOutcome(test, np.eye(3)[logits[test].argmax(1)], np.nan, 1.0, 1.0, logits=logits[test])
+        for test in each_fold(labels, list(texts), 5, 0)
+    ]
+    wrong = labels.copy()
+    wrong[outcomes[1].rows] = (labels[outcomes[1].rows] + 1) % 3
+    actual, again = cross_calibrated(outcomes, labels), cross_calibrated(outcomes, wrong)
+    same = [np.array_equal(a.probabilities, b.probabilities) for a, b in zip(actual, again, strict=True)]
+    assert same == [False, True, False, False, False]
+    loss = -np.mean([np.log(o.probabilities[np.arange(len(o.rows)), labels[o.rows]]).mean() for o in actual])
+    assert loss < 1.1 * cross_entropy(logits, labels)
+    assert cross_calibrated(outcomes[:1], labels)[0] is outcomes[0]
 
 
 @pytest.mark.parametrize("name", ["logistic", "prototypes", "neighbours", "linear_words"])

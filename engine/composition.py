@@ -271,10 +271,12 @@ def _retrieval_findings(plain: Plain) -> Iterator[str]:
     if plain["dataset"].get("labels") == 0:
         yield "retrieval: needs rows with a label, found dataset.labels=0; allowed: null, or some labels"
     elif retrieval.num_votes > 1:
+        found, allowed = "protocol: found fixed", "few_shot, clean"
+        if protocol["name"] == "kfold":
+            found, allowed = "protocol.val_fraction: found 0", "0.15, another share above 0"
         yield (
-            f"protocol: found {protocol['name']}, without rows to choose one of {retrieval.num_votes} votes by; "
-            "allowed with retrieval=knn: few_shot, clean, or one vote, as retrieval.num_neighbours=[5] "
-            "retrieval.temperature=[1] retrieval.lam=[0.3]"
+            f"{found}, without rows to choose one of {retrieval.num_votes} votes by; allowed with retrieval=knn: "
+            f"{allowed}, or one vote, as retrieval.num_neighbours=[5] retrieval.temperature=[1] retrieval.lam=[0.3]"
         )
     elif protocol["name"] == "kfold" and protocol["fold"] is None:
         yield "protocol.fold: found null, without rows to measure neighbours on; allowed with retrieval=knn: a fold"

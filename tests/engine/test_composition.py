@@ -36,7 +36,7 @@ REFUSED = [
     ("method=kontrast retrieval=knn", "protocol: found fixed, without rows to choose one of 275 votes by; allowed "),
     ("method=kontrast retrieval=knn dataset.labels=0", "retrieval: needs rows with a label, found dataset.labels=0"),
     ("method=setfit_pairs protocol=kfold protocol.monitor=null protocol.val_fraction=0 retrieval=knn",
-     "protocol: found kfold, without rows to choose one of 275 votes by; allowed "),
+     "protocol.val_fraction: found 0, without rows to choose one of 275 votes by; allowed "),
     ("callbacks=null", "callbacks.best: found null; a run is tested with the weights it keeps"),
     ("head=text_to_text", "head=text_to_text: found method=sharprecl; allowed: "),
     ("head=text_to_text method=ce loss=focal", "loss: found focal; allowed with head=text_to_text: cross_entropy"),

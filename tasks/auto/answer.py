@@ -70,7 +70,7 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
         clock.say(f"encoding {texts:,} texts takes about {needed}, too long: candidates without an encoder alone")
     elif speed is not None:
         clock.say(f"encoding {texts:,} texts, about {minutes_of(texts * speed)}")
-        embeddings = encoded(plan, None if data.several else names, speed)
+        embeddings = encoded(plan, names, speed)
         with replacing(folder.path / "embeddings.npy") as file:
             np.save(file, unit_rows(embeddings.rows).astype(np.float32))
     study = Study(folder, clock, base, names, labels, data.texts, embeddings, unlabelled)

@@ -239,6 +239,23 @@ def co_trained_views(anchors: Floats | None, unlabelled: TextRows) -> Path:
     return path
 
 
+def stacked_labels(anchors: Floats | None) -> Path:
+    """Embeddings, words and the names of the labels, where there are any, in one sum: `method=bce_words`."""
+
+    def path(rows: Any, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+        from lightning_modules.heads.label_stack import label_stack
+        from lightning_modules.heads.tfidf import inverse_frequencies, weighted
+
+        frequency = inverse_frequencies(rows.counts)
+        tfidf = weighted(rows.counts, frequency)
+        stack = label_stack(rows.embeddings, tfidf, labels, anchors, np.random.default_rng(0))
+        weight, bias, of_words, free = (p.astype(np.float64) for p in (*stack.on_embeddings, *stack.on_words))
+        setting = ", ".join(f"{name}={value:.3g}" for name, value in stack.figures.items())
+        yield setting, Sum((("embeddings", Linear(weight, bias), 1.0), ("counts", Words(of_words, free, frequency), 1.0)))
+
+    return path
+
+
 def label_by_label(rows: Floats, labels: NDArray[np.integer], num_classes: int) -> Iterator[tuple[str, Scorer]]:
     """Logistic regression of each label (N, C) by itself, for one penalty after the other, strongest first."""
     from sklearn.linear_model import LogisticRegression

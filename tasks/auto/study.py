@@ -205,6 +205,8 @@ class Study:
         if candidate.name == "words_unlabelled":
             others = cheap.TextRows(cheap.unit_rows(self.embeddings.unlabelled), self.embeddings.unlabelled_counts)
             return cheap.co_trained_views(self.embeddings.names, others)
+        if candidate.name == "linear_words" and self.several:
+            return cheap.stacked_labels(self.embeddings.names)
         if candidate.name == "linear_words":
             on_embeddings = (cheap.logistic, cheap.prototypes(self.embeddings.names))
             return cheap.Added((*(("embeddings", path) for path in on_embeddings), ("counts", cheap.words)))

@@ -131,7 +131,7 @@ def nothing_validates(folds, runs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tfidf_linear", "logistic", "neighbours", "knn_mltc"])
+@pytest.mark.parametrize("name", ["tfidf_linear", "logistic", "neighbours", "linear_words", "knn_mltc"])
 def test_texts_of_several_labels_get_a_model_that_gives_several(words, use, tmp_path, toy_csv, name):
     """Pairs of texts joined have the labels of both; a third of the texts has one."""
     table = rows(toy_csv["train"])

@@ -40,7 +40,7 @@ def test_candidates_follow_the_data_and_come_cheapest_first():
     assert [c.cost for c in rare] == sorted(c.cost for c in rare)
     assert [c.name for c in chosen([], ["ce", "logistic"])] == ["majority", "logistic", "ce"]
     several = [c.name for c in chosen([], None, several=True)]
-    assert {"majority", "tfidf_linear", "logistic", "neighbours", "bce", "knn_mltc"} <= set(several)
+    assert {"majority", "tfidf_linear", "logistic", "neighbours", "linear_words", "bce", "knn_mltc"} <= set(several)
     with pytest.raises(InputError, match="methods: found 'svm'; allowed: majority, tfidf_linear"):
         chosen([], ["svm"])
 

@@ -251,7 +251,8 @@ def stacked_labels(anchors: Floats | None) -> Path:
         stack = label_stack(rows.embeddings, tfidf, labels, anchors, np.random.default_rng(0))
         weight, bias, of_words, free = (p.astype(np.float64) for p in (*stack.on_embeddings, *stack.on_words))
         setting = ", ".join(f"{name}={value:.3g}" for name, value in stack.figures.items())
-        yield setting, Sum((("embeddings", Linear(weight, bias), 1.0), ("counts", Words(of_words, free, frequency), 1.0)))
+        parts = ("embeddings", Linear(weight, bias), 1.0), ("counts", Words(of_words, free, frequency), 1.0)
+        yield setting, Sum(parts)
 
     return path
 

@@ -69,14 +69,14 @@ def label_stack(
     folds = generator.permutation(np.arange(len(true)) % min(FOLDS, len(true)))
     strength, of_embeddings = _chosen(_on_embeddings, embeddings, true, folds, STRENGTHS)
     inverse_penalty, of_words = _chosen(_on_words, words, true, folds, INVERSE_PENALTIES)
-    parts, named = [of_embeddings, of_words], None
+    parts, of_names = [of_embeddings, of_words], None
     if names is not None:
-        named = _name_scores(embeddings, names)
-        parts.append(named(embeddings))  # which no label has had a say in
+        of_names = _name_scores(embeddings, names)
+        parts.append(of_names(embeddings))  # which no label has had a say in
     *shares, constant = _weights(np.stack(parts), true)
     first = _scaled(_on_embeddings(embeddings, true, strength), shares[0])
-    if named is not None:
-        first = Linear(first.weight + shares[2] * named.weight, first.bias + shares[2] * named.bias)
+    if of_names is not None:
+        first = Linear(first.weight + shares[2] * of_names.weight, first.bias + shares[2] * of_names.bias)
     kinds = ("embeddings", "words", "names")
     figures = {"penalty": strength, "C": inverse_penalty}
     figures |= {f"weight_{kind}": float(share) for kind, share in zip(kinds, shares, strict=False)}

@@ -43,10 +43,10 @@ def texts():
 
 
 def test_a_label_without_a_row_is_found_by_its_name_alone(texts):
-    named = label_stack(*texts, np.eye(6), np.random.default_rng(0))
+    with_names = label_stack(*texts, np.eye(6), np.random.default_rng(0))
     without = label_stack(*texts, None, np.random.default_rng(0))
     assert not without.on_embeddings.weight[5].any() and not without.on_words.weight[5].any()
-    assert named.figures["weight_names"] > 0 and named.on_embeddings.weight[5].argmax() == 5
+    assert with_names.figures["weight_names"] > 0 and with_names.on_embeddings.weight[5].argmax() == 5
     with pytest.raises(ValueError, match="train split: found 1 rows, allowed: two at least"):
         label_stack(*(part[:1] for part in texts), None, np.random.default_rng(0))
 

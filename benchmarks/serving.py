@@ -5,9 +5,9 @@
 A logistic regression over frozen MiniLM is solved, served on this machine and exported. The service runs on a core
 more than torch has threads; its clients, a connection each in one event loop, on the other ones, or on the same where
 there are no more. A single text's time is the mean over all texts of one client that asks one after the other; half the
-load is half of the texts a second that the clients reached, asked one by one at times drawn at random (Poisson) whether
-or not the texts before are answered. A text's time runs from that moment to its whole answer. All three are taken in
-turn, five times. The soak mixes a malformed request among every ten.
+load is half of the texts a second that the clients reached, asked one by one whether or not the texts before are
+answered, at even intervals as wrk2, vegeta and k6 ask, and at times drawn at random (Poisson). A text's time runs from
+that moment to its whole answer. All are taken in turn, five times. The soak mixes a malformed request among every ten.
 """
 
 from __future__ import annotations
@@ -115,9 +115,16 @@ async def requests_a_second(port: int, texts: list[str], clients: int) -> float:
     return len(texts) / (time.perf_counter() - start)
 
 
-async def latencies(port: int, texts: list[str], rate: float) -> np.ndarray:
-    """Seconds from the moment when a text should be asked to its answer, at `rate` texts a second on the mean."""
-    moments = np.cumsum(np.random.default_rng(0).exponential(1 / rate, len(texts)))
+def arrivals(number: int, rate: float) -> dict[str, np.ndarray]:
+    """Seconds at which texts are asked, `rate` a second on the mean: at even intervals, and at random ones."""
+    return {
+        "even": np.arange(1, number + 1) / rate,
+        "Poisson": np.cumsum(np.random.default_rng(0).exponential(1 / rate, number)),
+    }
+
+
+async def latencies(port: int, texts: list[str], moments: np.ndarray) -> np.ndarray:
+    """Seconds from the moment when a text should be asked to its answer."""
     free = [await Connection().open(port) for _ in range(64)]  # and more where all are waited for
     start = time.perf_counter()
 
@@ -234,7 +241,8 @@ def race_of_service(
     cores = sorted(os.sched_getaffinity(0))
     own, others = cores[: options.threads + 1], cores[options.threads + 1 :] or cores
     expected = {text: str(row["prediction"]) for text, row in zip(texts, predictor.answers(texts), strict=True)}
-    alone, served, single, p95, times = [], [], [], [], []
+    alone, served, single = [], [], []
+    p95: dict[str, list[float]] = {"even": [], "Poisson": []}
     with on_cores(own), service(folder, store, options.threads) as (port, process):
         with on_cores(others):
             uvloop.run(requests_a_second(port, texts[:200], options.clients))  # to warm it up
@@ -245,15 +253,15 @@ def race_of_service(
             with on_cores(others):
                 served.append(uvloop.run(requests_a_second(port, texts, options.clients)))
                 single.append(1000 / uvloop.run(requests_a_second(port, texts, 1)))
-                half = uvloop.run(latencies(port, texts, float(np.median(served)) / 2))
-            p95.append(1000 * float(np.quantile(half, 0.95)))
-            times.append(p95[-1] / single[-1])
+                for kind, moments in arrivals(len(texts), float(np.median(served)) / 2).items():
+                    half = uvloop.run(latencies(port, texts, moments))
+                    p95[kind].append(1000 * float(np.quantile(half, 0.95)))
         print(f"\nservice on {len(own)} cores, {options.clients} clients on {len(others)}")
         print(f"texts a second: task=predict {spread(alone)}, task=serve {spread(served)}")
         print(f"task=serve of task=predict: {ratio(served, alone)}")
-        print(
-            f"ms: a single text {spread(single)}, at half load the 95th percentile {spread(p95)}: {spread(times)} times"
-        )
+        print(f"ms: a single text {spread(single)}")
+        for kind, values in p95.items():
+            print(f"at half load, {kind} arrivals, 95th percentile {spread(values)} ms: {ratio(values, single)} times")
         with on_cores(others):
             if options.soak:
                 soak(port, process, texts, options.soak, expected)

@@ -247,8 +247,10 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
         left = "the layers below stay as they come; encoder.train=full trains all, as papers do, in more time"
         print(f"encoder.train=top_layers: {len(top.top)} of the encoder's layers train, {left}", file=sys.stderr)
     if plan.config.trainer.max_epochs == "by_size" and trainer.max_epochs != SCHEDULE_EPOCHS:
+        module.schedule_share = trainer.max_epochs / SCHEDULE_EPOCHS
         whole = f"trainer.max_epochs={SCHEDULE_EPOCHS} is the whole schedule"
-        print(f"trainer.max_epochs=by_size: {trainer.max_epochs} epochs for so many texts; {whole}", file=sys.stderr)
+        shorter = f"{trainer.max_epochs} epochs for so many texts, stages in proportion"
+        print(f"trainer.max_epochs=by_size: {shorter}; {whole}", file=sys.stderr)
     run.write_json("environment.json", environment(plan, corpus, trainer))
     last = run.checkpoints / "last.ckpt"
     with warnings.catch_warnings():

@@ -28,7 +28,7 @@ class AECLModule(PseudoLabelModule):
     Args:
         stage1_epochs: E1. `by_size`: 2, 10 or 20 for a large, medium or small set, as the paper's text has it;
             `by_size_reversed`: 20, 10 or 2, nearer to what its figures vary.
-        stage2_epochs: E2. `by_clusters`: 1 for few clusters, 6 for many.
+        stage2_epochs: E2. `by_clusters`: 1 for few clusters, 6 for many. A shortened schedule shortens both alike.
         unit_length: whether k-means sees the embeddings at unit length (published code: as they are).
         attention: `encoder_layer` (published code, and the paper's number of parameters), `bare` (eq. 1 to 3), or
             `none`: h = z, and a text attends to itself alone.
@@ -81,12 +81,15 @@ class AECLModule(PseudoLabelModule):
         self.third_stage, self.second_stage = first + second, first
 
     def stage_lengths(self, number: int) -> tuple[int, int]:
-        """E1 and E2 for this many texts."""
+        """E1 and E2 for this many texts, an epoch at least where there is such a stage."""
         first, second = self.stage1_epochs, self.stage2_epochs
         if isinstance(first, str):
             lengths = (2, 10, 20) if first == "by_size" else (20, 10, 2)
             first = lengths[(number < LARGE) + (number < SMALL)]
-        return first, (6 if self.num_clusters > MANY else 1) if isinstance(second, str) else second
+        if isinstance(second, str):
+            second = 6 if self.num_clusters > MANY else 1
+        first, second = (max(round(self.schedule_share * epochs), min(epochs, 1)) for epochs in (first, second))
+        return first, second
 
     def stage_of(self, epoch: int) -> Stage:
         """The stage that an epoch belongs to."""

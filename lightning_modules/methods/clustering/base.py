@@ -36,6 +36,7 @@ class ClusteringModule(EncoderModule):
     unused_groups = ("imbalance", "active", "retrieval", "head", "start_from")
     multilabel = False
     depends_on_companions = False  # whether the outputs of a text depend on the other texts of its batch
+    schedule_share = 1.0  # of the epochs that stages are stated for, below 1 where `trainer.max_epochs` shortened them
 
     def __init__(
         self,

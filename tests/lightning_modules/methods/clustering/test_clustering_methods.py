@@ -173,6 +173,16 @@ def test_stage_lengths():
     assert lengths(100, stage1_epochs=3, stage2_epochs=4) == (3, 4)
 
 
+def test_a_shortened_schedule_has_all_three_stages():
+    def lengths(**options):
+        module = build(AECLModule, AECLLoss(), **options)
+        module.schedule_share = 12 / 70
+        return module.stage_lengths(100)
+
+    assert lengths(stage1_epochs=20, stage2_epochs=6) == (3, 1)
+    assert lengths(stage1_epochs=2, stage2_epochs=0) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("loss", "attention"), [(AECLLoss, "encoder_layer"), (AECLLoss, "bare"), (ClassAwareClusteringLoss, "none")]
 )

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn import functional
 
 from lightning_modules.encoders.resnet import SmallResNetEncoder
 from lightning_modules.methods.supervised.dscl import DSCLModule
@@ -179,6 +180,22 @@ def test_gpaco_takes_both_views_as_anchors_and_queues_the_second():
     expected = ParametricContrastiveLoss()(z, module.classifier(embeddings), labels, queue, queue_labels, COUNTS)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
     torch.testing.assert_close(module.queue[[5, 6, 0, 1, 2]], z[5:].detach())
+
+
+def test_centres_of_paco_as_cosines_share_the_temperature_of_the_samples():
+    loss = ParametricContrastiveLoss(tau=0.1)
+    module = build("gpaco", loss=loss, cosine_scale=10.0, classifier_bias=False)
+    batch, labels = make_batch(5), make_batch(5)["labels"].repeat(2)
+    embeddings = module.encoder.table(batch["input_ids"][:, 0])
+    cosines = functional.cosine_similarity(embeddings[:, None], module.classifier.weight[None], dim=2)
+    queue = module.queued()
+    assert len(queue[0]) == 0
+    expected = loss(module.project(embeddings), cosines / 0.1, labels, *queue, COUNTS)
+    assert module.training_losses(batch)["loss"].item() == pytest.approx(expected.item(), abs=1e-5)
+    head = functional.normalize(embeddings, dim=1) @ module.prediction_head()["weight"].T
+    assert module.unit_norm_embeddings and torch.allclose(head, 10 * cosines, atol=1e-5)
+    with pytest.raises(ValueError, match="method.classifier_bias: found true, allowed: false with method.cosine_scale"):
+        build("paco", cosine_scale=10.0)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -17,8 +17,10 @@ class LDAMDRWModule(ClassifierModule):
     Logits are `loss.scale` times the cosine of embedding and class weight, without the margin.
 
     Args:
-        reweight_from: share of the epochs after which rows are weighted, in [0, 1]; 0 from the start, 1 never. It is
-            rounded down to whole epochs, so that below 1 the last epoch is always weighted. Authors' code: 0.8.
+        reweight_from: share of the training after which rows are weighted, in [0, 1]; 0 from the start, 1 never.
+            Authors' code: 0.8.
+        schedule_by: the share is of `step`s, or of `epoch`s and rounded down to whole ones, so that below 1 the last
+            epoch is always weighted: of six epochs the last two, a third in place of a fifth.
         classifier_bias: none, for cosines.
 
     The remaining arguments are those of `ClassifierModule`.
@@ -31,11 +33,12 @@ class LDAMDRWModule(ClassifierModule):
         self,
         *args,
         reweight_from: Annotated[float, ">= 0", "<= 1"] = 0.8,
+        schedule_by: Literal["step", "epoch"] = "epoch",
         classifier_bias: Literal[False] = False,
         **kwargs,
     ) -> None:
         super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
-        self.reweight_from = reweight_from
+        self.reweight_from, self.schedule_by = reweight_from, schedule_by
 
     def cosines(self, embeddings: Tensor) -> Tensor:
         """(B, D) -> (B, C) in [-1, 1], float32."""
@@ -50,9 +53,10 @@ class LDAMDRWModule(ClassifierModule):
 
     @property
     def reweights(self) -> bool:
-        """Whether the current epoch is one of the weighted ones."""
-        first = int(self.reweight_from * self.max_epochs + 1e-9)
-        return self.current_epoch >= first
+        """Whether the current step or epoch is one of the weighted ones."""
+        by_step = self.schedule_by == "step"
+        done, whole = (self.global_step, self.total_steps) if by_step else (self.current_epoch, self.max_epochs)
+        return done >= int(self.reweight_from * whole + 1e-9)
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         cosines = self.cosines(self.embed(batch))

@@ -95,6 +95,17 @@ def test_reweighting_is_deferred_to_a_share_of_the_epochs(share, epochs, first):
     ]
 
 
+def test_reweighting_by_steps_takes_the_last_fifth_however_few_the_epochs():
+    module = build(LDAMDRWModule, LDAMLoss(), schedule_by="step")
+    weighted = []
+    for step in range(60):  # six epochs of ten
+        module.trainer = SimpleNamespace(
+            global_step=step, estimated_stepping_batches=60, current_epoch=step // 10, max_epochs=6
+        )
+        weighted.append(module.reweights)
+    assert weighted == [step >= 48 for step in range(60)]
+
+
 @pytest.mark.parametrize("epoch", [7, 8])
 def test_ldam_weights_rows_from_then_on(batch, epoch):
     module = at_epoch(build(LDAMDRWModule, LDAMLoss()), epoch, 10)

@@ -1,15 +1,14 @@
 """The central comparison on a GPU in one go: GPU tests, tuning on equal terms, then fresh seeds, as much as fits.
 
     make gpu-campaign [DRY_RUN=1] [ARGS="minutes=40 jobs=4 …"]
-    python -m papers.campaign [dry_run=1] [minutes=40] [jobs=4] [column=NAME,…] [runs=DIR] [records=DIR] [freeze=0]
-                             [trainer=gpu|cpu] [paths.data=… …]
+    python -m papers.campaign [dry_run=1] [minutes=40] [jobs=4] [column=NAME,…] [runs=DIR] [records=DIR]
+                             [searches=DIR] [trainer=gpu|cpu] [paths.data=… …]
 
 Cells, rows and seeds are those of BUDGET=evidence on SharpReCL's Table 2, main rows first. Each cell is searched
 (`search=halving`, on seeds 100 to 102), then what won is run on the budget's seeds. Stopped, or out of time, the same
 line goes on. GPU tests that this machine or environment would skip are named with the reason, first and last; without a
-GPU nothing is run, but with `trainer=cpu`, which tunes and runs on the processor. `freeze=1` writes what won into
-conf/method_dataset, after which BUDGET=evidence has the same runs. `column=ohsumed,trec_50` asks for these
-data sets alone.
+GPU nothing is run, but with `trainer=cpu`, which tunes and runs on the processor. The record of each search is kept in
+reports/searches, from where BUDGET=evidence has the same runs. `column=ohsumed,trec_50` asks for these data sets alone.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from engine.identify import compose_run
 from launching.sweep import run_jobs
 from papers.grid import Cell, cells, load_budget, load_grid
 from papers.paper_report import read_stores
+from papers.searches import Record, keep_search, read_searches, search_of, settings_of
 from reporting.arguments import run_command
 from reporting.tables import SweepJob
 from storage.errors import ReportError
@@ -51,8 +51,8 @@ class Options:
     column: tuple[str, ...] = ()
     runs: Path = Path("runs")
     records: Path = Path("reports/records")
+    searches: Path = Path("reports/searches")
     dry_run: bool = False
-    freeze: bool = False
     trainer: str = "gpu"
     passed_on: tuple[str, ...] = ()
 
@@ -62,8 +62,7 @@ def parse(words: Sequence[str]) -> Options:
     passed = tuple(word for word in words if word.startswith("paths."))
     values = dict(word.partition("=")[::2] for word in words if word not in passed)
     kinds: dict[str, Callable[[str], Any]] = {"minutes": float, "jobs": int}
-    kinds |= {"column": _names, "runs": Path, "records": Path, "dry_run": _flag, "freeze": _flag}
-    kinds |= {"trainer": str}
+    kinds |= {"column": _names, "runs": Path, "records": Path, "searches": Path, "dry_run": _flag, "trainer": str}
     if unknown := [key for key in values if key not in kinds]:
         raise ReportError(f"{unknown[0]}: unknown; allowed: {', '.join(kinds)}, paths.…")
     if (trainer := values.get("trainer", "gpu")) not in TRAINERS:
@@ -99,20 +98,31 @@ def tuning_line(cell: Cell) -> tuple[str, ...]:
     return (*cell.overrides, "search=halving")
 
 
-def tuned(cell: Cell, runs: Path) -> tuple[str, ...] | None:
+def finished_searches(options: Options) -> list[Record]:
+    """The kept ones, and those that are through in the run store."""
+    files = sorted((options.runs / "searches").glob("halving-*/search.json"))
+    return [*read_searches(options.searches), *(json.loads(file.read_text(encoding="utf-8")) for file in files)]
+
+
+def tuned(cell: Cell, options: Options) -> tuple[str, ...] | None:
     """The settings that won for a cell, as overrides; None before its search is through."""
-    for file in sorted((runs / "searches").glob("halving-*/search.json")):
-        record = json.loads(file.read_text())
-        if set(cell.overrides) == set(record["line"].split()) - {"trainer=gpu"}:
-            return tuple(f"{key}={value}" for key, value in record["settings"].items())
-    return None
+    record = search_of(cell, finished_searches(options))
+    return None if record is None else settings_of(record)
+
+
+def keep_searches(options: Options) -> None:
+    """Keep the record of every search that is through."""
+    records = finished_searches(options)
+    for cell in planned(options.column):
+        if (record := search_of(cell, records)) is not None:
+            keep_search(cell, record, options.searches)
 
 
 def evaluation_lines(options: Options) -> list[tuple[str, ...]]:
     """The runs of every cell whose search is through, the first seed of all before the second."""
     lines = []
     for cell in planned(options.column):
-        if (settings := tuned(cell, options.runs)) is not None:
+        if (settings := tuned(cell, options)) is not None:
             lines += [(seed, (*cell.overrides, *settings, f"seed={seed}")) for seed in cell.seeds]
     return [line for _, line in sorted(lines, key=lambda entry: entry[0])]
 
@@ -176,10 +186,11 @@ def show(options: Options, parts: GpuParts) -> None:
     say_skipped(parts)
     chosen = planned(options.column)
     for cell in chosen:
-        state = "tuned already" if tuned(cell, options.runs) is not None else "tunes"
+        state = "tuned already" if tuned(cell, options) is not None else "tunes"
         print(f"2. {state}: python run.py {' '.join(tuning_line(cell))}")
     runs = sum(len(cell.seeds) for cell in chosen)
-    print(f"3. {runs} runs with what won, {len(chosen[0].seeds)} seeds a cell; records in {options.records}")
+    print(f"3. {runs} runs with what won, {len(chosen[0].seeds)} seeds a cell")
+    print(f"records in {options.records}, searches in {options.searches}")
     print(f"{options.jobs} at a time, {options.minutes:g} minutes in all; the same line goes on")
 
 
@@ -204,15 +215,13 @@ def main(words: Sequence[str]) -> int:
     def left() -> float:
         return 60 * options.minutes - (time.monotonic() - started)
 
-    searches = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options.runs) is None]
+    searches = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options) is None]
     _run(arguments, searches, options, "tuning", SHARE_OF_TUNING * left())
+    keep_searches(options)
     outcomes = _run(arguments, missing(evaluation_lines(options), options), options, "evaluation", left())
     kept = [outcome.folder for outcome in outcomes if outcome.status == "finished" and outcome.folder is not None]
     added, refused = add_records(kept, options.records)
     print(f"{len(added)} records added to {options.records}, {len(refused)} refused (uncommitted code)")
-    if options.freeze:
-        finished = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options.runs) is not None]
-        _run([*arguments, "search.freeze=true"], finished, options, "freezing", 600.0)
     say_skipped(parts)
     return 0
 

@@ -85,7 +85,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is run: overrides of every cell, seeds, and which columns and rows."""
+    """How much is run: overrides of every cell, seeds, and which columns and rows.
+
+    `searches`: the folder of kept searches whose winners the cells run with (`papers.searches`).
+    """
 
     key: str
     title: str
@@ -97,6 +100,7 @@ class Budget:
     by_table: Mapping[str, Sequence[str]] = field(default_factory=dict)
     needs: str | None = None
     warm: bool = False  # short runs: fork them from one process
+    searches: str | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ def load_budget(name: str) -> Budget:
 
 
 def cells(grid: Grid, budget: Budget) -> list[Cell]:
-    """The cells that a budget computes, row by row; with a reason where the definition rules one out."""
+    """The cells that a budget computes, row by row, before any search; a reason where the definition rules one out."""
     extra = tuple(budget.by_table.get(grid.key, ()))
     selected = []
     for row in _selected(grid.rows, budget.rows):

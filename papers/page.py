@@ -117,11 +117,13 @@ def html_page(
     verdicts: Sequence[Verdict],
     statistics: Sequence[StatisticsTable],
     pictures: Mapping[str, Path],
+    searches: Table | None = None,
 ) -> str:
     """The whole report.
 
     Args:
         pictures: title -> SVG file, in the folder ``figures`` beside the page.
+        searches: how the settings were chosen, of a budget whose rows are tuned.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -138,6 +140,7 @@ def html_page(
         "table_script": table_script(),
         "reports": reports,
         "statistics": statistics,
+        "searches": searches,
         "verdicts": [
             {"cells": claim_row(verdict, budget.key), "css": STYLES.get(verdict.verdict, "v-open")}
             for verdict in verdicts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from papers.claims import judge, load_claims, one_p, with_one_p
 from papers.grid import HERE, Budget, Grid, footnote_texts, load_budget, load_grid, reported_lines, table_names
 from papers.page import StatisticsTable, claims_markdown, html_page
 from papers.render import cells_csv, latex, markdown, tests_csv
+from papers.searches import searches_table
 from papers.sensitivity import sensitivity_figure
 from papers.table_report import TableReport, table_report
 from reporting.arguments import run_command
@@ -69,15 +71,17 @@ def write_report(folder: Path, budget: Budget, tables: Mapping[str, Any], runs: 
     statistics = [statistics_table(grid, folder.parent / "cards") for grid in grids if grid.statistics]
     filled = [report for report in reports.values() if not report.is_empty]
     pictures = _figures(filled, tables, runs, folder)
+    searches = searches_table([report.grid for report in filled], budget)
 
     title = f"# The papers' tables, BUDGET={budget.key}\n\n{budget.title}.\n"
     counted = [Table(f"### {table.title}", table.header, table.rows).markdown() for table in statistics]
-    write_text(folder / "tables.md", "\n".join([title, *(markdown(report) for report in filled), *counted]))
+    tuned = [replace(searches, title=f"### {searches.title}").markdown()] if searches else []
+    write_text(folder / "tables.md", "\n".join([title, *tuned, *(markdown(report) for report in filled), *counted]))
     write_text(folder / "tables.tex", "\n".join(latex(report) for report in filled))
     write_text(folder / "cells.csv", cells_csv(filled))
     write_text(folder / "tests.csv", tests_csv(filled))
     write_text(folder / "claims.md", claims_markdown(verdicts, budget.key))
-    write_text(folder / "index.html", html_page(budget, filled, verdicts, statistics, pictures))
+    write_text(folder / "index.html", html_page(budget, filled, verdicts, statistics, pictures, searches))
     return folder / "index.html"
 
 

@@ -26,9 +26,10 @@ from engine.identify import ComposedRun, compose_run
 from launching.sweep import NOT_STARTED, run_jobs
 from papers.dataset_facts import train_rows
 from papers.estimates import Estimate, Stopwatch
-from papers.grid import Budget, Cell, Grid, Line, cells, load_budget, load_grid, table_names
+from papers.grid import Budget, Cell, Grid, Line, load_budget, load_grid, table_names
 from papers.hub import unreachable
 from papers.paper_report import GRID, read_grid, read_stores, write_report
+from papers.searches import tuned_cells
 from reporting.arguments import run_command
 from reporting.tables import MISSING, SweepJob, Table, duration
 from storage.errors import ReportError
@@ -141,7 +142,7 @@ def missing_jobs(
     jobs: dict[str, Job] = {}
     skipped, finished = [], set()
     for grid in grids:
-        for cell in cells(grid, options.budget):
+        for cell in tuned_cells(grid, options.budget):
             run = _composed_run(cell, options.budget)
             if run.problem:
                 skipped.append(replace(cell, skipped=run.problem))
@@ -181,7 +182,7 @@ def table_cells(grids: Sequence[Grid], budget: Budget) -> dict[str, Any]:
 
 
 def _cell_entries(grid: Grid, budget: Budget) -> Iterator[dict[str, Any]]:
-    for cell in cells(grid, budget):
+    for cell in tuned_cells(grid, budget):
         run = _composed_run(cell, budget)
         yield {
             "row": cell.row,

@@ -10,7 +10,7 @@ from storage.errors import ReportError
 
 
 def test_a_dry_run_lists_tests_searches_and_seeds(capsys, tmp_path):
-    assert campaign.main(["dry_run=1", f"runs={tmp_path}"]) == 0
+    assert campaign.main(["dry_run=1", f"runs={tmp_path}", f"searches={tmp_path / 'kept'}"]) == 0
     out = capsys.readouterr().out
     searches = [line for line in out.splitlines() if line.startswith("2. tunes: python run.py ")]
     assert len(searches) == 27 and all(line.endswith("search=halving") for line in searches)
@@ -28,11 +28,16 @@ def test_what_won_is_run_on_fresh_seeds_and_finished_runs_are_left_out(tmp_path,
     first, second = campaign.planned()[:2]
     search_through(tmp_path, first, {"optimizer.lr": 0.0003})
     search_through(tmp_path, second, {"optimizer.lr": 0.0001})
-    options = campaign.parse([f"runs={tmp_path}", f"records={tmp_path / 'none'}"])
+    kept = tmp_path / "kept"
+    options = campaign.parse([f"runs={tmp_path}", f"records={tmp_path / 'none'}", f"searches={kept}"])
     lines = campaign.evaluation_lines(options)
     assert len(lines) == 20 and [line[-1] for line in lines[:2]] == ["seed=0", "seed=0"]
     assert lines[0] == (*first.overrides, "optimizer.lr=0.0003", "seed=0")
-    assert campaign.tuned(campaign.planned()[2], tmp_path) is None
+    assert campaign.tuned(campaign.planned()[2], options) is None
+    campaign.keep_searches(options)
+    assert len(list(kept.glob("*.json"))) == 2
+    elsewhere = campaign.parse([f"runs={tmp_path / 'other'}", f"searches={kept}"])
+    assert campaign.tuned(first, elsewhere) == ("optimizer.lr=0.0003",), "without the run store of the search"
     done = {campaign.compose_run(lines[0]).id(0): None}
     monkeypatch.setattr(campaign, "read_stores", lambda _: done)
     assert campaign.missing(lines[:3], options) == lines[1:3]
@@ -48,7 +53,8 @@ def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_pa
         return [(SweepJob({}, "not started"), None) for _ in lines]
 
     monkeypatch.setattr(campaign, "run_jobs", run_jobs)
-    words = [f"runs={tmp_path}", f"records={tmp_path / 'none'}", "minutes=10", "jobs=3", "trainer=cpu"]
+    words = [f"runs={tmp_path}", f"records={tmp_path / 'none'}", f"searches={tmp_path / 'kept'}"]
+    words += ["minutes=10", "jobs=3", "trainer=cpu"]
     assert campaign.main(words) == 0
     (tuning, evaluation) = steps
     assert tuning[:3] == ("campaign-tuning", 27, 3) and tuning[3] == pytest.approx(300, abs=30)
@@ -70,7 +76,7 @@ def test_skipped_gpu_parts_are_named_before_the_tests_and_at_the_end(monkeypatch
     asked = []
     monkeypatch.setattr(campaign.subprocess, "call", lambda command, cwd: asked.append(command) or 0)
     monkeypatch.setattr(campaign, "run_jobs", lambda arguments, *_, **__: asked.append(arguments) or [])
-    campaign.main([f"runs={tmp_path}", f"records={tmp_path / 'none'}"])
+    campaign.main([f"runs={tmp_path}", f"records={tmp_path / 'none'}", f"searches={tmp_path / 'kept'}"])
     tests, arguments = asked
     assert "-rs" in tests and "trainer=gpu" in arguments
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("skipped of the GPU tests: ")]

@@ -1,0 +1,62 @@
+"""What a search won is what its cell runs, no other, and the report says what was spent on it."""
+
+from dataclasses import replace
+
+import pytest
+
+from papers.grid import cells, load_budget, load_grid
+from papers.searches import NOT_TUNED, keep_search, searches_table, tuned_cells
+
+GRID = load_grid("sharprecl_2")
+SPACE = {"optimizer.lr": {"low": 5e-5, "high": 5e-4, "log": True}, "trainer.max_epochs": {"choices": [4, 6]}}
+
+
+def trial(number, rate, share, score, mean=None):
+    settings = {"optimizer.lr": rate, "trainer.max_epochs": 6}
+    return {"trial": number, "settings": settings, "share": share, "score": score, "mean": mean, "run": f"m-d-{number}"}
+
+
+def record(cell, trials, best):
+    found = {"metric": "val/macro_f1", "seeds": [100, 101, 102], "space": SPACE, "trials": trials, "best": best}
+    return {"line": " ".join(["trainer=gpu", *cell.overrides]), "settings": trials[best]["settings"], **found}
+
+
+@pytest.fixture
+def budget(tmp_path):
+    """The evidence budget with two searches kept: of one method in two rows."""
+    chosen = replace(load_budget("evidence"), searches=str(tmp_path))
+    found = {cell.row: cell for cell in cells(GRID, chosen) if cell.column == "trec_50"}
+    first = [trial(0, 2e-4, 0.34, 0.5), trial(1, 3e-4, 1.0, 0.61, 0.6)]
+    keep_search(found["ce"], record(found["ce"], first, 1), tmp_path)
+    second = [trial(0, 2e-4, 1.0, 0.7, 0.65), trial(1, 3e-4, 1.0, 0.6, 0.6)]
+    keep_search(found["ce_two_views"], record(found["ce_two_views"], second, 0), tmp_path)
+    return chosen
+
+
+def test_a_cell_runs_with_what_won_for_it_and_not_before(budget, tmp_path):
+    before = {(cell.row, cell.column): cell for cell in cells(GRID, budget)}
+    after = {(cell.row, cell.column): cell for cell in tuned_cells(GRID, budget)}
+    won = ("trainer.max_epochs=6",)
+    rates = {"ce": "optimizer.lr=0.0003", "ce_two_views": "optimizer.lr=0.0002"}
+    for row, rate in rates.items():
+        assert after[row, "trec_50"].overrides == (*before[row, "trec_50"].overrides, rate, *won)
+        assert after[row, "trec_50"].skipped is None and after[row, "ohsumed"].skipped == NOT_TUNED
+    assert after["bcl", "trec_50"].skipped == NOT_TUNED
+    plain = load_budget("cpu")
+    assert tuned_cells(GRID, plain) == cells(GRID, plain)
+
+
+def test_the_report_says_budget_space_and_what_won(budget):
+    table = searches_table([GRID, GRID], budget)
+    assert "val/macro_f1" in table.title and len(table.rows) == 2, "a search stands once"
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["cross-entropy"] == (
+        "TREC ir=50",
+        "2 settings, 1 to their end; seeds 100 to 102",
+        "optimizer.lr 5e-05 to 0.0005 (log); trainer.max_epochs 4, 6",
+        "optimizer.lr=0.0003, trainer.max_epochs=6",
+        "50.00 on one seed, 34 % of its epochs",
+        "60.00",
+    )
+    assert rows["cross-entropy, two views"][-3:] == ("the method as it stands", "65.00", "65.00")
+    assert searches_table([GRID], load_budget("cpu")) is None

@@ -65,7 +65,7 @@ def exit_code(main: Callable[[], None]) -> int:
         if _is_of_composing(error):
             return _fail(f"{_first_unreadable()}: cannot be read; allowed: key=value, group=choice")
         if isinstance(error, ModuleNotFoundError) and error.name == "faiss":  # an extra: of two packages, one
-            return _fail("faiss is not installed, which this needs; pip install kontrast[cpu], or kontrast[gpu]")
+            return _fail("faiss is not installed, which this needs; pip install '.[cpu]', or '.[gpu]'")
         traceback.print_exc()
         return _fail(f"a fault of Kontrast's own, please report it: {type(error).__name__}: {error}", FAULT)
     return 0

@@ -42,7 +42,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
         from tasks.service.batching import answer_batches
         from tasks.service.process import fork_workers, start_http
     except ImportError as error:
-        raise ValueError("task=serve: needs fastapi and uvicorn; pip install kontrast[serve]") from error
+        raise ValueError("task=serve: needs fastapi and uvicorn; pip install '.[serve]'") from error
     run, plan = open_run(config)
     explains = bool(plan.config.get("retrieval"))
     workers = min(plan.config.trainer.num_threads or torch.get_num_threads(), MOST_WORKERS)

@@ -215,7 +215,7 @@ class OnPage(People):
         try:
             from tasks.active.page import EVERYWHERE, LabellingPage
         except ImportError as error:
-            raise InputError("active.oracle=browser: needs fastapi and uvicorn; pip install kontrast[serve]") from error
+            raise InputError("active.oracle=browser: needs fastapi and uvicorn; pip install '.[serve]'") from error
         dataset = self.config.dataset
         self.desk = Desk(
             self.texts,

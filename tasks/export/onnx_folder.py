@@ -49,7 +49,7 @@ def check(plan: Plan) -> None:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     except ImportError as error:
-        raise ValueError("format=onnx: needs onnx and onnxruntime; pip install kontrast[export]") from error
+        raise ValueError("format=onnx: needs onnx and onnxruntime; pip install '.[export]'") from error
 
 
 class _Graph(nn.Module):

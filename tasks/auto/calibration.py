@@ -19,6 +19,8 @@ from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEAST_GAIN = 0.005  # of macro-F1: below it, a stronger adjustment is noise
+USUAL_STRENGTH = 0.75  # of a solved regression: its scores follow the sizes of the classes, which validation rows share
+CHANCE = 0.7  # over the root of the validation rows: macro-F1 that such a strength may seem to cost
 LOG_TEMPERATURES = (-4.0, 4.0)
 SCALE_TOLERANCE = 1e-3  # of its logarithm: the loss is flat there
 LEAST_ROWS = 20  # with a label, from which it has a threshold of its own
@@ -100,16 +102,20 @@ def uncalibrated(num_classes: int) -> Calibration:
     return Calibration(1.0, np.zeros(num_classes), 0.0)
 
 
-def calibrated(logits: Floats, labels: NDArray[np.integer], class_counts: NDArray[np.integer]) -> AnyCalibration:
+def calibrated(
+    logits: Floats, labels: NDArray[np.integer], class_counts: NDArray[np.integer], is_solved: bool = False
+) -> AnyCalibration:
     """Chosen on rows that the scores were not fitted on; of several labels by `calibrated_labels`.
 
-    The strength is the weakest within `LEAST_GAIN` of the best macro-F1, the temperature before and after it the one of
-    least cross-entropy.
+    The strength is the weakest within `LEAST_GAIN` of the best macro-F1, of solved regressions the nearest to
+    `USUAL_STRENGTH` within `CHANCE` / sqrt(N) of it; the temperature before and after it the one of least
+    cross-entropy.
 
     Args:
         logits: (N, C).
         labels: (N,), or (N, C) of 0 and 1.
         class_counts: (C,) rows that the scores were fitted on; a class without any has no prior to correct.
+        is_solved: whether the logits are those of least cross-entropy on such rows.
     """
     if labels.ndim == 2:
         return calibrated_labels(logits, labels)
@@ -121,7 +127,9 @@ def calibrated(logits: Floats, labels: NDArray[np.integer], class_counts: NDArra
     for strength in STRENGTHS:
         predictions = (logits * first - strength * prior).argmax(1)
         figures.append(classification_metrics(labels, predictions, num_classes)["macro_f1"])
-    chosen = next(s for s, figure in zip(STRENGTHS, figures, strict=True) if figure >= max(figures) - LEAST_GAIN)
+    usual, tolerance = (USUAL_STRENGTH, CHANCE / len(labels) ** 0.5) if is_solved else (0.0, LEAST_GAIN)
+    near = [s for s, figure in zip(STRENGTHS, figures, strict=True) if figure >= max(figures) - tolerance]
+    chosen = min(reversed(near), key=lambda strength: abs(strength - usual))
     adjusted = logits * first - chosen * prior
     second = best_scale(adjusted, labels)
     return Calibration(first * second, -chosen * second * prior, chosen)

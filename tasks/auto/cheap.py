@@ -170,6 +170,9 @@ def words(counts: Any, labels: NDArray[np.int64], num_classes: int) -> Iterator[
         yield f"penalty={strength:.3g}", Words(inputs.weights(weight), bias, frequency)
 
 
+REGRESSIONS = (logistic, words)  # whose logits are those of least cross-entropy
+
+
 @dataclass(frozen=True)
 class TextRows:
     """N texts as embeddings (N, D) of unit length and as token counts (N, V), sparse."""

@@ -27,7 +27,7 @@ from tasks.auto.calibration import (
     decisions,
     uncalibrated,
 )
-from tasks.auto.cheap import Added, Scorer, Sum
+from tasks.auto.cheap import REGRESSIONS, Added, Scorer, Sum
 from tasks.auto.cheap import Path as SettingPath
 
 INNER_FOLDS = 3
@@ -76,7 +76,8 @@ def fitted(path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], text
             scorer, setting, logits = _chosen(path, rows, labels, parts, num_classes)
     calibration: AnyCalibration
     if calibrate:
-        calibration = calibrated(logits, truth, class_counts(labels, num_classes))
+        is_solved = isinstance(path, Added) or path in REGRESSIONS
+        calibration = calibrated(logits, truth, class_counts(labels, num_classes), is_solved)
     elif labels.ndim == 2:
         calibration = calibrated_labels(logits, truth, rescale=False)
     else:

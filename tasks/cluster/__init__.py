@@ -7,7 +7,7 @@ import time
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lightning.pytorch as pl
 import numpy as np
@@ -246,10 +246,11 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
     if (top := module.encoder.top_layers) is not None:
         left = "the layers below stay as they come; encoder.train=full trains all, as papers do, in more time"
         print(f"encoder.train=top_layers: {len(top.top)} of the encoder's layers train, {left}", file=sys.stderr)
-    if plan.config.trainer.max_epochs == "by_size" and trainer.max_epochs != SCHEDULE_EPOCHS:
-        module.schedule_share = trainer.max_epochs / SCHEDULE_EPOCHS
+    epochs = cast(int, trainer.max_epochs)
+    if plan.config.trainer.max_epochs == "by_size" and epochs != SCHEDULE_EPOCHS:
+        module.schedule_share = epochs / SCHEDULE_EPOCHS
         whole = f"trainer.max_epochs={SCHEDULE_EPOCHS} is the whole schedule"
-        shorter = f"{trainer.max_epochs} epochs for so many texts, stages in proportion"
+        shorter = f"{epochs} epochs for so many texts, stages in proportion"
         print(f"trainer.max_epochs=by_size: {shorter}; {whole}", file=sys.stderr)
     run.write_json("environment.json", environment(plan, corpus, trainer))
     last = run.checkpoints / "last.ckpt"

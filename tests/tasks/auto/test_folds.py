@@ -111,6 +111,16 @@ def test_calibration_finds_the_temperature_and_helps_a_rare_class():
     assert actual.probabilities(logits).argmax(1)[labels == 1].mean() > (logits.argmax(1)[labels == 1]).mean()
 
 
+def test_a_solved_regression_is_adjusted_as_usual_unless_validation_rows_speak_against_it():
+    labels, counts = np.repeat([0, 1], [450, 50]), np.array([450, 50])
+    prior = np.log(counts / 500)
+    right = 8.0 * np.eye(2)[labels] + prior  # of every strength the same answers
+    assert [calibrated(right, labels, counts, is_solved).strength for is_solved in (False, True)] == [0.0, 0.75]
+    evidence = np.random.default_rng(0).normal(size=(500, 1)) + labels[:, None]
+    balanced = np.hstack([-evidence, evidence]) * 0.5 + 0.3 * prior  # has been adjusted: more of it misleads
+    assert calibrated(balanced, labels, counts, True).strength < 0.75
+
+
 def test_cross_entropy_at_the_temperature_that_suits_the_rows():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 7, 500)

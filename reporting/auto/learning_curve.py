@@ -45,9 +45,8 @@ def learning_curve(points: pd.DataFrame, rows: int, seed: int) -> dict[str, Any]
         `points` [{rows, macro_f1, lower, upper}], `twice_the_labels` {rows, macro_f1, lower, upper} or None, and
         `note`, which says why it is None.
     """
-    table = points.pivot_table(index=["repeat", "fold"], columns="rows", values="macro_f1").dropna()
-    sizes, values = table.columns.to_numpy(np.float64), table.to_numpy()
-    if len(sizes) < LEAST_SIZES or len(values) < 2:
+    sizes, values = _by_share(points)
+    if len(np.unique(sizes)) < LEAST_SIZES or len(values) < 2:
         note = f"{len(sizes)} sizes of {len(values)} folds are too few to tell"
         return {"points": _points(sizes, values), "twice_the_labels": None, "note": note}
     rng = np.random.default_rng(seed)
@@ -60,6 +59,15 @@ def learning_curve(points: pd.DataFrame, rows: int, seed: int) -> dict[str, Any]
     if upper - lower > WIDEST:
         note = f"the folds differ too much to tell: {lower:.0%} to {upper:.0%}"
     return {"points": _points(sizes, values), "twice_the_labels": None if note else twice, "note": note or None}
+
+
+def _by_share(points: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Sizes (S,) and macro-F1 (F, S) of the folds that have all shares: equal shares of folds differ by a few rows, and
+    the size is their mean."""
+    table = points.sort_values("rows", kind="stable")
+    table = table.assign(share=table.groupby(["repeat", "fold"]).cumcount())
+    folds = table.pivot(index=["repeat", "fold"], columns="share", values=["rows", "macro_f1"]).dropna()
+    return folds["rows"].mean().round().to_numpy(np.float64), folds["macro_f1"].to_numpy(np.float64)
 
 
 def _at(sizes: Floats, scores: Floats, rows: int) -> float:

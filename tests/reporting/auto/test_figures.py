@@ -72,6 +72,18 @@ def test_a_learning_curve_is_read_on_and_noise_is_not():
     assert "too few" in learning_curve(points(0.1).query("rows < 150"), 500, 0)["note"]
 
 
+def test_folds_of_different_sizes_make_one_learning_curve():
+    """The same share of two folds may be 20 and 21 rows."""
+    rows = [(size + fold % 2, 0, fold, 0.9 - 2 * size**-0.5) for size in (20, 40, 60, 80) for fold in range(5)]
+    points = pd.DataFrame(rows, columns=["rows", "repeat", "fold", "macro_f1"])
+    lost = (points["fold"] == 4) & (points["rows"] == 20)  # a fold with too few texts in its smallest part
+    for table in (points, points[~lost]):
+        curve = learning_curve(table, 100, 0)
+        assert [point["rows"] for point in curve["points"]] == [20, 40, 60, 80]
+        assert curve["points"][0]["macro_f1"] == pytest.approx(0.9 - 2 * 20**-0.5)
+        assert curve["twice_the_labels"]["rows"] == 200
+
+
 def test_wrong_labels_are_suspected():
     rng = np.random.default_rng(3)
     labels, probabilities = drawn_answers(rng, 400)

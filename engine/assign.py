@@ -90,6 +90,7 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
         two_views = WordVectors("tfidf", model["words"], model["rarity"]), parts
 
     def assign(texts: list[str]) -> Assignments:
+        texts = [plan.dataset.cleaned(text) for text in texts]  # as those that the centres were made from
         vectors = method.scaled(vectorise(texts))
         clusters, squares = nearest(vectors, model["centres"])
         if two_views is not None:

@@ -74,6 +74,19 @@ def test_texts_without_a_known_word_are_near_to_nothing(store, use, tmp_path):
     assert "model.npz: cannot be read" in use("predict", result, "input=-", "output=-", stdin="text\napple\n").error
 
 
+def test_markup_that_was_taken_out_is_taken_out_of_new_texts(store, use, tmp_path):
+    texts = [f"<span>{text}</span>" for text in ("red apple", "green apple", "iron bolt", "steel bolt")]
+    (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts) + "\n")
+    line = ["task=cluster", "method=bow_kmeans", "method.num_clusters=2", "dataset.markup=strip", "logger=none"]
+    result = command([*line, "dataset=csv", f"dataset.train={tmp_path}/texts.csv", *store])
+    rows = rows_of(result.folder, "predictions.csv")
+    new = "\n".join(["text", *(text.replace("span", "apple") for text in texts)])  # tags that would be words
+    actual = use("predict", result, "input=-", "output=-", stdin=f"{new}\n")
+    assert [float(row["distance"]) for row in csv.DictReader(actual.out.splitlines())] == pytest.approx(
+        [float(row["distance"]) for row in rows]
+    )
+
+
 def texts_in(overrides: list[str]) -> list[str]:
     files = [Path(override.partition("=")[2]) for override in overrides if override.startswith("dataset.t")]
     return [row["text"] for file in files for row in rows_of(file.parent, file.name)]

@@ -16,7 +16,7 @@ from storage.command_words import quoted
 from storage.errors import InputError, short
 from storage.files import replacing
 
-PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
+PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)  # Hydra knows no other letters without quotes
 
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:

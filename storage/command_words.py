@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+PLAIN = re.compile(r"(?!(?:true|false|null|nan|inf)\Z)[a-z_/][\w./+-]*", re.ASCII | re.IGNORECASE)
+
 
 def quoted(text: str) -> str:
     """A text as Hydra's grammar takes it literally: there, a backslash means itself unless a quote follows."""
@@ -11,9 +13,19 @@ def quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
+def literal(text: str) -> str:
+    """The text itself where Hydra's grammar reads it as that, else `quoted`: it knows no letters but ASCII without
+    quotes, and takes 3, 1e5, null and true for values."""
+    return text if PLAIN.fullmatch(text) else quoted(text)
+
+
+def in_shell_quotes(word: str) -> str:
+    """A word in double quotes, as the shell hands it on unchanged."""
+    escaped = re.sub(r'["$`\\]', r"\\\g<0>", word)
+    return f'"{escaped}"'
+
+
 def quoted_word(word: str) -> str:
     """A value as the shell hands it to Hydra: in quotes of both where it is more than a plain word."""
-    if re.fullmatch(r"[\w./+-]+", word):
-        return word
-    for_shell = re.sub(r'["$`\\]', r"\\\g<0>", quoted(word))
-    return f'"{for_shell}"'
+    value = literal(word)
+    return value if value == word else in_shell_quotes(value)

@@ -14,7 +14,7 @@ from typing import Any
 from datamodules.labels import label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
 from reporting.auto.commands import reading_words
-from storage.command_words import quoted_word
+from storage.command_words import in_shell_quotes, literal, quoted, quoted_word
 from storage.errors import InputError, short, short_list
 from storage.run_store import COMMAND
 from storage.tables import (
@@ -288,14 +288,15 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
     separator = about.get("label_separator")
     if not about.get("unlabelled_rows") or dataset is None or separator == LISTS:
         return None
-    names = ",".join(name if re.fullmatch(r"\w+", name) else f"'{name}'" for name in sorted(data.rows_of_label()))
+    names = ",".join(map(literal, sorted(data.rows_of_label())))
     method = "bce" if data.several else "kontrast"
     words = [f"{COMMAND} method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
-    words += [f"\"dataset.label_separator='{separator}'\""] if data.several else []
+    words += [in_shell_quotes(f"dataset.label_separator={quoted(separator)}")] if data.several else []
     words += [f"dataset.train={quoted_word(data.file)}", f"active.answers_from={quoted_word(data.file)}"]
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}
     words += [f"dataset.{key}_column={quoted_word(name)}" for key, name in columns.items() if name != key]
-    return " ".join([*words, f'"dataset.label_names=[{names}]"', f"active.budget={len(data.labels) + more}"])
+    words.append(in_shell_quotes(f"dataset.label_names=[{names}]"))
+    return " ".join([*words, f"active.budget={len(data.labels) + more}"])
 
 
 def guess_columns(

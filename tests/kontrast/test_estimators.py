@@ -28,9 +28,11 @@ def test_settings_are_the_command_lines_words():
         "seed": np.int64(3),
         "loss__tau": 0.1,
         "paths__runs": nasty,
+        "paths__data": "größe",
         "start_from": None,
     }
     config = config_of(overrides(settings))
+    assert config.paths.data == "größe"
     assert (config.paths.runs, config.seed, config.loss.tau) == (nasty, 3, 0.1)
     with pytest.raises(InputError, match=r"loss\.tauu: unknown key"):
         config_of(["method=sharprecl", *overrides({"loss__tauu": 1})])

@@ -263,3 +263,13 @@ def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, s
     assert result.metrics["labels"] == len(LABELS) + 2, result.err
     assert f"{len(LABELS)} of {len(LABELS)} answers are new" in result.err
     assert label_more_line(read_labelled(write(tmp_path / "b.csv", ("text", "label"), rows[:12]))) is None
+
+
+def test_the_line_that_labels_more_composes_whatever_the_names_are(tmp_path):
+    names = ["1", "true", "groß", "don't", 'say "five"', "a, b"]
+    rows = [*zip(TEXTS, names * 2, strict=True), ("one more", "")]
+    data = read_labelled(write(tmp_path / "größen.csv", ("größe", "2"), rows), "größe", "2", separator=None)
+    run = compose_run(tuple(shlex.split(label_more_line(data))[2:]))
+    assert not run.problem and run.config["dataset"]["label_names"] == sorted(names)
+    assert (run.config["dataset"]["text_column"], run.config["dataset"]["label_column"]) == ("größe", "2")
+    assert run.config["dataset"]["train"] == str(tmp_path / "größen.csv")

@@ -49,11 +49,13 @@ def checked_texts(texts: Any) -> list[str]:
     """Texts of a list, an array or a pandas Series, or the one column of a frame.
 
     Raises:
-        InputError: no texts, or an entry that is no text with a visible character; with its position.
+        InputError: no texts, several columns, or an entry that is no text with a visible character; with its position.
     """
     if isinstance(texts, str):
         raise InputError("X: found one text, allowed: a list, array or Series of texts")
-    if getattr(texts, "ndim", 1) == 2 and texts.shape[1] == 1:
+    if getattr(texts, "ndim", 1) == 2:
+        if texts.shape[1] != 1:  # a frame would give the names of its columns
+            raise InputError(f"X: found {texts.shape[1]} columns, allowed: one, of texts")
         texts = np.asarray(texts)[:, 0]
     entries = [str(text) if isinstance(text, np.str_) else text for text in texts]
     for place, text in enumerate(entries):

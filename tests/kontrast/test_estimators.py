@@ -68,7 +68,10 @@ def test_labels_that_cannot_be_learned_are_refused(y, message):
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("texts", [[], "one text", ["a", " "], ["a", None], [1.0]])
+TWO_COLUMNS = pd.DataFrame({"title": ["a", "b"], "body": ["c", "d"]})  # which gives its names one by one
+
+
+@pytest.mark.parametrize("texts", [[], "one text", ["a", " "], ["a", None], [1.0], TWO_COLUMNS])
 def test_what_is_no_text_is_refused_with_its_place(texts):
     with pytest.raises(InputError, match=r"^X"):
         checked_texts(texts)

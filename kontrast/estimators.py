@@ -93,7 +93,7 @@ class TextClassifier(ClassifierMixin, _Settings):
         if labels.ndim not in (1, 2) or len(labels) != len(texts):
             raise InputError(f"y: found shape {labels.shape}, allowed: a label, or 0s and 1s, for each of {len(texts)}")
         classes, rows = _of_several(y, labels) if labels.ndim == 2 else _of_one(labels)
-        names = [str(label) for label in classes]
+        names = [str(label).strip() for label in classes]  # as a table of rows is read
         if len(classes) < 2 or len(set(names)) < len(names):
             raise InputError(f"y: found the labels {short_list(names)}, allowed: at least 2 that differ as text")
         columns = {"text": texts, "label": rows}
@@ -129,8 +129,16 @@ class TextClassifier(ClassifierMixin, _Settings):
 
 
 def _of_one(labels: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
-    """Sorted classes (C,), and the name of each row's."""
-    classes, places = np.unique(labels, return_inverse=True)
+    """Sorted classes (C,), and the name of each row's. Raises InputError: a missing label, labels of several types."""
+    import pandas as pd
+
+    if len(missing := np.flatnonzero(pd.isna(labels))):
+        raise InputError(f"y[{missing[0]}]: found {labels[missing[0]]}, allowed: a label of each text")
+    try:
+        classes, places = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise InputError(f"y: found labels of the types {', '.join(kinds)}, allowed: of one type") from error
     return classes, [str(classes[place]) for place in places]
 
 

@@ -60,6 +60,9 @@ def test_texts_come_in_lists_arrays_and_series(texts):
         (np.array([[1, 0], [2, 1]]), "y: found '2' in an array (2, 2), allowed there: 0 and 1"),
         (np.array([[1, 0], [1, 0]]), "y: found no text with the label 1, allowed: one at least of each"),
         (["a", "a"], "y: found the labels 'a', allowed: at least 2 that differ as text"),
+        (["a ", "a"], "y: found the labels 'a', 'a', allowed: at least 2 that differ as text"),
+        (["a", None], "y[1]: found None, allowed: a label of each text"),
+        (np.array(["a", 1], object), "y: found labels of the types int, str, allowed: of one type"),
     ],
 )
 def test_labels_that_cannot_be_learned_are_refused(y, message):
@@ -129,8 +132,9 @@ def test_texts_of_several_labels_are_learned_from_columns_of_0_and_1(tiny_encode
     classifier = kontrast.TextClassifier("tfidf_labels", "bag_of_words", **paths)
     scores = cross_val_score(classifier, np.array(texts), y, cv=2, scoring="f1_micro", error_score="raise")
     assert scores.mean() > 0.8
-    answers = classifier.fit(texts, pd.DataFrame(y, columns=marks.columns)).predict(texts)
-    assert classifier.classes_.tolist() == marks.columns.tolist() and (answers == y).mean() > 0.9
+    columns = [f" {name}" for name in marks.columns]  # the space is no part of a label's name
+    answers = classifier.fit(texts, pd.DataFrame(y, columns=columns)).predict(texts)
+    assert classifier.classes_.tolist() == columns and (answers == y).mean() > 0.9
     probabilities = kontrast.load(classifier.run_, **paths).predict_proba(texts)
     assert probabilities == pytest.approx(classifier.predict_proba(texts))
 

@@ -38,10 +38,11 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     rows = folder.path / "rows.parquet"
     longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())
     base = [*words, *data_words(rows, name, longest, config.markup)]
-    speed = _speed(base, data, clock)
+    is_encoded = folder.has("embeddings.npy")  # by an earlier start: the cache has them, whatever time is left
+    speed = _speed(base, data, clock, is_encoded)
     seconds = min(ENCODE_SHARE * 60 * config.minutes, MOST_OF_REST * clock.left)  # a large file took some to read
     affordable = 0 if speed is None else int(seconds / speed)
-    if affordable < min(LEAST_ROWS, len(data.labels)):  # more rows without an encoder say more than so few with one
+    if affordable < min(LEAST_ROWS, len(data.labels)) and not is_encoded:  # more rows without an encoder say more
         speed, affordable = None, ROWS_OF_WORDS
     total, said = len(data.labels), data.notes
     data = _sampled_again(data, affordable, config.seed, folder)
@@ -65,7 +66,7 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
             clock.say(note)
     embeddings = None
     texts = len(labels) + (len(data.unlabelled) if reads_unlabelled else 0)
-    if speed is not None and texts * speed > MOST_OF_REST * clock.left:
+    if speed is not None and texts * speed > MOST_OF_REST * clock.left and not is_encoded:
         needed = minutes_of(texts * speed)
         clock.say(f"encoding {texts:,} texts takes about {needed}, too long: candidates without an encoder alone")
     elif speed is not None:
@@ -92,9 +93,9 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     clock.say(f"done in {minutes_of(60 * clock.used)}")
 
 
-def _speed(base: Sequence[str], data: Labelled, clock: Clock) -> float | None:
-    """Seconds to encode a text; None where there is no time for an encoder at all."""
-    if clock.left < ENCODER_SECONDS:
+def _speed(base: Sequence[str], data: Labelled, clock: Clock, is_encoded: bool) -> float | None:
+    """Seconds to encode a text; None where the texts are not encoded yet and there is no time for an encoder at all."""
+    if clock.left < ENCODER_SECONDS and not is_encoded:
         clock.say("no time to load the encoder: candidates without one alone")
         return None
     return seconds_per_text(plan_of([*base, "method=prototypes"]), data.texts)

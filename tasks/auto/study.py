@@ -252,11 +252,11 @@ class Study:
         """More drawings of the folds for what is cheap, so that the draw of the folds matters less."""
         done = [candidate for candidate in candidates if self._is_finished(candidate)]
         once = sum(o.seconds_fit + o.seconds_predict for c in done for o in self.outcomes[c.name].values())
-        known = [int(file.stem.split("-")[-2]) + 1 for file in (self.run.path / "folds").glob("*.npz")]
+        known = {int(file.stem.split("-")[-2]) for file in (self.run.path / "folds").glob("*.npz")}
         share = REPEATED_SHARE * 60 * self.clock.minutes
-        self.repeats = max([min(REPEATS, 1 + int(share / max(once, 1e-3))), *known])
+        self.repeats = max(min(REPEATS, 1 + int(share / max(once, 1e-3))), 1 + max(known, default=0))
         for repeat in range(1, self.repeats):
-            if self.clock.left <= 0:
+            if self.clock.left <= 0 and repeat not in known:
                 return
             self._say(f"drawing {repeat + 1} of the folds, for what is cheap")
             for candidate in done:

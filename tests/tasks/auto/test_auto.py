@@ -64,6 +64,15 @@ def test_the_answer_is_the_same_after_a_kill_and_its_model_predicts(words, use, 
     assert sum(row["prediction"] == row["label"] for row in table) > 0.7 * len(table)
     assert all(0.25 <= float(row["probability"]) <= 1 for row in table)
 
+    before = statuses(half)  # killed with no time left, it goes on with all that had ended
+    RunFolder(half).write_metrics(status="running", minutes={"asked": 3, "used": 2.99})
+    assert command(words).code == 0 and statuses(half) == before and tables(half) == expected
+
+
+def statuses(folder):
+    """How each candidate ended."""
+    return {entry["candidate"]: entry["status"] for entry in json.loads((folder / "candidates.json").read_text())}
+
 
 @pytest.mark.slow
 def test_headlines_are_joined_and_the_line_that_predicts_says_so(words, use, tmp_path, toy_csv):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from labelling.answers import NO_LABEL, Label, classes_of, from_table
 from storage.files import write_text
 from storage.run_store import csv_text
+from storage.tables import open_table
 
 HEADER = ("position", "text", "label")
 
@@ -58,17 +58,22 @@ class FileOracle:
         return rows
 
     def checked(self, rows: list[dict[str, str]], label_names: list[str]) -> dict[str, Label]:
-        """Position -> label of the rows that hold one. Raises ValueError: one that is no class, with its line."""
+        """Position -> label of the rows that hold one. Raises ValueError: one that is no class, with its line.
+
+        Args:
+            rows: those of `asked`: the cells, and `where` the row begins.
+            label_names: the classes.
+        """
         if taken := set(NO_LABEL) & set(label_names):
             raise ValueError(f"active.oracle: found a class named {taken.pop()!r}, which means no class; rename it")
         labels = {}
-        for line, row in enumerate(rows, 2):
+        for row in rows:
             if not row["label"]:
                 continue
             label = labels[row["position"]] = from_table(row["label"], self.separator)
             if unknown := [name for name in classes_of(label) if name not in label_names]:
                 allowed = ", ".join([*label_names, *NO_LABEL])
-                raise ValueError(f"{self.file}:{line}: found {unknown[0]!r}; allowed: {allowed}")
+                raise ValueError(f"{row['where']}: found {unknown[0]!r}; allowed: {allowed}")
         return labels
 
     def write(self, rows: list[dict[str, str]]) -> None:
@@ -79,14 +84,12 @@ class FileOracle:
         return bool({row["position"] for row in self._read()} & set(map(str, positions)))
 
     def _read(self) -> list[dict[str, str]]:
-        if not self.file.exists():
+        if not self.file.exists() or not self.file.stat().st_size:
             return []
-        with self.file.open(encoding="utf-8-sig", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-        missing = [name for name in HEADER if rows and rows[0].get(name) is None]
-        if missing:
-            raise ValueError(f"{self.file}: no column {', '.join(missing)}; allowed: {', '.join(HEADER)}")
-        return [row | {"label": (row["label"] or "").strip()} for row in rows]
+        table = open_table(self.file)  # a spreadsheet may have changed the encoding and the delimiter
+        for name in HEADER:
+            table.need(name, "as it was written")
+        return [{**row, "label": row["label"].strip(), "where": where} for where, row in table.rows]
 
     def _how(self, label_names: list[str]) -> str:
         allowed = ", ".join([*label_names, *NO_LABEL])

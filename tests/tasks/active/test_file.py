@@ -36,3 +36,13 @@ def test_an_earlier_round_makes_place(ask):
     with pytest.raises(ValueError, match="2 texts to label"):
         answers("3,c,no\n4,d,yes\n")
     assert file.read_text().splitlines() == ["position,text,label", "7,a,", "12,b,"]
+
+
+def test_what_a_spreadsheet_changes_is_read_and_a_fault_has_its_line(ask):
+    answers, file = ask
+    long = "word " * 40_000  # more than the csv module takes by itself
+    assert answers(f'7,"{long}",no\n12,b,yes\n') == ["no", "yes"]
+    with pytest.raises(ValueError, match=r"to_label\.csv:4: found 'maybe'; allowed: no, yes"):
+        answers('7,"a\nof two lines",no\n12,b,maybe\n')
+    file.write_bytes("label;position;text\r\nschön;7;größe\r\nja;12;b\r\n".encode("cp1252"))
+    assert FileOracle(file).answers([7, 12], ["größe", "b"], ["ja", "schön"]) == ["schön", "ja"]

@@ -39,16 +39,26 @@ def read_answers(
     answers: list[Answer] = []
     for where, row in open_table(file).rows:
         if "annotations" in row and isinstance(row.get("data"), Mapping):
-            answers += _of_label_studio(where, row)
+            answers += _as_exported(where, row, _of_label_studio, "tasks of Label Studio")
         elif isinstance(row.get("fields"), Mapping) and "responses" in row:
-            answers += _of_argilla(where, row)
+            answers += _as_exported(where, row, _of_argilla, "records of Argilla 2")
         elif any(key.endswith(".responses") for key in row):
-            answers += _of_argilla_columns(where, row)
+            answers += _as_exported(where, row, _of_argilla_columns, "records of Argilla 2")
         else:
             answers += _of_table(where, row, text_column, label_column, separator)
         if separator is None and answers and isinstance(label := answers[-1].label, tuple):
             raise InputError(f"{where}: found the labels {short(list(label))}; allowed: a text and one label")
     return answers
+
+
+def _as_exported(
+    where: str, row: Mapping[str, Any], read: Callable[[str, Mapping[str, Any]], Iterator[Answer]], kind: str
+) -> list[Answer]:
+    """The answers of a row of another program. Raises InputError: it has other keys, or other kinds of values."""
+    try:
+        return list(read(where, row))
+    except (AttributeError, LookupError, TypeError) as error:
+        raise InputError(f"{where}: found {short(row)}; allowed: {kind} as they are exported") from error
 
 
 def _of_table(

@@ -91,6 +91,14 @@ def test_tables_of_a_run(tmp_path):
         ([{"text": 3, "label": "no"}], "allowed: a text and one label"),
         ([{"data": {"a": "x", "b": "y"}, "annotations": []}], "found 2 texts in a, b"),
         ([{"data": {"text": "a"}, "annotations": {}}], "annotations: found {}; allowed: a list"),
+        (
+            [{"data": {"text": "a"}, "annotations": [{"result": [{"type": "choices"}]}]}],
+            "allowed: tasks of Label Studio as they are exported",
+        ),
+        (  # as Argilla 1 exports them
+            [{"fields": {"text": "a"}, "responses": [{"values": {"label": {"value": "yes"}}, "status": "submitted"}]}],
+            "allowed: records of Argilla 2 as they are exported",
+        ),
         ([dict.fromkeys(COLUMNS, "a")], "probability: found 'a'; allowed: a number"),
         (
             [{"text": "a", "q.responses": ["yes"], "q.responses.time": ["noon"]}],

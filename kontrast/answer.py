@@ -65,8 +65,12 @@ class Answer:
 
 def _label(value: Any) -> str:
     """A label as a cell of the table that is read: several as a JSON list, none that is known as an empty one."""
-    if isinstance(value, list | tuple | set | np.ndarray):
+    if isinstance(value, set):
+        value = sorted(value, key=str)  # the same table in every process
+    if isinstance(value, list | tuple | np.ndarray):
         return json.dumps([str(part) for part in value], ensure_ascii=False)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # whole numbers, which pandas keeps as floats where some are missing
     return "" if pd.isna(value) else str(value)
 
 

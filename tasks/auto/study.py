@@ -242,7 +242,8 @@ class Study:
                         candidate.name not in UNSCALED, seconds_per_text,
                     )  # fmt: skip
                 except ValueError as error:
-                    entry.status, entry.reason = "failed", first_line(error)
+                    if repeat == 0:  # further drawings only add to it
+                        entry.status, entry.reason = "failed", first_line(error)
                     return
                 outcome.save(self._file(candidate.name, repeat, fold))
             self._keep(candidate.name, repeat, fold, outcome)

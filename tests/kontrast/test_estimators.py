@@ -14,6 +14,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 
 import kontrast
+from kontrast.answer import _label
 from kontrast.command_line import main, run_words
 from kontrast.runs import checked_texts, config_of, overrides
 from storage.errors import InputError
@@ -165,3 +166,10 @@ def test_an_installed_package_claims_its_own_name_alone(tmp_path):
     assert python("-m", "kontrast", "--version").stdout.strip() == kontrast.__version__
     refused = python("-m", "kontrast", "run", "method=cee")
     assert refused.returncode == 2 and "did you mean ce" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("label", "cell"), [({"b", "a"}, '["a", "b"]'), (2.0, "2"), (2.5, "2.5"), (float("nan"), ""), ("2.0", "2.0")]
+)
+def test_labels_of_a_frame_are_written_alike_each_time(label, cell):
+    assert _label(label) == cell

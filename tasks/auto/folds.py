@@ -68,12 +68,7 @@ def fitted(path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], text
         calibrate: False leaves the scores as they are; thresholds of several labels are chosen all the same.
     """
     with threadpool_limits(1):  # so small that threads cost more than they bring, most of all on a busy machine
-        parts = _inner_parts(labels, texts)
-        truth = np.concatenate([labels[val] for _, val in parts])
-        if isinstance(path, Added):
-            scorer, setting, logits = _added(path, rows, labels, parts, num_classes)
-        else:
-            scorer, setting, logits = _chosen(path, rows, labels, parts, num_classes)
+        scorer, setting, logits, truth = inner_logits(path, rows, labels, texts, num_classes)
     calibration: AnyCalibration
     if calibrate:
         is_solved = isinstance(path, Added) or path in REGRESSIONS
@@ -84,6 +79,17 @@ def fitted(path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], text
         calibration = uncalibrated(num_classes)
     answers = decisions(calibration.probabilities(logits), calibration.thresholds)
     return Fitted(scorer, calibration, setting, decision_metrics(truth, answers, num_classes)["macro_f1"])
+
+
+def inner_logits(
+    path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], texts: list[str], num_classes: int
+) -> tuple[Scorer, str, Floats, NDArray[np.int64]]:
+    """The setting of least cross-entropy fitted to all rows, its name, and what the models of the inner folds say of
+    their validation rows: logits (M, C) and labels (M,). Arguments are those of `fitted`."""
+    parts = _inner_parts(labels, texts)
+    chosen = _added if isinstance(path, Added) else _chosen
+    scorer, setting, logits = chosen(path, rows, labels, parts, num_classes)  # type: ignore[operator]
+    return scorer, setting, logits, np.concatenate([labels[val] for _, val in parts])
 
 
 Parts = list[tuple[NDArray, NDArray]]

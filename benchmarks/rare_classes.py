@@ -3,8 +3,8 @@
     python -m benchmarks.rare_classes [--datasets agnews trec …] [--drawings 3]
 
 Rows of a train split are drawn so that the largest class has 1 to 50 times as many as the smallest, or as the set has
-them. Each candidate is fitted as `task=auto` fits it; every strength is then measured on up to 1,500 further train rows:
-as they are, and weighted so that their classes have the sizes of the drawn ones. Rules see inner validation rows alone:
+them. Each candidate is fitted as `task=auto` fits it; every strength is then measured on up to 1,500 further train
+rows: as they are, and weighted so that their classes have the sizes of the drawn ones. Rules see inner validation rows.
 
 | rule | strength |
 |---|---|

@@ -67,7 +67,7 @@ def _by_share(points: pd.DataFrame) -> tuple[Floats, Floats]:
     table = points.sort_values("rows", kind="stable")
     table = table.assign(share=table.groupby(["repeat", "fold"]).cumcount())
     folds = table.pivot(index=["repeat", "fold"], columns="share", values=["rows", "macro_f1"]).dropna()
-    return folds["rows"].mean().round().to_numpy(np.float64), folds["macro_f1"].to_numpy(np.float64)
+    return folds["rows"].to_numpy(np.float64).mean(0).round(), folds["macro_f1"].to_numpy(np.float64)
 
 
 def _at(sizes: Floats, scores: Floats, rows: int) -> float:

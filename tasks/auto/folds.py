@@ -87,8 +87,10 @@ def inner_logits(
     """The setting of least cross-entropy fitted to all rows, its name, and what the models of the inner folds say of
     their validation rows: logits (M, C) and labels (M,). Arguments are those of `fitted`."""
     parts = _inner_parts(labels, texts)
-    chosen = _added if isinstance(path, Added) else _chosen
-    scorer, setting, logits = chosen(path, rows, labels, parts, num_classes)  # type: ignore[operator]
+    if isinstance(path, Added):
+        scorer, setting, logits = _added(path, rows, labels, parts, num_classes)
+    else:
+        scorer, setting, logits = _chosen(path, rows, labels, parts, num_classes)
     return scorer, setting, logits, np.concatenate([labels[val] for _, val in parts])
 
 

@@ -291,7 +291,7 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
     names = ",".join(map(literal, sorted(data.rows_of_label())))
     method = "bce" if data.several else "kontrast"
     words = [f"{COMMAND} method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
-    words += [in_shell_quotes(f"dataset.label_separator={quoted(separator)}")] if data.several else []
+    words += [in_shell_quotes(f"dataset.label_separator={quoted(str(separator))}")] if data.several else []
     words += [f"dataset.train={quoted_word(data.file)}", f"active.answers_from={quoted_word(data.file)}"]
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}
     words += [f"dataset.{key}_column={quoted_word(name)}" for key, name in columns.items() if name != key]

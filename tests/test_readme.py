@@ -83,6 +83,8 @@ def test_a_setting_is_accepted(setting):
     base += ["method=tsc"] if setting.startswith("method.classifier_weighting") else []
     base += ["method=two_heads_words"] if setting.startswith("method.read_words") else []
     base += ["method=tde"] if setting.startswith("method.num_heads") else []
+    base += ["method=paco", "method.classifier_bias=false"] if setting.startswith("method.cosine_scale") else []
+    base += ["search=halving"] if setting.startswith("search.freeze") else []
     base += ["head=text_to_text"] if setting.startswith("head") else []
     base += ["active=random"] if setting.startswith(("active.", "protocol.ties")) else []
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):

@@ -16,7 +16,7 @@ rows: as they are, and weighted so that their classes have the sizes of the draw
 from __future__ import annotations
 
 import argparse
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,15 @@ from threadpoolctl import threadpool_limits
 from benchmarks.auto import encoder_folder, thinned
 from datamodules.labels import class_counts
 from lightning_modules.heads.tfidf import token_counts
-from reporting.metrics import classification_metrics
 from tasks.auto import cheap
-from tasks.auto.calibration import CHANCE, LEAST_GAIN, STRENGTHS, USUAL_STRENGTH, best_scale
+from tasks.auto.calibration import STRENGTHS, Calibration, best_scale, calibrated
 from tasks.auto.folds import inner_logits
 from tasks.auto.plans import plan_of
 
 DATASETS = ("agnews", "trec", "cr", "dblp", "searchsnippets", "ohsumed")
 DRAWN = ((300, 1.0), (300, 5.0), (300, 20.0), (1000, 10.0), (1000, 50.0), (300, None), (1000, None))
 MOST_TEXTS, FURTHER = 6000, 1500
+RULES = {"least": False, "usual": True}  # is_solved
 CANDIDATES: dict[str, Any] = {
     "logistic": ("embeddings", cheap.logistic),
     "tfidf_linear": ("counts", cheap.words),
@@ -76,16 +76,6 @@ def weighted_macro_f1(labels: NDArray, answers: NDArray, weights: NDArray[np.flo
     return 100 * float(np.mean((2 * np.diag(counts) / np.maximum(counts.sum(0) + counts.sum(1), 1e-12))[is_there]))
 
 
-def rules(figures: NDArray[np.floating], rows: int) -> dict[str, int]:
-    """Which of STRENGTHS each rule takes, of macro-F1 on so many inner validation rows."""
-    usual = np.abs(np.array(STRENGTHS) - USUAL_STRENGTH) - 1e-9 * np.arange(len(STRENGTHS))
-    return {
-        "least": int(np.flatnonzero(figures >= figures.max() - LEAST_GAIN)[0]),
-        "usual": int(np.where(figures >= figures.max() - CHANCE / rows**0.5, usual, np.inf).argmin()),
-        **{f"{strength:g}": place for place, strength in enumerate(STRENGTHS)},
-    }
-
-
 def measured(texts: Texts, drawn: NDArray, further: NDArray, name: str) -> dict[str, tuple[float, float]]:
     """Macro-F1 on the further rows by each rule: as they are, and weighted to the class sizes of those drawn."""
     part, path = CANDIDATES[name]
@@ -100,13 +90,14 @@ def measured(texts: Texts, drawn: NDArray, further: NDArray, name: str) -> dict[
     prior = np.log(np.maximum(counts, 1) / len(labels))
     own = texts.labels[further]
     weights = (counts / class_counts(own, num_classes).clip(1))[own]
-    inner, pairs = [], []
+    pairs: dict[float, tuple[float, float]] = {}
     for strength in STRENGTHS:
-        answers = (logits * scale - strength * prior).argmax(1)
-        inner.append(classification_metrics(truth, answers, num_classes)["macro_f1"])
         answers = (scores * scale - strength * prior).argmax(1)
-        pairs.append((weighted_macro_f1(own, answers, np.ones(len(own))), weighted_macro_f1(own, answers, weights)))
-    return {rule: pairs[place] for rule, place in rules(np.array(inner), len(labels)).items()}
+        natural = weighted_macro_f1(own, answers, np.ones(len(own)))
+        pairs[strength] = natural, weighted_macro_f1(own, answers, weights)
+    rules = {name: calibrated(logits, truth, counts, is_solved) for name, is_solved in RULES.items()}
+    chosen = {name: pairs[cast(Calibration, rule).strength] for name, rule in rules.items()}
+    return chosen | {f"{strength:g}": pair for strength, pair in pairs.items()}
 
 
 def main() -> None:

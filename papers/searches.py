@@ -50,11 +50,11 @@ def tuned_cells(grid: Grid, budget: Budget) -> list[Cell]:
 
     Settings as they stand beside tuned ones would be no comparison on equal terms.
     """
-    found = cells(grid, budget)
+    every_cell = cells(grid, budget)
     if budget.searches is None:
-        return found
+        return every_cell
     records = read_searches(Path(budget.searches))
-    return [cell if cell.skipped else _tuned(cell, search_of(cell, records)) for cell in found]
+    return [cell if cell.skipped else _tuned(cell, search_of(cell, records)) for cell in every_cell]
 
 
 def _tuned(cell: Cell, record: Record | None) -> Cell:

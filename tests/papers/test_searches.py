@@ -17,19 +17,19 @@ def trial(number, rate, share, score, mean=None):
 
 
 def record(cell, trials, best):
-    found = {"metric": "val/macro_f1", "seeds": [100, 101, 102], "space": SPACE, "trials": trials, "best": best}
-    return {"line": " ".join(["trainer=gpu", *cell.overrides]), "settings": trials[best]["settings"], **found}
+    kept = {"metric": "val/macro_f1", "seeds": [100, 101, 102], "space": SPACE, "trials": trials, "best": best}
+    return {"line": " ".join(["trainer=gpu", *cell.overrides]), "settings": trials[best]["settings"], **kept}
 
 
 @pytest.fixture
 def budget(tmp_path):
     """The evidence budget with two searches kept: of one method in two rows."""
     chosen = replace(load_budget("evidence"), searches=str(tmp_path))
-    found = {cell.row: cell for cell in cells(GRID, chosen) if cell.column == "trec_50"}
+    by_row = {cell.row: cell for cell in cells(GRID, chosen) if cell.column == "trec_50"}
     first = [trial(0, 2e-4, 0.34, 0.5), trial(1, 3e-4, 1.0, 0.61, 0.6)]
-    keep_search(found["ce"], record(found["ce"], first, 1), tmp_path)
+    keep_search(by_row["ce"], record(by_row["ce"], first, 1), tmp_path)
     second = [trial(0, 2e-4, 1.0, 0.7, 0.65), trial(1, 3e-4, 1.0, 0.6, 0.6)]
-    keep_search(found["ce_two_views"], record(found["ce_two_views"], second, 0), tmp_path)
+    keep_search(by_row["ce_two_views"], record(by_row["ce_two_views"], second, 0), tmp_path)
     return chosen
 
 

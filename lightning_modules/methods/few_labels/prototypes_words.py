@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -13,7 +12,6 @@ from torch.nn import functional
 from lightning_modules.base import derived_seed
 from lightning_modules.heads.co_training import STEPS, co_trained, fitted_views
 from lightning_modules.heads.tfidf import fitted_rows
-from lightning_modules.heads.uneven_classes import labels_suffice, weighed_sources
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
 from lightning_modules.methods.few_labels.prototypes import LEARNED, PrototypesModule, joined
 
@@ -21,25 +19,20 @@ from lightning_modules.methods.few_labels.prototypes import LEARNED, PrototypesM
 class PrototypesWordsModule(EmbeddingsAndWords, PrototypesModule):
     """The discriminant of `prototypes`, then co-EM with the words, both views in one sum: `method=prototypes_words`.
 
-    Words are the tokens of the encoder, weighted by TF-IDF. Where the classes are not of about one size there is no
-    co-EM (`heads.co_training`); labels that are of each class alike then weigh the discriminant and two regressions, on
-    embeddings and on words, and the texts tell the sizes of the classes (`heads.uneven_classes`). Where such labels are
-    too few, and where all texts have a label, the words are left out, which leaves `prototypes`.
+    Words are the tokens of the encoder, weighted by TF-IDF. Where all texts have a label, and where the classes are
+    not of about one size, the words are left out (`heads.co_training`), which leaves `prototypes`.
 
     Args:
         word_steps: of co-EM, >= 1.
-        weigh_uneven: false leaves the words out wherever classes are not of about one size.
 
     The remaining arguments are those of `PrototypesModule`.
     """
 
     unused_groups: ClassVar[tuple[str, ...]] = EmbeddingsAndWords.unused_groups
 
-    def __init__(
-        self, *args: Any, word_steps: Annotated[int, ">= 1"] = STEPS, weigh_uneven: bool = True, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, word_steps: Annotated[int, ">= 1"] = STEPS, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.word_steps, self.weigh_uneven = word_steps, weigh_uneven
+        self.word_steps = word_steps
 
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
@@ -54,7 +47,7 @@ class PrototypesWordsModule(EmbeddingsAndWords, PrototypesModule):
         word_weight = torch.zeros_like(self.words.weight)
         tokens = [ids for split in LEARNED if split in splits for ids in splits[split][0][0]]
         words, frequency = fitted_rows(tokens, len(self.inverse_frequency))
-        figures: dict[str, Any] = {"solver/steps": discriminant.steps, "solver/word_steps": 0}
+        figures = {"solver/steps": discriminant.steps, "solver/word_steps": 0}
         if bool((labels < 0).any()):
             options = {"shrinkage": self.shrinkage, "label_rows": self.label_rows}
             seed = derived_seed(self.seed, "words") % 2**31
@@ -62,10 +55,5 @@ class PrototypesWordsModule(EmbeddingsAndWords, PrototypesModule):
             if texts.is_fitted is not None:
                 figures["solver/word_steps"] = self.word_steps
                 discriminant, word_weight = fitted_views(rows, words, labels, texts, **options, seed=seed)
-            elif self.weigh_uneven and labels_suffice(labels, self.num_classes):
-                generator = torch.Generator().manual_seed(derived_seed(self.seed, "folds"))
-                several = rows, words, labels, self.num_classes, partial(self.discriminant, rows), generator
-                discriminant, word_weight, weights = weighed_sources(*several)
-                figures["solver/weights"] = weights.tolist()
         self.place((discriminant.weight, discriminant.bias), word_weight, torch.from_numpy(frequency))
         return figures

@@ -1,7 +1,5 @@
 """method=prototypes_words through a whole run: both views label the test rows, and new files alike."""
 
-from collections import Counter
-
 import pytest
 import torch
 
@@ -26,21 +24,6 @@ def test_with_a_label_on_every_text_it_is_prototypes(solve):
     assert runs[1].metrics["solver/word_steps"] == 0 and runs[1].metrics["reads"] == "N"
     assert not bool(theirs["words.weight"].any())
     assert torch.equal(ours["classifier.weight"], theirs["classifier.weight"])
-
-
-def test_classes_of_very_different_sizes_and_labels_of_each_alike(solve, use, toy_csv, tmp_path):
-    largest = max(Counter(row["label"] for row in rows(toy_csv["train"])).items(), key=lambda item: item[1])[0]
-    more = [row["text"] for row in rows(toy_csv["train"]) if row["label"] == largest]
-    with toy_csv["train"].open("a") as file:
-        file.writelines(f"{text} {n},{largest}\n" for text in more for n in ("now", "then", "there", "here", "too"))
-    uneven = "method=prototypes_words", "dataset.labels_per_class=8"
-    run, without = solve(*uneven), solve(*uneven, "method.weigh_uneven=false")
-    assert run.code == 0, run.err
-    assert len(run.metrics["solver/weights"]) == 3 and run.metrics["solver/word_steps"] == 0
-    assert "solver/weights" not in without.metrics and not bool(best_weights(without.folder)["words.weight"].any())
-    assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
-    stored = [row for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
-    assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == [row["prediction"] for row in stored]
 
 
 @pytest.mark.parametrize(

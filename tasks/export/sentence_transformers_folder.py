@@ -1,6 +1,8 @@
 """`format=sentence_transformers`: the embeddings that the classifier sees, and the classifier beside them.
 
-The transformer lies in a folder of its own, so that transformers refuses the whole instead of adding a random head.
+transformers would load an encoder as a classifier by adding a random one. The encoder therefore lies in a folder of its
+own, and its weights in a file that transformers opens for `variant="embeddings"` alone; `sentence_bert_config.json` has
+sentence-transformers ask for it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from engine.plan import Plan
 from tasks.export.classifier import Classifier, as_probabilities
 
 TRANSFORMER, POOLING = "0_Transformer", "1_Pooling"
+VARIANT = "embeddings"  # in the name of the weights
 MODES = {"mean": "mean_tokens", "first_token": "cls_token", "last_token": "lasttoken"}  # their name of each pooling
 HOW_TO_LOAD = {
     "one": """
@@ -72,9 +75,10 @@ def write(classifier: Classifier, folder: Path, quantize: str | None) -> None:
             f"format: found sentence_transformers; allowed with method={classifier.method}: transformers, onnx, or "
             f"method.num_heads=1"
         )
-    classifier.encoder.save_pretrained(folder / TRANSFORMER)
+    classifier.encoder.save_pretrained(folder / TRANSFORMER, variant=VARIANT)
     classifier.tokenizer.save_pretrained(folder / TRANSFORMER)
-    _json(folder / TRANSFORMER / "sentence_bert_config.json", {"max_seq_length": classifier.max_length})
+    loading = {"max_seq_length": classifier.max_length, "model_args": {"variant": VARIANT}}
+    _json(folder / TRANSFORMER / "sentence_bert_config.json", loading)
     size = classifier.encoder.config.hidden_size
     modes = {f"pooling_mode_{name}": name == MODES[classifier.pooling] for name in MODES.values()}
     (folder / POOLING).mkdir()

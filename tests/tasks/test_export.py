@@ -17,6 +17,7 @@ classify = transformers.pipeline("text-classification", {folder!r}, trust_remote
 for call in (
     lambda: transformers.pipeline("text-classification", {folder!r}),
     lambda: transformers.AutoModelForSequenceClassification.from_pretrained({embeddings!r}),
+    lambda: transformers.pipeline("text-classification", {embeddings!r} + "/0_Transformer"),
     lambda: classify(["apple " * 100]),
 ):
     try:
@@ -68,8 +69,9 @@ def test_what_would_load_or_predict_otherwise_is_refused(fit, use, tmp_path):
     use("export", run, "retrieval=none", "format=sentence_transformers", f"output={tmp_path}/embeddings")
     code = REFUSED.format(folder=f"{tmp_path}/model", embeddings=f"{tmp_path}/embeddings")
     printed = python(code, tmp_path).splitlines()
-    first, second, third = (line.removeprefix("REFUSED ") for line in printed if line.startswith("REFUSED "))
+    first, second, inner, third = (line.removeprefix("REFUSED ") for line in printed if line.startswith("REFUSED "))
     assert "custom code" in first and ("model_type" in second or "config" in second)
+    assert inner.startswith("Could not load model")
     assert third.startswith("found a text of 102 tokens, allowed: 32")
     assert use("export", run, "retrieval=none", "quantize=int8").error.startswith("quantize: found int8; allowed with")
 

@@ -20,10 +20,10 @@ from storage.files import is_stdout
 READING = ("text_column", "encoding", "delimiter", "header", "trainer.num_threads")
 ON_A_RUN = {
     "evaluate": ("run", "input", "label_column", *READING),
-    "predict": ("run", "input", "output", "probabilities", "explain", *READING),
+    "predict": ("run", "input", "output", "probabilities", "explain", "sure", *READING),
     "drift": ("run", "input", "output", *READING),
     "datastore": ("run", "add", "label_column", *READING),
-    "serve": ("run", "host", "port", "trainer.num_threads"),
+    "serve": ("run", "host", "port", "sure", "trainer.num_threads"),
     "export": ("run", "output", "format", "quantize", "retrieval"),
 }
 

@@ -39,9 +39,10 @@ from storage.tables import (
     write_table,
 )
 from tasks.counting import Tally, counted_rows
+from tasks.sure import sure_from
 
 PIECE = 2048  # rows held in memory, and lost by a kill, at most
-ASKED = ("text_column", "encoding", "delimiter", "header", "explain", "probabilities")  # what changes the answers
+ASKED = ("text_column", "encoding", "delimiter", "header", "explain", "probabilities", "sure")  # change the answers
 BLOCK = 64  # rows that the classifier sees at once
 Floats = NDArray[np.floating]
 
@@ -50,8 +51,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     """Write `input` with two more columns, `prediction` and `probability`, to `output`; row order is kept.
 
     Of a clustering they are `cluster`, `probability` or, for k-means, `distance` to the centre, and `name`.
-    A model of `task=auto` adds `sure`, yes or no: whether the probability is one above which as many answers were right
-    as was asked for.
+    A model of `task=auto` adds `sure`, yes or no: whether the probability is one from which on as many answers were
+    right as was asked for. With `sure=SHARE` other runs do, by their validation rows.
     Where texts have several labels both are lists, in CSV as JSON: the labels above the run's threshold, and the
     probability of each.
 
@@ -66,7 +67,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     Raises:
         ValueError: input or output missing, no text column, an empty text, a column with the name of one that is
             written; the line names file and line. With retrieval a datastore that is missing, damaged or of another
-            model; `explain` without retrieval.
+            model; `explain` without retrieval; `sure` where the run cannot tell.
     """
     if config.input is None or config.output is None:
         raise ValueError("input, output: task=predict needs both, files (.csv, .jsonl) or - for stdin and stdout")
@@ -75,12 +76,14 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
     if plan.serves == "clustering":
-        for key, reason in (("explain", "no neighbour votes there"), ("probabilities", "it has no labels")):
+        refused = {"explain": "false; no neighbour votes there", "probabilities": "false; it has no labels",
+                   "sure": "null; it has no labels"}  # fmt: skip
+        for key, allowed in refused.items():
             if config[key]:
-                raise ValueError(f"{key}: found true, allowed with a clustering: false; {reason}")
+                raise ValueError(f"{key}: found {str(config[key]).lower()}, allowed with a clustering: {allowed}")
         predictor: Assigner | Predictor = Assigner(run, plan)
     else:
-        predictor = classifier_predictor(run, plan, config.explain, config.probabilities)
+        predictor = classifier_predictor(run, plan, config.explain, config.probabilities, config.sure)
     table = read_rows(config, plan, "input")
     columns = (*(["line"] if config.probabilities else []), *predictor.columns)
     with ExitStack() as stack:
@@ -149,8 +152,11 @@ def line_of(where: str) -> int:
     return int(re.split(r"[: ]", where)[-1])
 
 
-def classifier_predictor(run: RunFolder, plan: Plan, explain: bool, all_probabilities: bool = False) -> Predictor:
-    """Gives texts their prediction, by the module of a run and, with retrieval, its neighbours."""
+def classifier_predictor(
+    run: RunFolder, plan: Plan, explain: bool, all_probabilities: bool = False, sure: float | None = None
+) -> Predictor:
+    """Gives texts their prediction, by the module of a run and, with retrieval, its neighbours; of the answers
+    that are called sure the share `sure` shall be right."""
     module, label_names = load_module(run, plan)
     neighbours = _Neighbours(run, plan, explain) if plan.config.get("retrieval") or explain else None
     name = "threshold" if neighbours is None else "retrieval/threshold"
@@ -158,9 +164,8 @@ def classifier_predictor(run: RunFolder, plan: Plan, explain: bool, all_probabil
     if isinstance(threshold, list) and len(threshold) != len(label_names):
         problem = f"{name}: found {len(threshold)} for {len(label_names)} labels"
         raise ValueError(f"run {run.id}: metrics.json: {problem}; {REPEAT}")
-    name = "abstention/threshold"
-    sure_from = run.metric(name, (int, float)) if run.read_metrics().get(name) is not None else None
-    return Predictor(module, plan, label_names, threshold, neighbours, sure_from, all_probabilities)
+    from_there = sure_from(run, module, neighbours is not None, sure)
+    return Predictor(module, plan, label_names, threshold, neighbours, from_there, all_probabilities)
 
 
 class _Neighbours:

@@ -46,7 +46,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     run, plan = open_run(config)
     explains = bool(plan.config.get("retrieval"))
     workers = min(plan.config.trainer.num_threads or torch.get_num_threads(), MOST_WORKERS)
-    predictor = classifier_predictor(run, plan, explains)
+    predictor = classifier_predictor(run, plan, explains, sure=config.sure)
     try:
         listener = uvicorn.Config("", config.host, config.port, log_config=None).bind_socket()
     except SystemExit as error:

@@ -132,6 +132,25 @@ def test_probabilities_of_all_labels_and_the_lines(run, use, tmp_path):
     assert result.err.splitlines()[-1].startswith("2 rows, ")
 
 
+def test_answers_are_sure_from_where_validation_rows_show_the_precision_on(run, use, toy_csv, tmp_path):
+    line = ("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/pred.csv")
+    use(*line)
+    plain = rows(tmp_path / "pred.csv")
+    middle = sorted(float(row["probability"]) for row in plain)[len(plain) // 2]
+    file = run.folder / "predictions.csv"
+    kept = [{"split": split, "index": number, "label": "a", "prediction": "a" if right else "b", "probability": sure}
+            for split, number, right, sure in [("test", 0, False, 1.0)] * 90 + [("val", 0, True, middle)] * 30
+            + [("val", 0, False, middle - 0.01)] * 30]  # fmt: skip
+    file.write_text(csv_of(kept))
+    assert f"from probability {middle:.6f} on; 50 % of 60 validation rows" in use(*line, "sure=0.9").err
+    expected = [row | {"sure": "yes" if float(row["probability"]) >= middle else "no"} for row in plain]
+    assert rows(tmp_path / "pred.csv") == expected and {row["sure"] for row in expected} == {"yes", "no"}
+
+    assert use(*line, "sure=0.99").error.startswith("sure: found 0.99; allowed: less, or null; the 60 validation rows")
+    file.write_text(csv_of(kept[:1]))
+    assert use(*line, "sure=0.9").error.endswith(f"allowed: null, for {run.folder.name} has no validation rows")
+
+
 def test_what_was_stopped_goes_on_after_its_answers(run, use, tmp_path, monkeypatch):
     source, whole, output = tmp_path / "new.csv", tmp_path / "whole.csv", tmp_path / "pred.csv"
     source.write_text(csv_of([{"text": f"{text} {number}"} for number, text in enumerate(TEXTS * 5)]))

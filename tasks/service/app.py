@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +21,7 @@ from tasks.service.batching import Batcher, Full
 
 MAX_ROWS = 1024
 MAX_CHARACTERS = 100_000  # of a text
+BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 PAGES = {"/": "page.html", "/docs": "docs.html"}
 REFUSALS = {
     400: "what this run cannot answer, or half a body",
@@ -45,14 +48,36 @@ class Question(BaseModel):
     )
 
 
+class Durations:
+    """How long requests took, by the status of their answer: a histogram as Prometheus takes it."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, list[int]] = {}
+        self.seconds: defaultdict[int, float] = defaultdict(float)
+
+    def add(self, status: int, seconds: float) -> None:
+        """Count a request."""
+        numbers = self.numbers.setdefault(status, [0] * (len(BUCKETS) + 1))
+        numbers[bisect_left(BUCKETS, seconds)] += 1
+        self.seconds[status] += seconds
+
+    def samples(self) -> Iterator[tuple[str, Any]]:
+        """What follows the name of the metric, and the value: a bucket holds those of the smaller ones too."""
+        for status, numbers in self.numbers.items():
+            for bound, number in zip([*BUCKETS, "+Inf"], accumulate(numbers), strict=True):
+                yield f'_bucket{{status="{status}",le="{bound}"}}', number
+            yield f'_sum{{status="{status}"}}', f"{self.seconds[status]:.6f}"
+            yield f'_count{{status="{status}"}}', sum(numbers)
+
+
 class Counted:
     """Counts answers by status and the seconds they took; a fault is logged and answered in a line.
 
     As plain ASGI: Starlette's decorator for middleware starts a task for each request, which costs more than the rest.
     """
 
-    def __init__(self, app: ASGIApp, statuses: Counter[int], seconds: list[float]) -> None:
-        self.app, self.statuses, self.seconds = app, statuses, seconds
+    def __init__(self, app: ASGIApp, statuses: Counter[int], seconds: list[float], predicting: Durations) -> None:
+        self.app, self.statuses, self.seconds, self.predicting = app, statuses, seconds, predicting
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of any kind."""
@@ -74,8 +99,11 @@ class Counted:
             if not status:
                 fault = JSONResponse({"error": "a fault of the service; its log says more"}, 500)
                 await fault(scope, receive, watched)
+        took = time.perf_counter() - started
         self.statuses[status] += 1
-        self.seconds[0] += time.perf_counter() - started
+        self.seconds[0] += took
+        if _predicts(scope):  # who asks for /metrics every few seconds would hide how long predictions take
+            self.predicting.add(status, took)
 
 
 class Direct:
@@ -86,7 +114,7 @@ class Direct:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of any kind."""
-        if scope["type"] != "http" or (scope["method"], scope["path"]) != ("POST", "/predict"):
+        if not _predicts(scope):
             await self.app(scope, receive, send)
             return
         try:
@@ -96,12 +124,16 @@ class Direct:
         await answer(scope, receive, send)
 
 
+def _predicts(scope: Scope) -> bool:
+    return scope["type"] == "http" and (scope["method"], scope["path"]) == ("POST", "/predict")
+
+
 def _metric(name: str, kind: str, meaning: str, samples: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Lines of a metric, as Prometheus reads them: (labels, value) of each sample."""
+    """Lines of a metric, as Prometheus reads them: what follows the name, and the value, of each sample."""
     yield f"# HELP kontrast_{name} {meaning}"
     yield f"# TYPE kontrast_{name} {kind}"
-    for labels, value in samples:
-        yield f"kontrast_{name}{labels} {value}"
+    for end, value in samples:
+        yield f"kontrast_{name}{end} {value}"
 
 
 def _response(when: str, example: Any, kind: str = "application/json") -> dict[str, Any]:
@@ -115,7 +147,7 @@ def application(
     title = f"Kontrast: {run}"
     app = FastAPI(title=title, docs_url=None, redoc_url=None, lifespan=lifespan)  # their pages fetch from elsewhere
     statuses: Counter[int] = Counter()
-    seconds = [0.0]
+    seconds, predicting = [0.0], Durations()
 
     refuse_in_one_line(app)
 
@@ -164,6 +196,7 @@ def application(
         lines = [
             *_metric("requests_total", "counter", "Requests answered, by status.", requests),
             *_metric("request_seconds_total", "counter", "Seconds that they took.", [("", f"{seconds[0]:.6f}")]),
+            *_metric("predict_seconds", "histogram", "Seconds that POST /predict took.", predicting.samples()),
             *_metric("texts_total", "counter", "Texts predicted.", [("", batcher.texts)]),
             *_metric("batches_total", "counter", "Batches that they were predicted in.", [("", batcher.batches)]),
             *_metric("texts_waiting", "gauge", "Texts that wait for their answer.", [("", batcher.waiting)]),
@@ -177,4 +210,4 @@ def application(
         file = Path(__file__).with_name(PAGES[request.scope["path"]])
         return HTMLResponse(file.read_text(encoding="utf-8"), headers=policy)
 
-    return Counted(Direct(app, predict), statuses, seconds)
+    return Counted(Direct(app, predict), statuses, seconds, predicting)

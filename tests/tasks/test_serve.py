@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tasks.requests import MAX_BODY, Refusal, listen, parsed
-from tasks.service.app import MAX_ROWS, Question
+from tasks.service.app import MAX_ROWS, Durations, Question
 from tasks.service.batching import MAX_WAITING, Batcher, Full, answer_batches
 from tasks.service.process import start_http
 from tests.browser import CHROMIUM, in_a_browser
@@ -132,6 +132,24 @@ def test_an_answer_longer_than_the_pipe_comes_whole(toy_service):
     assert status == 200 and reply["predictions"] == [{"prediction": text * 100}] * 40
 
 
+def test_the_histogram_counts_predictions_by_status_and_time(toy_service):
+    durations = Durations()
+    for seconds in (0.0025, 0.003, 0.2, 100):
+        durations.add(200, seconds)
+    counts = dict(durations.samples())
+    shown = [counts[f'_bucket{{status="200",le="{bound}"}}'] for bound in ("0.0025", "0.005", "0.25", "30.0", "+Inf")]
+    assert shown == [1, 2, 3, 3, 4] and float(counts['_sum{status="200"}']) == pytest.approx(100.2055)
+
+    for body in (b'{"texts": ["a"]}', b'{"texts": ["b"]}', b"malformed"):
+        asked(toy_service, body)
+    urlopen(f"{toy_service}/health")
+    metrics = urlopen(f"{toy_service}/metrics").read().decode()
+    assert "# TYPE kontrast_predict_seconds histogram\n" in metrics
+    ends = [f'_{name}{{status="{status}"{le}}} {number}\n' for status, number in ((200, 2), (422, 1))
+            for name, le in (("bucket", ',le="+Inf"'), ("count", ""))]  # fmt: skip
+    assert all(f"kontrast_predict_seconds{end}" in metrics for end in ends)
+
+
 @pytest.mark.slow
 @in_a_browser
 @pytest.mark.parametrize("width", [1400, 400])
@@ -166,15 +184,17 @@ def test_a_page_says_what_may_be_asked_and_asks_it(toy_service, width):
 @pytest.mark.slow
 def test_the_service_answers_as_predict_does_and_ends_in_order(fit, use, toy_csv, tmp_path, store):
     run = fit("method=ce", "trainer.max_epochs=3")
-    options = [f"input={toy_csv['test']}", f"output={tmp_path}/out.csv", "probabilities=true"]
+    (run.folder / "predictions.csv").write_text("split,index,label,prediction,probability\n" + "val,0,a,a,0.5\n" * 9)
+    options = [f"input={toy_csv['test']}", f"output={tmp_path}/out.csv", "probabilities=true", "sure=0.5"]
     assert use("predict", run, *options).code == 0
     written = rows(tmp_path / "out.csv")
-    expected = [(row["text"], row["prediction"], row["probability"]) for row in written]
+    keys = ("text", "prediction", "probability", "sure")
+    expected = [tuple(row[key] for key in keys) for row in written]
     labels = [key for key in written[0] if key.startswith("p_")]
-    line = [sys.executable, "run.py", "task=serve", f"run={run.folder.name}", "port=0", *store]
+    line = [sys.executable, "run.py", "task=serve", f"run={run.folder.name}", "port=0", "sure=0.5", *store]
     service = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        address = re.search(r"http://127.0.0.1:\d+", service.stderr.readline()).group()
+        address = next(filter(None, (re.search(r"http://127.0.0.1:\d+", line) for line in service.stderr))).group()
 
         def predicted(text: str, **more: bool) -> dict[str, str]:
             _, reply = asked(address, json.dumps({"texts": [text], **more}).encode())
@@ -185,7 +205,7 @@ def test_the_service_answers_as_predict_does_and_ends_in_order(fit, use, toy_csv
             return predicted(text, probabilities=True)
 
         with ThreadPoolExecutor(8) as clients:
-            texts, keys = [text for text, *_ in expected], ("text", "prediction", "probability")
+            texts = [text for text, *_ in expected]
             whole = clients.map(with_every_label, texts * 2)  # in batches with those that ask for less
             plain = clients.map(predicted, texts * 2)
             assert [tuple(answer.values()) for answer in plain] == expected * 2

@@ -31,7 +31,7 @@ def sure_from(run: RunFolder, module: ClassifierModule, votes: bool, precision: 
     """
     if CHOSEN in run.read_metrics():
         if precision is not None:
-            raise _refused(precision, "null, of a model of task=auto, whose precision=… was asked there")
+            raise _refused(precision, "null; a model of task=auto keeps to the precision=… asked there")
         return run.metric(CHOSEN, (int, float)) if run.read_metrics()[CHOSEN] is not None else None
     if precision is None:
         return None
@@ -45,7 +45,7 @@ def sure_from(run: RunFolder, module: ClassifierModule, votes: bool, precision: 
         probabilities = np.array([float(row["probability"]) for row in rows])
     rule = abstention(probabilities, np.array([row["prediction"] == row["label"] for row in rows]), precision)
     if rule.threshold is None or rule.kept_precision is None:
-        raise _refused(precision, f"less, or null; the {len(rows)} validation rows of {run.id} show it nowhere")
+        raise _refused(precision, f"less, or null; the {len(rows)} validation rows of {run.id} do not show it")
     shares = f"{100 * rule.coverage:.0f} % of {len(rows)} validation rows, {100 * rule.kept_precision:.1f} % of them"
     print(f"sure: answers from probability {rule.threshold:.6f} on; {shares} right", file=sys.stderr)
     return rule.threshold - HALF_DIGIT

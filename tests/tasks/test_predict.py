@@ -149,6 +149,8 @@ def test_answers_are_sure_from_where_validation_rows_show_the_precision_on(run, 
     assert use(*line, "sure=0.99").error.startswith("sure: found 0.99; allowed: less, or null; the 60 validation rows")
     file.write_text(csv_of(kept[:1]))
     assert use(*line, "sure=0.9").error.endswith(f"allowed: null, for {run.folder.name} has no validation rows")
+    (run.folder / "metrics.json").write_text(json.dumps(run.metrics | {"abstention/threshold": 0.5}))
+    assert use(*line, "sure=0.9").error.startswith("sure: found 0.9; allowed: null; a model of task=auto")
 
 
 def test_what_was_stopped_goes_on_after_its_answers(run, use, tmp_path, monkeypatch):

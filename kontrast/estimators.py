@@ -17,6 +17,7 @@ from storage.run_store import RunFolder
 
 ALL_ROWS = ("protocol=kfold", "protocol.fold=null", "dataset.singleton_classes=keep_in_train")
 PATHS = "paths__"
+LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class _Settings(BaseEstimator):
@@ -89,7 +90,7 @@ class TextClassifier(ClassifierMixin, _Settings):
         """
         from tasks.fit import trained_run
 
-        texts, labels = checked_texts(X), np.asarray(y)
+        texts, labels = checked_texts(X), _array(y)
         if labels.ndim not in (1, 2) or len(labels) != len(texts):
             raise InputError(f"y: found shape {labels.shape}, allowed: a label, or 0s and 1s, for each of {len(texts)}")
         classes, rows = _of_several(y, labels) if labels.ndim == 2 else _of_one(labels)
@@ -126,6 +127,19 @@ class TextClassifier(ClassifierMixin, _Settings):
             return self.classes_[probabilities.argmax(axis=1)]
         thresholds = np.broadcast_to(self._predictor.threshold, len(self._order))
         return (probabilities > thresholds[self._order]).astype(np.int64)
+
+
+def _array(y: Any) -> NDArray[Any]:
+    """Labels, or columns of 0 and 1, as NumPy has them. Raises InputError: lists of labels, which are no columns."""
+    try:
+        labels = np.asarray(y)
+        has_lists = labels.ndim == 1 and any(isinstance(label, LISTS) for label in labels)
+    except ValueError:  # of several lengths
+        has_lists = True
+    if has_lists:
+        binarized = "which scikit-learn's MultiLabelBinarizer makes of lists"
+        raise InputError(f"y: found lists of labels, allowed: one label a text, or an array (N, C) of 0 and 1, {binarized}")
+    return labels
 
 
 def _of_one(labels: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:

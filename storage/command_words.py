@@ -20,9 +20,12 @@ def literal(text: str) -> str:
 
 
 def in_shell_quotes(word: str) -> str:
-    """A word in double quotes, as the shell hands it on unchanged."""
+    """A word in double quotes, as the shell hands it on unchanged.
+
+    Exclamation marks stand in single quotes: pasted into bash, one in double quotes recalls an earlier command.
+    """
     escaped = re.sub(r'["$`\\]', r"\\\g<0>", word)
-    return f'"{escaped}"'
+    return f'"{escaped}"'.replace("!", "\"'!'\"")
 
 
 def quoted_word(word: str) -> str:

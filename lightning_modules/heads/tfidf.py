@@ -99,16 +99,23 @@ def chosen_regression(
     num_classes: int,
 ) -> WordsSolution:
     """The `logistic_regression` on rows (N, V) and labels (N,) of `train` whose logits have the lowest loss on those of
-    `validation`, the strongest penalty of equal ones."""
-    losses: dict[float, float] = {}
+    `validation`, the strongest penalty of equal ones. Raises ValueError: none of the losses is finite."""
+    best, lowest = None, np.inf
     for inverse_penalty in INVERSE_PENALTIES:
         weight, bias = logistic_regression(*train, num_classes, inverse_penalty)
         logits = torch.from_numpy(validation[0] @ weight.T + bias)
         value = float(loss(logits, validation[1]))
-        if value < min(losses.values(), default=np.inf):
-            best = WordsSolution(torch.from_numpy(weight), torch.from_numpy(bias), inverse_penalty)
-        losses[inverse_penalty] = value
+        if value < lowest:
+            best, lowest = WordsSolution(torch.from_numpy(weight), torch.from_numpy(bias), inverse_penalty), value
+    if best is None:
+        raise no_finite_loss(len(validation[1]))
     return best
+
+
+def no_finite_loss(rows: int) -> ValueError:
+    """What to raise where no penalty has a finite loss on so many validation rows."""
+    penalties = ", ".join(f"{inverse_penalty:g}" for inverse_penalty in INVERSE_PENALTIES)
+    return ValueError(f"val split: found no finite loss on its {rows} rows with C = {penalties}, allowed: one at least")
 
 
 def fitted(model: LogisticRegression, inputs: Any, labels: NDArray[np.integer]) -> LogisticRegression:

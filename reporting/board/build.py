@@ -7,8 +7,9 @@ set. All of it opens from the folder: no server, no network.
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -126,15 +127,13 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
     environment = run.read_json("environment.json") if run.has("environment.json") else {}
     shown: dict[str, Any] = {"id": run.id, "command": environment.get("command"), "config": run.read_config()}
     if run.has("history.csv"):
-        shown["history"] = [
-            {key: float(value) for key, value in row.items() if value and key != "step"}
-            for row in run.read_csv("history.csv", "epoch")
-        ]
+        epochs = run.read_csv("history.csv", "epoch")
+        shown["history"] = [_numbers(row, [key for key in row if key != "step"]) for row in epochs]
     if run.has("curve.csv"):
         figures = ("accuracy", "macro_f1", "logistic_accuracy", "logistic_macro_f1")
         kept_keys = ("labels", *(f"{split}/{figure}" for split in ("test", "val") for figure in figures))
         points = run.read_csv("curve.csv", "labels", "run")
-        shown["by_labels"] = [{key: float(row[key]) for key in kept_keys if row.get(key)} for row in points]
+        shown["by_labels"] = [_numbers(row, kept_keys) for row in points]
         shown["last_run"] = points[-1]["run"]
     labels = metrics.get("label_names")
     fingerprint = str(environment.get("corpus_fingerprint"))[:16]
@@ -159,6 +158,12 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
             at = [(place.get(int(row["index"])), row) for row in points if row["split"] == split]
             shown["map"] = [[number, float(row["x"]), float(row["y"])] for number, row in at if number is not None]
     return shown
+
+
+def _numbers(row: Mapping[str, str], keys: Iterable[str]) -> dict[str, float]:
+    """The numbers of a row under these keys; no empty cell, nor NaN or infinity, of which JSON knows nothing."""
+    numbers = {key: float(row[key]) for key in keys if row.get(key)}
+    return {key: number for key, number in numbers.items() if math.isfinite(number)}
 
 
 def _assignments(run: RunFolder) -> dict[str, Any]:

@@ -105,16 +105,21 @@ class LabellingPage:
 
     def refusal(self, request: Request) -> str | None:
         """Why a request is none of a page of ours, or None."""
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        hosts = {address_of(name, self.port) for name in (*LOCAL, self.host)}
+        host, origin = _without_port_80(request.headers.get("host", "")), request.headers.get("origin")
+        hosts = {_without_port_80(address_of(name, self.port)) for name in (*LOCAL, self.host)}
         if self.host not in EVERYWHERE and host not in hosts:
             return "this is not the address of the page"
-        if origin is not None and origin != f"http://{host}":
+        if origin is not None and _without_port_80(origin) != f"http://{host}":
             return "another site's page asks"
         token = request.headers.get("x-token") or (request.query_params.get("token") if request.method == "GET" else "")
         if not secrets.compare_digest((token or "").encode(), self.token.encode()):
             return "the address lacks its token; open the one that the program printed"
         return None
+
+
+def _without_port_80(address: str) -> str:
+    """A host, or an origin, as browsers name it: they leave the port of HTTP out."""
+    return address.removesuffix(":80")
 
 
 def application(page: LabellingPage) -> FastAPI:

@@ -110,7 +110,7 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
     from tasks.auto.plans import plan_of
 
     words = [word for word in overrides if re.match(r"(dataset|paths)[=.]", word)]
-    plan = plan_of([*words, "method=logistic"])
+    plan = plan_of([*words, "task=auto", "method=logistic"])  # the task, for not every kind of data goes with it
     whole = bool(plan.dataset.own_files()) and "test" not in getattr(plan.dataset, "paths", ())
     corpus = plan.corpus(whole=whole)
     table, names = corpus.table("train"), corpus.label_names

@@ -54,6 +54,12 @@ def test_texts_come_in_lists_arrays_and_series(texts):
     assert checked_texts(texts) == ["a", "b"]
 
 
+LISTS_OF_LABELS = (
+    "y: found lists of labels, allowed: one label a text, or an array (N, C) of 0 and 1, "
+    "which scikit-learn's MultiLabelBinarizer makes of lists"
+)
+
+
 @pytest.mark.parametrize(
     ("y", "message"),
     [
@@ -64,6 +70,8 @@ def test_texts_come_in_lists_arrays_and_series(texts):
         (["a ", "a"], "y: found the labels 'a', 'a', allowed: at least 2 that differ as text"),
         (["a", None], "y[1]: found None, allowed: a label of each text"),
         (np.array(["a", 1], object), "y: found labels of the types int, str, allowed: of one type"),
+        ([["a"], ["a", "b"]], LISTS_OF_LABELS),
+        (pd.Series([["a"], ["b"]]), LISTS_OF_LABELS),
     ],
 )
 def test_labels_that_cannot_be_learned_are_refused(y, message):

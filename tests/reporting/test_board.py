@@ -112,6 +112,14 @@ def test_a_run_says_the_line_that_does_it_again_and_its_texts(fit, store, tmp_pa
     assert sorted(row for row, *_ in run["map"]) == list(range(len(run["rows"])))
 
 
+def test_what_is_no_number_is_left_out_of_the_curves(tmp_path):
+    run = write_run(tmp_path, "ce", [0, 1], [0, 1])
+    header = ("epoch", "step", "val/loss", "train/loss")
+    run.write_csv("history.csv", [(0, 5, "nan", "inf"), (1, 10, 0.5, 0.25)], header)
+    write_board(tmp_path, tmp_path / "data")
+    assert details(tmp_path, "ce")["history"] == [{"epoch": 0}, {"epoch": 1, "val/loss": 0.5, "train/loss": 0.25}]
+
+
 def test_active_learning_is_a_curve_over_labels(tmp_path):
     run = write_run(tmp_path, "rounds", [0, 1], [0, 1])
     columns = ("labels", "test/accuracy", "test/logistic_accuracy", "run")

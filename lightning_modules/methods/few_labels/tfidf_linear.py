@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.encoders.bag_of_words import NUM_SPECIAL, WordCounts
-from lightning_modules.heads.tfidf import INVERSE_PENALTIES, logistic_regression
+from lightning_modules.heads.tfidf import INVERSE_PENALTIES, logistic_regression, no_finite_loss, token_counts
 
 
 class TfidfLinearModule(ClassifierModule):
@@ -70,7 +70,7 @@ class TfidfLinearModule(ClassifierModule):
             splits: token ids of each row, and labels (N,), of "train" and "val".
 
         Raises:
-            ValueError: the train rows are of one class.
+            ValueError: the train rows are of one class, or no loss on the validation rows is finite.
         """
         (train, labels), (val, val_labels) = splits["train"], splits["val"]
         self._check(labels)
@@ -79,15 +79,17 @@ class TfidfLinearModule(ClassifierModule):
         self.inverse_frequency.copy_(torch.from_numpy(tfidf.idf_))
         val_inputs = tfidf.transform(self._counts(val))
         losses: dict[float, float] = {}
+        chosen, lowest = None, np.inf
         for inverse_penalty in INVERSE_PENALTIES:
             weight, bias = self._fitted(inputs, labels.numpy(), inverse_penalty)
-            losses[inverse_penalty] = float(
-                self.evaluation_loss(torch.from_numpy(val_inputs @ weight.T + bias), val_labels)
-            )
-            if losses[inverse_penalty] == min(losses.values()):
+            logits = torch.from_numpy(val_inputs @ weight.T + bias)
+            losses[inverse_penalty] = float(self.evaluation_loss(logits, val_labels))
+            if losses[inverse_penalty] < lowest:
+                chosen, lowest = inverse_penalty, losses[inverse_penalty]
                 self.classifier.weight.copy_(torch.from_numpy(weight))
                 self.classifier.bias.copy_(torch.from_numpy(bias))
-        chosen = min(losses, key=lambda value: losses[value])
+        if chosen is None:
+            raise no_finite_loss(len(val_labels))
         return {"solver/C": chosen, "solver/validation_losses": {f"{key:g}": value for key, value in losses.items()}}
 
     def _check(self, labels: Tensor) -> None:
@@ -95,11 +97,9 @@ class TfidfLinearModule(ClassifierModule):
             raise ValueError("train split: found rows of one class, allowed with method=tfidf_linear: two at least")
 
     def _counts(self, rows: Sequence[np.ndarray]) -> csr_matrix:
-        """Word counts (N, V) of rows of token ids."""
-        ids = np.concatenate([*rows, np.empty(0, np.int32)])
-        ends = np.cumsum([0, *map(len, rows)])
-        counts = csr_matrix(((ids >= NUM_SPECIAL).astype(float), ids, ends), (len(rows), self.encoder.hidden_size))
-        counts.sum_duplicates()
+        """Counts (N, V) of words, and of no special token, in rows of token ids."""
+        counts = token_counts(rows, self.encoder.hidden_size)
+        counts.data[counts.indices < NUM_SPECIAL] = 0
         counts.eliminate_zeros()
         return counts
 

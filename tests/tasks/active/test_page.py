@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
+import starlette.requests
 
 from labelling.answers import AnswerBook
 from labelling.desk import Desk
@@ -71,6 +72,18 @@ def test_only_a_page_of_ours_is_answered(page):
     assert status == 403  # what changes something takes the header, which no form of another site can send
     status, html = ask(page, f"/?token={page.token}", **{"X-Token": ""})
     assert status == 200 and not re.search(r"(src|href)=|https?://(?!www.w3.org/2000/svg)|@import", html)
+
+
+def test_browsers_leave_port_80_out(page):
+    def refusal(host, origin):
+        headers = {"host": host, "origin": origin, "x-token": page.token}
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        return page.refusal(starlette.requests.Request({"type": "http", "method": "POST", "headers": pairs}))
+
+    assert refusal("127.0.0.1", "http://127.0.0.1")  # the page has another port
+    page.port = 80
+    assert refusal("127.0.0.1", "http://127.0.0.1") is None and refusal("localhost:80", "http://localhost") is None
+    assert refusal("evil.example", "http://evil.example") and refusal("localhost", "http://127.0.0.1")
 
 
 def test_a_host_of_ipv6_is_the_page_s_own(tmp_path):

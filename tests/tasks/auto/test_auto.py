@@ -171,3 +171,9 @@ def thresholds_are_of_its_own_validation_rows(run):
     probabilities = predictor.scores(datamodule.texts("val"))[0]
     own = calibrated_labels(logit(probabilities.astype(float)), datamodule.labels["val"], rescale=False)
     assert predictor.threshold == pytest.approx(own.thresholds.tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("encoder", [[], ["encoder=pixels"]])
+def test_images_are_refused_whichever_encoder_is_named(store, encoder):
+    refused = command(["task=auto", "dataset=digits", *encoder, *store])
+    assert refused.error.startswith("task: found auto; allowed with dataset=digits, which holds images: fit, ")

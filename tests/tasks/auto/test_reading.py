@@ -204,12 +204,13 @@ def test_a_delimiter_is_named_and_handed_on(tmp_path):
 
 
 def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, store):
-    (folder := tmp_path / "Ann's $HOME \"new\" rows").mkdir()
+    (folder := tmp_path / "Ann's $HOME \"new\" rows!2").mkdir()
     file = write(folder / "my texts.csv", ("id", "the `text`"), enumerate(TEXTS))
     with pytest.raises(InputError, match="no column looks like labels") as error:
         read_labelled(file)
     line = str(error.value).partition("python run.py ")[2].replace("sbert_words", "tfidf_kmeans")  # needs no encoder
-    typed = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
+    pasted = f"HISTFILE=; set -o history -H\nprintf '%s\\0' {line}\n"  # as an interactive shell reads it
+    typed = subprocess.run(["bash"], input=pasted, capture_output=True, text=True, check=True)
     words = [word for word in typed.stdout.split("\0") if word]
     assert {f"dataset.train={quoted(file)}", "dataset.text_column='the `text`'"} < set(words)
     result = command([*words, *store, "logger=csv"])

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from lightning_modules.methods.few_labels.tfidf_linear import TfidfLinearModule
 from tests.command_lines import command, rows
 
 
@@ -49,3 +51,8 @@ def test_two_classes(run, toy_csv):
 )
 def test_bad_input(run, line, message):
     assert run(*line).error.startswith(message)
+
+
+def test_without_a_finite_loss_no_strength_is_chosen(run, monkeypatch):
+    monkeypatch.setattr(TfidfLinearModule, "evaluation_loss", lambda *_: torch.tensor(torch.nan))
+    assert run().error.startswith("val split: found no finite loss on its ")

@@ -137,8 +137,10 @@ def _array(y: Any) -> NDArray[Any]:
     except ValueError:  # of several lengths
         has_lists = True
     if has_lists:
-        binarized = "which scikit-learn's MultiLabelBinarizer makes of lists"
-        raise InputError(f"y: found lists of labels, allowed: one label a text, or an array (N, C) of 0 and 1, {binarized}")
+        raise InputError(
+            "y: found lists of labels, allowed: one label a text, or an array (N, C) of 0 and 1, "
+            "which scikit-learn's MultiLabelBinarizer makes of lists"
+        )
     return labels
 
 

@@ -98,6 +98,12 @@ def tuning_line(cell: Cell) -> tuple[str, ...]:
     return (*cell.overrides, "search=halving")
 
 
+def tuning_lines(options: Options) -> list[tuple[str, ...]]:
+    """What is left to search; fewer searches than jobs have several runs at a time each."""
+    lines = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options) is None]
+    return [(*line, f"search.n_jobs={max(1, options.jobs // len(lines))}") for line in lines]
+
+
 def finished_searches(options: Options) -> list[Record]:
     """The kept ones, and those that are through in the run store."""
     files = sorted((options.runs / "searches").glob("halving-*/search.json"))
@@ -215,8 +221,7 @@ def main(words: Sequence[str]) -> int:
     def left() -> float:
         return 60 * options.minutes - (time.monotonic() - started)
 
-    searches = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options) is None]
-    _run(arguments, searches, options, "tuning", SHARE_OF_TUNING * left())
+    _run(arguments, tuning_lines(options), options, "tuning", SHARE_OF_TUNING * left())
     keep_searches(options)
     outcomes = _run(arguments, missing(evaluation_lines(options), options), options, "evaluation", left())
     kept = [outcome.folder for outcome in outcomes if outcome.status == "finished" and outcome.folder is not None]

@@ -19,14 +19,14 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA 
     ids=["bf16", "nccl", "faiss"],
 )
 def test_a_run_on_the_gpu_ends_with_finite_figures(fit, words):
-    metrics = fit("method=sharprecl", *words).metrics
+    metrics = fit("method=sharprecl", "logger=csv", *words).metrics
     assert metrics["status"] == "finished" and math.isfinite(metrics["test/macro_f1"])
 
 
 @needs_gpu
 def test_lora_trains_beside_weights_in_four_bits(fit):
     pytest.importorskip("bitsandbytes")
-    metrics = fit("method=llm_lora", "trainer=gpu", "encoder.quantization=4bit").metrics
+    metrics = fit("method=llm_lora", "logger=csv", "trainer=gpu", "encoder.quantization=4bit").metrics
     assert metrics["status"] == "finished"
 
 

@@ -61,6 +61,12 @@ def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_pa
     assert evaluation[:3] == ("campaign-evaluation", 10, 3) and evaluation[3] == pytest.approx(600, abs=60)
 
 
+def test_fewer_searches_than_jobs_have_several_runs_at_a_time_each(tmp_path):
+    words = ["column=trec_50", f"runs={tmp_path}", f"searches={tmp_path / 'kept'}"]
+    assert {line[-1] for line in campaign.tuning_lines(campaign.parse([*words, "jobs=18"]))} == {"search.n_jobs=2"}
+    assert {line[-1] for line in campaign.tuning_lines(campaign.parse([*words, "jobs=4"]))} == {"search.n_jobs=1"}
+
+
 def test_without_a_gpu_one_line_but_for_the_dry_run(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(campaign.GpuParts, "here", lambda: campaign.GpuParts(False, False, False, True, False))
     monkeypatch.setattr(campaign, "run_jobs", None)

@@ -93,7 +93,7 @@ def cifar(tmp_path) -> list[str]:
     return ["dataset=cifar100", f"dataset.archive={path}", "dataset.md5=null", "imbalance.ir=4"]
 
 
-ACL = ["method=acl", "trainer.max_epochs=1"]
+ACL = ["method=acl", "trainer.max_epochs=1", "logger=csv"]
 ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU on this machine")
 
 

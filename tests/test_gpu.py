@@ -26,7 +26,7 @@ def test_a_run_on_the_gpu_ends_with_finite_figures(fit, words):
 @needs_gpu
 def test_lora_trains_beside_weights_in_four_bits(fit):
     pytest.importorskip("bitsandbytes")
-    metrics = fit("method=llm_lora", "logger=csv", "trainer=gpu", "encoder.quantization=4bit").metrics
+    metrics = fit("method=llm_lora", "logger=csv", "trainer=gpu", "+encoder.quantization=4bit").metrics
     assert metrics["status"] == "finished"
 
 

@@ -8,7 +8,7 @@ import transformers
 from safetensors.torch import load_file
 
 from lightning_modules.encoders.lora import LoRA, plain_model
-from lightning_modules.encoders.transformer import PretrainedEncoder
+from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
 from tests.command_lines import rows
 
 SIZE = {"vocab_size": 400, "pad_token_id": 0}
@@ -104,6 +104,16 @@ def test_a_run_from_start_to_prediction(fit, use, save_model, toy_csv, tmp_path,
     assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}").code == 0
     recorded = [row["prediction"] for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]
     assert [row["prediction"] for row in rows(tmp_path / "out.csv")] == recorded
+
+
+def test_layers_that_save_more_than_they_read_come_back(fit, monkeypatch):
+    """As those of bitsandbytes in 4 bits do."""
+
+    def more(self, destination, prefix, keep_vars):
+        destination[f"{prefix}absmax"] = torch.ones(1)
+
+    monkeypatch.setattr(TextEncoder, "_save_to_state_dict", more)
+    assert fit("method=ce", "logger=csv", "trainer.max_epochs=1").metrics["status"] == "finished"
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -92,8 +92,20 @@ def save(figure: Any, file: Path) -> Path:
     figure.savefig(drawn, format="svg", metadata={"Date": None})
     write_text(file.with_suffix(".svg"), compact_svg(drawn.getvalue()))
     figure.savefig(file.with_suffix(".pdf"), metadata={"CreationDate": None})
-    figure.savefig(file.with_suffix(".png"), dpi=100)
+    drawn_png = BytesIO()
+    figure.savefig(drawn_png, format="png", dpi=100)
+    file.with_suffix(".png").write_bytes(compact_png(drawn_png.getvalue()))
     return file.with_suffix(".svg")
+
+
+def compact_png(data: bytes) -> bytes:
+    """The same picture in 256 colours: a third of the bytes."""
+    from PIL import Image
+
+    packed = BytesIO()
+    colours = Image.open(BytesIO(data)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    colours.save(packed, "PNG", optimize=True)
+    return packed.getvalue()
 
 
 def compact_svg(text: str) -> str:

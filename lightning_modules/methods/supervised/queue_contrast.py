@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lightning_modules.base import Batch
+from lightning_modules.heads.linear_solver import STRENGTHS, solve_and_choose
 from lightning_modules.methods.supervised.momentum import QueueModule, gathered, view_of
 from lightning_modules.methods.supervised.two_stages import TwoStageModule
+from losses import inverse_frequency_weights
+
+Weighting = Literal["inverse_frequency", "class_balanced", "none"]
 
 
 class QueueContrastModule(TwoStageModule, QueueModule):
@@ -17,7 +24,13 @@ class QueueContrastModule(TwoStageModule, QueueModule):
     The first view gives the queries, the second the keys. Until the second stage the classifier is 0 and all classes
     score the same. The loss of the first rises while the queue fills, for the denominator grows.
 
+    With `representation_share=1` all steps are the first stage's, and the classifier is then the minimum of its
+    cross-entropy with a penalty on the embeddings of the encoder at rest: what enough steps of a second stage would
+    come to. The strength of the penalty is the one with the lowest such loss on the validation rows; where there are
+    none, that of scikit-learn's logistic regression.
+
     Args:
+        classifier_weighting: as in `TwoStageModule`; of a solved classifier `class_balanced` is `inverse_frequency`.
         momentum: of the momentum encoder, as in `QueueModule`.
         num_views: 2.
 
@@ -27,17 +40,44 @@ class QueueContrastModule(TwoStageModule, QueueModule):
     def __init__(
         self,
         *args,
+        classifier_weighting: Weighting = "inverse_frequency",
         momentum: Annotated[float, ">= 0", "< 1", "with representation_share>0"] = 0.999,
         num_views: Literal[2] = 2,
         **kwargs,
     ) -> None:
+        kwargs |= {"classifier_weighting": classifier_weighting}
         super().__init__(*args, momentum=momentum, num_views=num_views, **kwargs)
+        self.solved_after_training = self.representation_share == 1
         for parameter in self.classifier.parameters():
             nn.init.zeros_(parameter)
 
     def contrast(self, queries: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
         """The loss of queries (B, P), labels (B,) and own keys (B, P) of the global batch beside the queue."""
         raise NotImplementedError
+
+    def linear_loss_of(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy of logits (N, C) and labels (N,), rows weighted as in a second stage: a scalar."""
+        rows = functional.cross_entropy(logits, labels, reduction="none")
+        if self.classifier_weighting != "none":
+            rows = rows * inverse_frequency_weights(self.class_counts).to(rows)[labels]
+        return rows.mean()
+
+    def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
+        """Solve the classifier on the rows of "train"; the strength of the penalty is chosen on those of "val".
+
+        Args:
+            splits: embeddings (N, D) by the trained encoder, and labels (N,).
+        """
+        train, has_bias = splits["train"], self.classifier.bias is not None
+        strengths = STRENGTHS if "val" in splits else (1 / len(train[1]),)
+        options = {"has_bias": has_bias, "strengths": strengths}
+        val = splits.get("val", train)
+        solution = solve_and_choose(self.linear_loss_of, train, val, self.num_classes, **options).best
+        with torch.no_grad():
+            self.classifier.weight.copy_(solution.weight)
+            if has_bias:
+                self.classifier.bias.copy_(solution.bias)
+        return {"solver/penalty": solution.strength, "solver/converged": solution.converged}
 
     def representation_losses(self, batch: Batch) -> dict[str, Tensor]:
         self.move_key_modules()

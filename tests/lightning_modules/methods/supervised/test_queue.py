@@ -278,6 +278,24 @@ def test_rows_of_the_second_stage_weigh_as_under_a_balanced_sampler(weighting):
     assert module.training_losses(batch)["loss"].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("weighting", ["inverse_frequency", "none"])
+def test_the_solved_classifier_is_where_its_weighted_loss_is_least(weighting):
+    module = build("tsc", representation_share=1.0, classifier_weighting=weighting)
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.tensor([0] * 30 + [1] * 9 + [2] * 3)
+    embeddings = torch.randn(42, 8, generator=generator) + labels[:, None]
+    figures = module.solve({"train": (embeddings, labels), "val": (embeddings[::2], labels[::2])})
+    weight, bias = module.classifier.weight.detach().double(), module.classifier.bias.detach().double()
+    weight.requires_grad_(), bias.requires_grad_()
+    length = embeddings.double().square().sum(1).mean()
+    value = figures["solver/penalty"] / 2 * length * weight.square().sum()
+    for row, label in zip(embeddings.double(), labels.tolist(), strict=True):
+        share = 125 / (3 * COUNTS[label].item()) if weighting == "inverse_frequency" else 1.0
+        value = value - share / 42 * (weight @ row + bias).log_softmax(0)[label]
+    gradients = torch.autograd.grad(value, (weight, bias))
+    assert all(gradient.abs().max() < 1e-4 for gradient in gradients) and figures["solver/converged"]
+
+
 def test_each_stage_warms_up_and_decays():
     module = build("tsc", total_steps=10, representation_share=0.4, head_lr=0.1)
     schedule = module.configure_optimizers()["lr_scheduler"]["scheduler"]

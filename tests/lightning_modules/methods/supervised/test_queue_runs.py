@@ -35,10 +35,12 @@ def test_the_loss_falls(fit, use, tmp_path, method):
     assert about["unit_norm_embeddings"] == (method == "bcl")
 
 
-def test_both_stages_of_tsc_learn_the_classes(fit):
+@pytest.mark.parametrize("share", [0.7, 1.0])
+def test_both_stages_of_tsc_learn_the_classes(fit, share):
     steady = ["optimizer.lr=1e-3", "sampler.batch_size=16", "trainer.max_epochs=50"]
-    metrics = fit("method=tsc", "method.momentum=0.9", *steady).metrics
+    metrics = fit("method=tsc", "method.momentum=0.9", f"method.representation_share={share}", *steady).metrics
     assert metrics["val/macro_f1"] > 0.9 and metrics["test/macro_f1"] > 0.6
+    assert ("solver/penalty" in metrics) == (share == 1)
 
 
 def test_tsc_selects_an_epoch_of_its_second_stage(fit):

@@ -32,6 +32,7 @@ from papers.paper_report import read_stores
 from papers.searches import Record, keep_search, read_searches, search_of, settings_of
 from reporting.arguments import run_command
 from reporting.tables import SweepJob
+from storage.command_words import shell_line
 from storage.errors import ReportError
 from storage.records import add_records
 
@@ -193,7 +194,7 @@ def show(options: Options, parts: GpuParts) -> None:
     chosen = planned(options.column)
     for cell in chosen:
         state = "tuned already" if tuned(cell, options) is not None else "tunes"
-        print(f"2. {state}: python run.py {' '.join(tuning_line(cell))}")
+        print(f"2. {state}: python run.py {shell_line(tuning_line(cell))}")
     runs = sum(len(cell.seeds) for cell in chosen)
     print(f"3. {runs} runs with what won, {len(chosen[0].seeds)} seeds a cell")
     print(f"records in {options.records}, searches in {options.searches}")

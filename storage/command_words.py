@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 PLAIN = re.compile(r"(?!(?:true|false|null|nan|inf)\Z)[a-z_/][\w./+-]*", re.ASCII | re.IGNORECASE)
+PLAIN_IN_SHELL = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
 def quoted(text: str) -> str:
@@ -32,3 +34,8 @@ def quoted_word(word: str) -> str:
     """A value as the shell hands it to Hydra: in quotes of both where it is more than a plain word."""
     value = literal(word)
     return value if value == word else in_shell_quotes(value)
+
+
+def shell_line(overrides: Iterable[str]) -> str:
+    """Overrides, as Hydra takes them, as one line for the shell: in quotes where one is more than a plain word."""
+    return " ".join(word if PLAIN_IN_SHELL.fullmatch(word) else in_shell_quotes(word) for word in overrides)

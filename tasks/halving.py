@@ -23,6 +23,7 @@ from engine.plan import Plan
 from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.tables import MISSING, Table, percent
+from storage.command_words import shell_line
 from storage.files import write_text
 from storage.run_store import RunFolder
 
@@ -174,6 +175,7 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
     record = _record(said, options, reached, means, trial)
     write_text(folder / "search.json", json.dumps(record, indent=1) + "\n")
     _show(record, options)
+    print(f"\nbest: python run.py {shell_line([*said, *words(record['settings'])])}")
     if options.freeze:
         print(_freeze(name, record))
     return folder
@@ -272,7 +274,6 @@ def _show(record: Mapping[str, Any], options: Halving) -> None:
     )
     header = ("trial", *options.space, "share of epochs", options.metric, "mean of 3 seeds")
     Table(f"{len(rows)} trials, best first; figures in %", header, rows).show()
-    print(f"\nbest: python run.py {record['line']} {' '.join(words(record['settings']))}")
 
 
 def _freeze(name: str, record: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.sweep_figure import trials_figure
 from reporting.tables import MISSING, SweepJob, Table, percent
+from storage.command_words import shell_line
 from storage.errors import short
 from storage.files import write_text
 from storage.run_store import RunFolder
@@ -255,7 +256,8 @@ def report(study: optuna.Study, options: Search, base: Sequence[str], folder: Pa
     trials_figure(points, options.metric, folder / "trials")
     table.show()
     if best is not None:
-        line = " ".join(["python run.py", *base, *(f"{key}={_rounded(value)}" for key, value in best.params.items())])
+        settings = words({key: _rounded(value) for key, value in best.params.items()})
+        line = f"python run.py {shell_line([*base, *settings])}"
         write_text(folder / "best.txt", line + "\n")
         print(f"\nbest {options.metric} {percent(best.value)}: {line}")
     return folder

@@ -17,6 +17,12 @@ def test_a_dry_run_lists_tests_searches_and_seeds(capsys, tmp_path):
     assert "images laid out as CIFAR-100" in out and "270 runs with what won, 10 seeds a cell" in out
 
 
+def test_a_search_of_a_dry_run_is_ready_to_paste(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(campaign, "tuning_line", lambda cell: ("dataset.train='a (b).csv'", "search=halving"))
+    campaign.main(["dry_run=1", "column=trec_50", f"runs={tmp_path}", f"searches={tmp_path / 'kept'}"])
+    assert """python run.py "dataset.train='a (b).csv'" search=halving\n""" in capsys.readouterr().out
+
+
 def search_through(folder, cell, settings):
     file = folder / "searches" / f"halving-{cell.row}-{cell.column}" / "search.json"
     file.parent.mkdir(parents=True)

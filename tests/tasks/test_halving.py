@@ -1,6 +1,7 @@
 """Successive halving: who goes on, on which seeds, and that a stopped search goes on with the same decisions."""
 
 import json
+import shlex
 from types import SimpleNamespace
 
 import pytest
@@ -58,7 +59,7 @@ class Trained:
 
 def searched(plan, monkeypatch, jobs, **options):
     monkeypatch.setattr(module, "run_jobs", jobs)
-    folder = halve(plan, ["method=m", "dataset=d"], Halving(SPACE, trials=8, finalists=2, **options))
+    folder = halve(plan, ["method=m", "dataset.train='a (b).csv'"], Halving(SPACE, trials=8, finalists=2, **options))
     return json.loads((folder / "search.json").read_text())
 
 
@@ -76,6 +77,13 @@ def test_half_go_on_and_the_finalists_train_to_their_end_on_two_more_seeds(plan,
     first = sum(epochs for (*_, seed), epochs in jobs.epochs.items() if seed == 100)
     whole = sum(row["settings"]["trainer.max_epochs"] for row in record["trials"])
     assert first < whole, "cheaper than training all to their end"
+
+
+def test_the_best_line_is_ready_to_paste(plan, monkeypatch, capsys):
+    record = searched(plan, monkeypatch, Trained(plan.config))
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("best: "))
+    settings = [f"{key}={value}" for key, value in record["settings"].items()]
+    assert shlex.split(line)[1:] == ["python", "run.py", "method=m", "dataset.train='a (b).csv'", *settings]
 
 
 @pytest.mark.parametrize("epochs", [1, 10, 25])

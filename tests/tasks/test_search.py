@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def test_a_search_runs_its_trials_goes_on_and_never_reads_test(line, tmp_path):
     assert (folder / "trials.svg").stat().st_size > 1000
     again = command([*line, "search.trials=3"])
     assert again.code == 0 and "sweep:" not in again.out, "finished trials are not repeated"
-    words = (folder / "best.txt").read_text().split()[2:]
+    words = shlex.split((folder / "best.txt").read_text())[2:]
     best = RunFolder(command(words).folder)
     reached = max(float(row["val/macro_f1"]) for row in best.read_csv("history.csv"))
     assert "search=optuna" not in words and "test/macro_f1" in best.read_metrics(), "the line it ends with reads test"
@@ -133,7 +134,7 @@ def searching(tmp_path, monkeypatch):
         monkeypatch.setattr(module.RunningTrial, "__init__", remember)
         monkeypatch.setattr(module, "run_jobs", jobs)
         try:
-            folder = module.search(config, ["method=m", "search=optuna"])
+            folder = module.search(config, ["method=m", "dataset.train='a (b).csv'", "search=optuna"])
         finally:
             monkeypatch.setattr(module.RunningTrial, "__init__", real)
         return folder, jobs.started
@@ -154,6 +155,12 @@ def test_a_failure_leaves_the_rest_alone(searching):
     folder, _ = searching(["broken", [0.5], [0.6]], trials=3)
     rows = trials_of(folder)
     assert [row["state"] for row in rows] == ["complete", "complete", "fail"] and rows[2]["run or error"] == "it broke"
+
+
+def test_the_best_line_is_ready_to_paste(searching):
+    folder, _ = searching([[0.5]], trials=1)
+    words = shlex.split((folder / "best.txt").read_text())
+    assert words[:4] == ["python", "run.py", "method=m", "dataset.train='a (b).csv'"] and len(words) == 6
 
 
 def test_a_stopped_trial_is_done_again_with_the_same_settings(searching, tmp_path):

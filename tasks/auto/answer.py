@@ -16,8 +16,10 @@ from storage.run_store import DATA, QUESTION, RunFolder
 from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
 from tasks.auto.cheap import unit_rows
 from tasks.auto.clock import Clock, minutes_of
+from tasks.auto.compare import compare, fit_folds
 from tasks.auto.data import facts, max_length_for, sampled, write_rows
 from tasks.auto.embeddings import encoded, seconds_per_text
+from tasks.auto.last_fit import fit_on_all_rows
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
@@ -77,16 +79,17 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     study = Study(folder, clock, base, names, labels, data.texts, embeddings, unlabelled)
     methods = None if config.methods is None else list(config.methods)
     candidates = chosen(regimes_of(counts, len(labels), len(data.unlabelled), data.several), methods, data.several)
-    study.fit_folds(candidates)
+    fit_folds(study, candidates)
     _ask(folder, config, clock, study, name)
-    study.compare(candidates)
+    compare(study, candidates)
     _ask(folder, config, clock, study, name)
     _report(folder, clock)
     recommended = folder.read_metrics().get("recommended")
     if recommended:
         clock.say(f"fitting {study.entries[recommended].title} on all rows")
         threshold = (folder.read_metrics().get("abstention") or {}).get("threshold")
-        study.refit(study.by_name[recommended], {"candidate": recommended, "abstention/threshold": threshold})
+        more = {"candidate": recommended, "abstention/threshold": threshold}
+        fit_on_all_rows(study, study.by_name[recommended], more)
     _ask(folder, config, clock, study, name)
     minutes = {"asked": config.minutes, "used": clock.used}
     folder.write_metrics(status="finished", minutes=minutes)

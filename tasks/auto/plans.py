@@ -12,8 +12,9 @@ from engine.plan import Plan
 from storage.command_words import quoted
 from storage.errors import InputError
 
+INNER_SHARE = 0.2  # of a fold's train rows, on which training is judged
 FOLDS = (
-    *("protocol=kfold", "protocol.val_fraction=0.2", "protocol.ties=latest"),
+    *("protocol=kfold", f"protocol.val_fraction={INNER_SHARE}", "protocol.ties=latest"),
     "dataset.singleton_classes=keep_in_train",
 )
 UNTRAINED = (  # candidates whose protocol is their own

@@ -1,5 +1,6 @@
 """Minutes: what is left of them, which candidates they go to, and a run that cannot end."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +15,11 @@ from tasks.auto import passed_on, safe_name
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, chosen, regimes_of
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
+from tasks.auto.durations import solving_seconds
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study
+from tasks.auto.trained import better_half, those_that_can_end
 
 
 def test_what_is_left_counts_earlier_starts_and_what_is_kept():
@@ -52,7 +55,7 @@ def test_with_very_many_classes_what_solves_nothing_comes_first_and_the_solver_o
     names = [f"class {n}" for n in range(1000)]
     study = Study(RunFolder(tmp_path), Clock(3), [], names, labels, texts, embeddings)
     untrained = [c for c in chosen([], None) if c.kind != "trained"]
-    foretold = {c.name: study._fold_seconds(c) for c in sorted(untrained, key=study._fold_seconds)}
+    foretold = {c.name: solving_seconds(study, c) for c in sorted(untrained, key=partial(solving_seconds, study))}
     assert list(foretold)[:1] == ["majority"] and list(foretold)[-3:] == ["tfidf_linear", "logistic", "linear_words"]
     assert foretold["prototypes"] == 0 and 5 < foretold["tfidf_linear"] < 20
 
@@ -111,8 +114,8 @@ def test_the_worst_goes_first_where_enough_rows_say_so_and_the_dearest_where_few
     study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in candidates}
     for candidate, seconds, figure in zip(candidates, (4.0, 4.0, 6.0), (0.8, 0.5, 0.9), strict=True):
         outcome: Any = SimpleNamespace(seconds_fit=seconds, validation_macro_f1=figure)
-        study._keep(candidate.name, 0, 0, outcome)
-    left = study._those_that_can_end(candidates, 0)
+        study.keep(candidate.name, 0, 0, outcome)
+    left = those_that_can_end(study, candidates, 0)
     assert [c.name for c in candidates if c not in left] == [dropped]
 
 
@@ -126,6 +129,6 @@ def test_what_has_no_validation_rows_is_judged_with_the_others_on_the_rows_held_
     for candidate, validation, wrong in zip(candidates, (0.95, np.nan), (60, 30), strict=True):
         scores = np.eye(2)[np.where(rows < wrong, 1 - labels[rows], labels[rows])]
         logits = np.empty((0, 0)) if candidate.validates else scores
-        study._keep(candidate.name, 0, 0, FoldOutcome(rows, scores, validation, 4.0, 1.0, logits=logits))
-    assert [c.name for c in study._better_half(candidates, 0)] == ["setfit_half"]
+        study.keep(candidate.name, 0, 0, FoldOutcome(rows, scores, validation, 4.0, 1.0, logits=logits))
+    assert [c.name for c in better_half(study, candidates, 0)] == ["setfit_half"]
     assert study.entries["ce_half"].reason.endswith("macro-F1 80.0, the best of those trained 90.0")

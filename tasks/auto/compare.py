@@ -1,0 +1,45 @@
+"""In which order the candidates of a question are tried: those that train no encoder, cheap ones first; their further
+drawings of the folds, and the learning curve; then those that train the encoder, in the time that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.auto.candidates import Candidate
+from tasks.auto.durations import foretold_training, solving_seconds
+from tasks.auto.learning_curve import learning_curve
+from tasks.auto.study import FOLDS_OF_MANY, Study
+from tasks.auto.trained import try_trained
+from tasks.auto.untrained import repeat_folds, try_untrained
+
+
+def compare(study: Study, candidates: Sequence[Candidate]) -> None:
+    """Try the candidates, cheapest first, and write what comes of it after each."""
+    study.enter(candidates)
+    untrained = [candidate for candidate in candidates if candidate.kind != "trained"]
+    # with very many classes a solver may leave no time for the others
+    untrained.sort(key=lambda candidate: solving_seconds(study, candidate))
+    for number, candidate in enumerate(untrained, 1):
+        study.say(f"{number} of {len(candidates)}: {study.entries[candidate.name].title}")
+        try_untrained(study, candidate)
+        if study.entries[candidate.name].reason:
+            study.say_why(candidate)
+        study.write()
+    cheap = [candidate for candidate in untrained if candidate.kind != "words"]
+    repeat_folds(study, cheap)
+    learning_curve(study, cheap)
+    try_trained(study, [candidate for candidate in candidates if candidate.kind == "trained"])
+    study.write()
+
+
+def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
+    """Fewer folds, where with these no candidate that trains the encoder could end in time, and with those one."""
+    trained = [candidate for candidate in candidates if candidate.kind == "trained"]
+    usual, fewer = study.folds, min(FOLDS_OF_MANY, study.folds)
+    if study.embeddings is None or not trained or (study.run.path / "folds").exists():
+        return
+    for study.folds in (usual, fewer):
+        runs = study.folds + study.folds / (study.folds - 1)
+        if runs * min(foretold_training(study, candidate, 0) for candidate in trained) <= study.clock.left_with_fit:
+            return
+    study.folds = usual

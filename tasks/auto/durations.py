@@ -1,0 +1,82 @@
+"""How many seconds one fold of a candidate takes: as long as its folds took so far, or foretold from the size of what
+is solved or trained and the pace of the candidates before it. They decide what there is time for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightning_modules.heads.row_space import MOST_ROWS
+from tasks.auto.candidate_runs import run_words
+from tasks.auto.candidates import Candidate
+from tasks.auto.folds import ONE_SPLIT_FROM
+from tasks.auto.plans import INNER_SHARE
+from tasks.auto.study import Study
+
+STEP_COST = 3.5  # of a text in a training step, in encodings of one
+START_SECONDS = 8.0  # of a training run, besides its steps
+SECONDS_A_PRODUCT = 4e-10  # of one row, class and dimension in a step of a solver
+WORD_COST = 20  # of a word, which lies apart from the next, in dimensions
+STEPS_OF_WORDS, STEPS_OF_EMBEDDINGS = 20, 50  # of a solver for each row of a class, over all its settings: few rows
+MOST_STEPS_OF_WORDS, MOST_STEPS_OF_EMBEDDINGS = 600, 2000  # are soon solved
+
+
+def solving_seconds(study: Study, candidate: Candidate) -> float:
+    """Seconds of a fold without training: the shortest so far, or foretold at the pace of what was solved before.
+
+    The shortest, for the first one loads and caches what the others find.
+    """
+    shortest = {
+        name: min(outcome.seconds_fit for outcome in outcomes.values()) for name, outcomes in study.outcomes.items()
+    }
+    if candidate.name in shortest:
+        return shortest[candidate.name]
+    foretold = {name: _foretold_solving(study, study.by_name[name]) for name in shortest}
+    paces = [shortest[name] / seconds for name, seconds in foretold.items() if seconds]
+    return _foretold_solving(study, candidate) * (float(np.median(paces)) if paces else 1.0)
+
+
+def _foretold_solving(study: Study, candidate: Candidate) -> float:
+    """Seconds of a fold, told from the size of what is solved; 0 where nothing is."""
+    rows = len(study.labels) / study.num_classes  # of a class
+    product = SECONDS_A_PRODUCT * len(study.labels) * study.num_classes  # of all rows and one dimension
+    words = WORD_COST * sum(len(text.split()) for text in study.texts) / len(study.texts)
+    if candidate.kind == "words":
+        return min(STEPS_OF_WORDS * rows, MOST_STEPS_OF_WORDS) * product * words
+    if study.embeddings is None or candidate.name not in ("logistic", "linear_words"):
+        return 0.0
+    steps = min(STEPS_OF_EMBEDDINGS * rows, MOST_STEPS_OF_EMBEDDINGS)
+    steps /= 2 if len(study.labels) >= ONE_SPLIT_FROM else 1  # no inner folds
+    dimensions = study.embeddings.rows.shape[1]
+    if candidate.name == "linear_words":
+        dimensions += min(words, len(study.labels)) if len(study.labels) <= MOST_ROWS else words
+    return steps * product * dimensions
+
+
+def longest_fold(study: Study, candidate: Candidate) -> float:
+    """Seconds of its longest fold so far."""
+    return max((o.seconds_fit for o in study.outcomes.get(candidate.name, {}).values()), default=0.0)
+
+
+def training_seconds(study: Study, candidate: Candidate, fold: int) -> float:
+    """Of one fold: the longest so far, or what its steps cost at the pace of the others that were trained."""
+    if known := longest_fold(study, candidate):
+        return known
+    paces = [
+        longest_fold(study, other) / foretold_training(study, other, fold)
+        for other in map(study.by_name.__getitem__, study.outcomes)
+        if other.kind == "trained"
+    ]
+    return foretold_training(study, candidate, fold) * (float(np.median(paces)) if paces else 1.0)
+
+
+def foretold_training(study: Study, candidate: Candidate, fold: int) -> float:
+    """Seconds of one fold, told from the encoder's speed; the study has embeddings."""
+    assert study.embeddings is not None
+    words = run_words(study, candidate, fold)
+    epochs = next(int(word.split("=")[1]) for word in words if word.startswith("trainer.max_epochs="))
+    rows = (1 - INNER_SHARE if candidate.validates else 1) * len(study.labels) * (study.folds - 1) / study.folds
+    if candidate.reads_unlabelled:
+        rows += len(study.embeddings.unlabelled)
+    views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
+    half = 0.5 if "encoder.train=top_layers" in candidate.words else 1.0
+    return START_SECONDS + STEP_COST * half * views * epochs * rows * study.embeddings.seconds_per_text

@@ -1,0 +1,60 @@
+"""The recommended candidate learned once more, from all rows, and written as the run in `model/`, calibrated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from datamodules.labels import class_counts
+from engine.finished import load_module
+from storage.run_store import RunFolder
+from tasks.auto import models
+from tasks.auto.candidate_runs import learned, run_words
+from tasks.auto.candidates import Candidate
+from tasks.auto.folds import fitted, pooled_calibration
+from tasks.auto.plans import plan_of, protocol_words
+from tasks.auto.study import Study
+from tasks.auto.untrained import UNSCALED, path_of, rows_of
+
+
+def fit_on_all_rows(study: Study, candidate: Candidate, more: dict[str, Any]) -> None:
+    """`model/`: the candidate on all rows, calibrated; `more` goes into its metrics."""
+    run = RunFolder(study.run.path / "model")
+    place = (study.label_names, class_counts(study.labels, study.num_classes))
+    if candidate.kind in ("trained", "words"):
+        _fit_by_run(study, candidate, run, place, more)
+        return
+    path = path_of(study, candidate)
+    assert not isinstance(path, str)
+    rows, texts = rows_of(study, candidate), study.texts.tolist()
+    model = fitted(path, rows, study.labels, texts, study.num_classes, candidate.name not in UNSCALED)
+    plan = plan_of([*study.words, *candidate.words, *protocol_words(candidate.name, None), "logger=null"])
+    scorer: Any = model.scorer
+    if candidate.name == "neighbours":
+        models.write_neighbours(run, plan, *place, scorer, texts, model.calibration, more)
+    elif candidate.reads_words:
+        models.write_linear_words(run, plan, *place, scorer, model.calibration, more)
+    else:
+        models.write_linear(run, plan, *place, scorer, model.calibration, more)
+
+
+def _fit_by_run(
+    study: Study, candidate: Candidate, run: RunFolder, place: tuple[list[str], NDArray], more: dict[str, Any]
+) -> None:
+    """The run of all rows. It is calibrated as those of the folds were, on validation rows of its own: how sure
+    scores are differs from run to run, and what suits those of the folds need not suit its own. Where all its rows
+    train, what the folds say of rows that they had not seen has to do."""
+    plan = plan_of(run_words(study, candidate, None))
+    model = learned(candidate, plan, plan.datamodule(plan.corpus()), study.num_classes)
+    calibration = model.calibration
+    if calibration is None:
+        calibration = pooled_calibration(list(study.outcomes[candidate.name].values()), study.labels, place[1])
+    if not isinstance(model.learned, RunFolder):
+        models.write_module(run, plan, model.learned, *place, calibration, more)
+        return
+    module = load_module(model.learned, plan)[0]  # scoring has changed the one that it was done by
+    if candidate.votes:
+        models.write_voting_module(run, plan, module, *place, model.learned, calibration, more)
+    else:
+        models.write_module(run, plan, module, *place, calibration, more)

@@ -1,0 +1,77 @@
+"""What more rows would bring: a cheap candidate that is through, fitted again on shares of the train rows of each fold,
+into `learning_curve.csv`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.labels import class_counts
+from datamodules.splits import rank_in_class
+from tasks.auto.calibration import decision_metrics, decisions
+from tasks.auto.candidates import Candidate
+from tasks.auto.folds import each_fold, fitted
+from tasks.auto.study import Study
+from tasks.auto.untrained import path_of, rows_of
+
+SHARES = (0.25, 0.5, 0.75)
+MOST_OF_TIME = 0.2  # of what is left
+DRAWN = ("logistic",)  # candidates with a curve
+FILE, HEADER = "learning_curve.csv", ("candidate", "rows", "repeat", "fold", "macro_f1", "micro_f1")
+
+
+def learning_curve(study: Study, candidates: Sequence[Candidate]) -> None:
+    """`learning_curve.csv`: macro-F1 and accuracy with shares of the train rows, on the folds of the first draw."""
+    if study.run.has(FILE):
+        return
+    lines: list[tuple[Any, ...]] = []
+    folds = each_fold(study.labels, list(study.texts), study.folds, 0)
+    for candidate in candidates:
+        if candidate.name not in DRAWN or not study.is_finished(candidate):
+            continue
+        once = sum(o.seconds_fit for (r, _), o in study.outcomes[candidate.name].items() if r == 0)
+        if once * sum(SHARES) > MOST_OF_TIME * study.clock.left:
+            continue
+        study.say(f"learning curve of {study.entries[candidate.name].title}")
+        for fold, test in enumerate(folds):
+            points = _points(study, candidate, fold, test)
+            lines += [(candidate.name, rows, 0, fold, *figures) for rows, figures in points]
+    if lines:
+        study.run.write_csv(FILE, lines, HEADER)
+
+
+def _points(
+    study: Study, candidate: Candidate, fold: int, test: NDArray[np.int64]
+) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Numbers of train rows and the figures that the fold's rows have with them; the last is that of all rows."""
+    path, rows, labels = path_of(study, candidate), rows_of(study, candidate), study.labels
+    assert not isinstance(path, str)
+    train = np.setdiff1d(np.arange(len(labels)), test)
+    for share in SHARES:
+        part = _part(study, train, share, np.random.default_rng([fold, 11]))
+        try:
+            model = fitted(path, rows[part], labels[part], study.texts[part].tolist(), study.num_classes)
+        except ValueError:  # too few different texts
+            continue
+        probabilities = model.calibration.probabilities(model.scorer(rows[test]))
+        yield len(part), _figures(study, test, decisions(probabilities, model.calibration.thresholds))
+    whole = study.outcomes[candidate.name][0, fold]
+    yield len(train), _figures(study, whole.rows, whole.answers)
+
+
+def _part(study: Study, train: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """A share of the rows, of one label each class by class; a larger share holds the smaller one."""
+    labels = study.labels[train]
+    if study.several:
+        return np.sort(rng.permutation(train)[: math.ceil(share * len(train))])
+    sizes = class_counts(labels, study.num_classes)
+    return train[rank_in_class(labels, rng) < np.ceil(share * sizes)[labels]]
+
+
+def _figures(study: Study, rows: NDArray[np.int64], answers: NDArray[np.integer]) -> tuple[float, float]:
+    metrics = decision_metrics(study.labels[rows], answers, study.num_classes)
+    return metrics["macro_f1"], metrics["micro_f1"]

@@ -1,0 +1,137 @@
+"""Candidates that leave the encoder as it is, tried on every fold as long as there is time: from class counts, from
+embeddings, from words. What is cheap among them is tried on further drawings of the folds, so that the draw matters
+less."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.run_store import first_line
+from tasks.auto import cheap
+from tasks.auto.candidate_runs import read_run
+from tasks.auto.candidates import Candidate
+from tasks.auto.clock import minutes_of
+from tasks.auto.durations import solving_seconds
+from tasks.auto.folds import FoldOutcome, cheap_fold, each_fold
+from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
+
+REPEATS, REPEATED_SHARE = 3, 0.2  # of cheap candidates, as far as they take no more than this share of the minutes
+UNSCALED = ("majority", "neighbours")  # candidates whose scores are shares of rows, and stay what they are
+
+
+def try_untrained(study: Study, candidate: Candidate) -> None:
+    """All folds of a candidate that trains no encoder, in the first drawing; the entry says how it went."""
+    if candidate.kind == "words":
+        _try_words(study, candidate)
+    else:
+        _try_cheap(study, candidate, 0)
+
+
+def repeat_folds(study: Study, candidates: Sequence[Candidate]) -> None:
+    """More drawings of the folds for what is cheap, so that the draw of the folds matters less."""
+    done = [candidate for candidate in candidates if study.is_finished(candidate)]
+    once = sum(o.seconds_fit + o.seconds_predict for c in done for o in study.outcomes[c.name].values())
+    known = study.drawings_on_disk()
+    share = REPEATED_SHARE * 60 * study.clock.minutes
+    study.repeats = max(min(REPEATS, 1 + int(share / max(once, 1e-3))), 1 + max(known, default=0))
+    for repeat in range(1, study.repeats):
+        if study.clock.left <= 0 and repeat not in known:
+            return
+        study.say(f"drawing {repeat + 1} of the folds, for what is cheap")
+        for candidate in done:
+            _try_cheap(study, candidate, repeat)
+
+
+def _try_words(study: Study, candidate: Candidate) -> None:
+    """Every fold is solved anew, words and all; that takes seconds."""
+    for fold in range(study.folds):
+        if study.known(candidate.name, 0, fold) is None and (reason := _no_time(study, candidate, fold)):
+            study.entries[candidate.name].reason = reason
+            return
+        if not read_run(study, candidate, fold):
+            return
+    study.finish(candidate)
+
+
+def _try_cheap(study: Study, candidate: Candidate, repeat: int) -> None:
+    entry, path = study.entries[candidate.name], path_of(study, candidate)
+    if isinstance(path, str):
+        entry.reason = path
+        return
+    for fold, test in enumerate(each_fold(study.labels, list(study.texts), study.folds, repeat)):
+        outcome = study.known(candidate.name, repeat, fold)
+        if outcome is not None:
+            study.keep(candidate.name, repeat, fold, outcome)
+            continue
+        if candidate.kind != "counts" and (reason := _no_time(study, candidate, fold)):  # those take no time
+            if repeat == 0:
+                entry.reason = reason
+            return
+        try:
+            outcome = _cheap_outcome(study, candidate, path, test)
+        except ValueError as error:
+            if repeat == 0:  # further drawings only add to it
+                entry.status, entry.reason = "failed", first_line(error)
+            return
+        study.save(candidate.name, repeat, fold, outcome)
+    study.finish(candidate)
+
+
+def _no_time(study: Study, candidate: Candidate, fold: int) -> str | None:
+    """Why there is no time for the folds from this one on; None where there is."""
+    needed = solving_seconds(study, candidate) * (study.folds - fold)
+    if needed <= study.clock.left and study.clock.left > 0:
+        return None
+    return f"{study.folds} folds take about {minutes_of(needed)}, no time is left for that"
+
+
+def _cheap_outcome(
+    study: Study, candidate: Candidate, path: cheap.Path | cheap.Added, test: NDArray[np.int64]
+) -> FoldOutcome:
+    encoder = study.embeddings if candidate.kind == "embeddings" else None
+    outcome, _ = cheap_fold(
+        path, rows_of(study, candidate), study.labels, study.texts, test, study.num_classes,
+        candidate.name not in UNSCALED, 0.0 if encoder is None else encoder.seconds_per_text,
+    )  # fmt: skip
+    return outcome
+
+
+def path_of(study: Study, candidate: Candidate) -> cheap.Path | cheap.Added | str:
+    """The candidate's path of settings, see `tasks.auto.cheap`, or why it cannot be tried."""
+    if candidate.kind == "counts":
+        return cheap.majority
+    if study.embeddings is None:
+        return NO_ENCODER
+    if candidate.reads_unlabelled and not study.unlabelled:
+        return NO_UNLABELLED
+    names = study.embeddings.names
+    if candidate.name == "nearest_name":
+        return "the labels are codes, or very many" if names is None else cheap.nearest_name(names)
+    if candidate.name == "prototypes":
+        return cheap.prototypes(names)
+    if candidate.name == "discriminant_unlabelled":
+        return cheap.refined(names, cheap.unit_rows(study.embeddings.unlabelled))
+    if candidate.name == "words_unlabelled":
+        others = cheap.TextRows(cheap.unit_rows(study.embeddings.unlabelled), study.embeddings.unlabelled_counts)
+        return cheap.co_trained_views(names, others)
+    if candidate.name == "linear_words" and study.several:
+        return cheap.stacked_labels(names)
+    if candidate.name == "linear_words":
+        on_embeddings = (cheap.logistic, cheap.prototypes(names))
+        return cheap.Added((*(("embeddings", path) for path in on_embeddings), ("counts", cheap.words)))
+    logistic = cheap.label_by_label if study.several else cheap.logistic
+    return {"logistic": logistic, "neighbours": cheap.neighbours}[candidate.name]
+
+
+def rows_of(study: Study, candidate: Candidate) -> Any:
+    """Embeddings (N, D), with token counts where they are read; without an encoder, what a candidate of counts slices:
+    (N, 0)."""
+    if study.embeddings is None:
+        return np.empty((len(study.labels), 0))
+    if candidate.reads_words:
+        return cheap.TextRows(cheap.unit_rows(study.embeddings.rows), study.embeddings.counts)
+    return study.embeddings.rows

@@ -10,6 +10,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from datamodules.labels import class_counts, label_array, without_label
+from engine.plan import Plan
 from reporting.auto.report import write_report
 from storage.files import replacing
 from storage.run_store import DATA, QUESTION, RunFolder
@@ -18,7 +19,7 @@ from tasks.auto.cheap import unit_rows
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
 from tasks.auto.data import facts, max_length_for, sampled, write_rows
-from tasks.auto.embeddings import encoded, seconds_per_text
+from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
 from tasks.auto.last_fit import fit_on_all_rows
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.reading import Labelled
@@ -40,60 +41,41 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     rows = folder.path / "rows.parquet"
     longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())
     base = [*words, *data_words(rows, name, longest, config.markup)]
-    is_encoded = folder.has("embeddings.npy")  # by an earlier start: the cache has them, whatever time is left
-    speed = _speed(base, data, clock, is_encoded)
-    seconds = min(ENCODE_SHARE * 60 * config.minutes, MOST_OF_REST * clock.left)  # a large file took some to read
-    affordable = 0 if speed is None else int(seconds / speed)
-    if affordable < min(LEAST_ROWS, len(data.labels)) and not is_encoded:  # more rows without an encoder say more
-        speed, affordable = None, ROWS_OF_WORDS
-    total, said = len(data.labels), data.notes
-    data = _sampled_again(data, affordable, config.seed, folder)
-    before = total if len(data.labels) < total else None
+    speed, most_rows = _speed_and_rows(base, data, folder, clock)
+    drawn = _sampled_again(data, most_rows, config.seed, folder)
     if not rows.exists():
-        write_rows(folder, data)
-    reads_unlabelled = bool(data.unlabelled) and not data.several
-    unlabelled = unlabelled_words(folder.path / "unlabelled.parquet") if reads_unlabelled else []
-    whole = [*FROZEN_BCE, *protocol_words("logistic", None)] if data.several else ["method=prototypes", *unlabelled]
-    plan = plan_of([*base, *whole])
-    corpus = plan.corpus(whole=True)
-    names, table = corpus.label_names, corpus.table("train")
-    labels = label_array(table, len(names))[~without_label(table)].astype(np.int64)
-    counts = class_counts(labels, len(names))
-    about = facts(data, names, labels, before)
-    folder.write_json(DATA, about)
-    kind = "labels, the rarest" if data.several else "classes, the smallest"
-    clock.say(f"{len(labels):,} rows, {len(names)} {kind} of {counts.min()}; {about['regime']}")
-    for note in about["notes"]:
-        if note not in said:
-            clock.say(note)
-    embeddings = None
-    texts = len(labels) + (len(data.unlabelled) if reads_unlabelled else 0)
-    if speed is not None and texts * speed > MOST_OF_REST * clock.left and not is_encoded:
-        needed = minutes_of(texts * speed)
-        clock.say(f"encoding {texts:,} texts takes about {needed}, too long: candidates without an encoder alone")
-    elif speed is not None:
-        clock.say(f"encoding {texts:,} texts, about {minutes_of(texts * speed)}")
-        embeddings = encoded(plan, names, speed)
-        with replacing(folder.path / "embeddings.npy") as file:
-            np.save(file, unit_rows(embeddings.rows).astype(np.float32))
-    study = Study(folder, clock, base, names, labels, data.texts, embeddings, unlabelled)
+        write_rows(folder, drawn)
+    study = _study(base, drawn, data, speed, folder, clock)
     methods = None if config.methods is None else list(config.methods)
-    candidates = chosen(regimes_of(counts, len(labels), len(data.unlabelled), data.several), methods, data.several)
+    counts = class_counts(study.labels, study.num_classes)
+    regimes = regimes_of(counts, len(study.labels), len(drawn.unlabelled), study.several)
+    candidates = chosen(regimes, methods, study.several)
     fit_folds(study, candidates)
     _ask(folder, config, clock, study, name)
     compare(study, candidates)
     _ask(folder, config, clock, study, name)
-    _report(folder, clock)
-    recommended = folder.read_metrics().get("recommended")
-    if recommended:
-        clock.say(f"fitting {study.entries[recommended].title} on all rows")
-        threshold = (folder.read_metrics().get("abstention") or {}).get("threshold")
-        more = {"candidate": recommended, "abstention/threshold": threshold}
-        fit_on_all_rows(study, study.by_name[recommended], more)
+    clock.say("comparing, and writing the report")
+    write_report(folder.path)
+    _fit_recommended(study)
     _ask(folder, config, clock, study, name)
-    minutes = {"asked": config.minutes, "used": clock.used}
-    folder.write_metrics(status="finished", minutes=minutes)
+    folder.write_metrics(status="finished", minutes={"asked": config.minutes, "used": clock.used})
     clock.say(f"done in {minutes_of(60 * clock.used)}")
+
+
+def _speed_and_rows(base: Sequence[str], data: Labelled, folder: RunFolder, clock: Clock) -> tuple[float | None, int]:
+    """Seconds to encode a text, None where no encoder is run, and how many rows there is time for."""
+    is_encoded = _is_encoded(folder)
+    speed = _speed(base, data, clock, is_encoded)
+    seconds = min(ENCODE_SHARE * 60 * clock.minutes, MOST_OF_REST * clock.left)  # a large file took some to read
+    affordable = 0 if speed is None else int(seconds / speed)
+    if affordable < min(LEAST_ROWS, len(data.labels)) and not is_encoded:  # more rows without an encoder say more
+        return None, ROWS_OF_WORDS
+    return speed, affordable
+
+
+def _is_encoded(folder: RunFolder) -> bool:
+    """Whether an earlier start encoded the rows: the cache has them, whatever time is left."""
+    return folder.has("embeddings.npy")
 
 
 def _speed(base: Sequence[str], data: Labelled, clock: Clock, is_encoded: bool) -> float | None:
@@ -122,6 +104,57 @@ def _sampled_again(data: Labelled, most: int, seed: int, folder: RunFolder) -> L
     return replace(data, texts=texts, labels=labels, lines=lines, notes=[*data.notes, note])
 
 
+def _study(
+    base: Sequence[str], drawn: Labelled, data: Labelled, speed: float | None, folder: RunFolder, clock: Clock
+) -> Study:
+    """The study of the rows drawn from `data`, encoded where there is time for it; `data.json` says what they are."""
+    reads_unlabelled = bool(drawn.unlabelled) and not drawn.several
+    unlabelled = unlabelled_words(folder.path / "unlabelled.parquet") if reads_unlabelled else []
+    frozen = [*FROZEN_BCE, *protocol_words("logistic", None)] if drawn.several else ["method=prototypes", *unlabelled]
+    plan = plan_of([*base, *frozen])
+    corpus = plan.corpus(whole=True)
+    names, table = corpus.label_names, corpus.table("train")
+    labels = label_array(table, len(names))[~without_label(table)].astype(np.int64)
+    total = len(data.labels)
+    about = facts(drawn, names, labels, total if len(drawn.labels) < total else None)
+    folder.write_json(DATA, about)
+    kind = "labels, the rarest" if drawn.several else "classes, the smallest"
+    smallest = class_counts(labels, len(names)).min()
+    clock.say(f"{len(labels):,} rows, {len(names)} {kind} of {smallest}; {about['regime']}")
+    for note in about["notes"]:
+        if note not in data.notes:  # which are said already
+            clock.say(note)
+    texts = len(labels) + (len(drawn.unlabelled) if reads_unlabelled else 0)
+    embeddings = _embeddings(plan, names, texts, speed, folder, clock)
+    return Study(folder, clock, base, names, labels, drawn.texts, embeddings, unlabelled)
+
+
+def _embeddings(
+    plan: Plan, names: Sequence[str], texts: int, speed: float | None, folder: RunFolder, clock: Clock
+) -> Embeddings | None:
+    """Those of all texts of the plan, in the folder too; None without an encoder or without the time for it."""
+    if speed is None:
+        return None
+    needed = minutes_of(texts * speed)
+    if texts * speed > MOST_OF_REST * clock.left and not _is_encoded(folder):
+        clock.say(f"encoding {texts:,} texts takes about {needed}, too long: candidates without an encoder alone")
+        return None
+    clock.say(f"encoding {texts:,} texts, about {needed}")
+    embeddings = encoded(plan, names, speed)
+    with replacing(folder.path / "embeddings.npy") as file:
+        np.save(file, unit_rows(embeddings.rows).astype(np.float32))
+    return embeddings
+
+
+def _fit_recommended(study: Study) -> None:
+    metrics = study.run.read_metrics()
+    if recommended := metrics.get("recommended"):
+        study.clock.say(f"fitting {study.entries[recommended].title} on all rows")
+        threshold = (metrics.get("abstention") or {}).get("threshold")
+        more = {"candidate": recommended, "abstention/threshold": threshold}
+        fit_on_all_rows(study, study.by_name[recommended], more)
+
+
 def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name: str) -> None:
     question: dict[str, Any] = {
         "input": config.input or f"dataset={config.dataset.name}",
@@ -137,8 +170,3 @@ def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name
         "encoder": (config.get("encoder") or {}).get("name"),
     }
     folder.write_json(QUESTION, question)
-
-
-def _report(folder: RunFolder, clock: Clock) -> None:
-    clock.say("comparing, and writing the report")
-    write_report(folder.path)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -138,17 +138,13 @@ def read_labelled(
     if not first:
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
-    values = [row for _, row in first]
-    text, label, guessed = guess_columns(columns, values, text_column, label_column, str(file), typed)
-    if "label" in guessed and table.columns and label in (row.get(label) for _, row in first):
-        raise InputError(
-            f"{file}:1: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
-            f"allowed: a header line, as text,label, or header=false (label_column={label} says that it is one)"
-        )
+    text, label, guessed = guess_columns(columns, [row for _, row in first], text_column, label_column, file, typed)
+    if "label" in guessed and table.columns:
+        _refuse_no_header(file, label, first)
     separator = guess_separator([row.get(label) for _, row in first]) if separator == GUESS else separator
-    data = Labelled(str(file), several=separator is not None)
+    data = Labelled(file, several=separator is not None)
     data.about = {
-        "path": str(file),
+        "path": file,
         "format": format_of(path) or "csv",
         "delimiter": TAB if table.delimiter == "\t" else table.delimiter,
         "typed": typed,
@@ -158,30 +154,44 @@ def read_labelled(
         "guessed": guessed,
         "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
+    _add_rows(data, chain(first, table.rows), markup)
+    data.about["encoding"] = table.encoding  # known for sure once all rows are read
+    return data
+
+
+def _refuse_no_header(file: str, label: str, rows: Iterable[tuple[str, Row]]) -> None:
+    """Raises InputError: the name of the label column is a label of other rows too, so that it is no name."""
+    if label in (row.get(label) for _, row in rows):
+        raise InputError(
+            f"{file}:1: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
+            f"allowed: a header line, as text,label, or header=false (label_column={label} says that it is one)"
+        )
+
+
+def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str) -> None:
+    """All rows into `data`, and what is to be said of them. Raises InputError: none has a label."""
+    text, label, separator = data.about["text_columns"][0], data.about["label_column"], data.about["label_separator"]
     empty, example, marked = 0, "", 0
-    for rows in (first, table.rows):
-        for where, row in rows:
-            value = text_of(row, text)
-            if isinstance(value, str) and (match := MARKUP.search(value)):
-                example, marked = example or short(match.group(), 30), marked + 1
-                value = without_markup(value) if markup == "strip" else value
-            if not isinstance(value, str) or not value.strip():
-                empty += 1
-                continue
-            _add(data, where, value, row.get(label), separator)
+    for where, row in rows:
+        value = text_of(row, text)
+        if isinstance(value, str) and (match := MARKUP.search(value)):
+            example, marked = example or short(match.group(), 30), marked + 1
+            value = without_markup(value) if markup == "strip" else value
+        if not isinstance(value, str) or not value.strip():
+            empty += 1
+            continue
+        _add(data, where, value, row.get(label), separator)
     if empty:
         data.notes.append(f"{empty} rows without a text are left out")
     if not data.labels:
-        raise InputError(f"{file}: no row has a label in column {short(label)}; {topics_line(str(file), text, typed)}")
-    data.about["encoding"] = table.encoding  # known for sure once all rows are read
-    data.about["unlabelled_rows"] = len(data.unlabelled)
+        topics = topics_line(data.file, text, data.about["typed"])
+        raise InputError(f"{data.file}: no row has a label in column {short(label)}; {topics}")
+    data.about |= {"unlabelled_rows": len(data.unlabelled), "markup_rows": marked}
     if data.unlabelled:
         data.notes.append(f"{len(data.unlabelled)} rows without a label")
     if marked:
         what = "is taken out" if markup == "strip" else "stays (markup=strip takes it out)"
         data.notes.append(f"{marked} rows hold markup, such as {example}, which {what}")
-    data.about["markup_rows"] = marked
-    return data
 
 
 def _opened(path: Path, encoding: str | None, header: bool, delimiter: str | None) -> Table:

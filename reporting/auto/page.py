@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,9 @@ from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import second_figure
 from reporting.auto.sentence import TITLES, percent, rows_to_label, with_interval
 from reporting.escape import for_html
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MOST_CLASSES = 20  # in the confusion matrix
 MOST_CONFUSIONS, MOST_TEXTS, MOST_ROWS = 12, 8, 25
@@ -36,6 +39,24 @@ def html_page(
         tables: duplicates and, where something is recommended, errors and suspect_labels.
         folder: for the commands.
     """
+    context: dict[str, Any] = {
+        "evidence": evidence,
+        "metrics": metrics,
+        "folder": folder.name,
+        "predict_line": predict_line(folder, evidence.data["files"][0]),
+        "titles": TITLES,
+        "pairs": records(tables["duplicates"].head(MOST_ROWS)),
+        "bar": drawings.interval_bar,
+        "short": drawings.short_title,
+        "with_interval": with_interval,
+        "rows_to_label": rows_to_label,
+        "tried": {entry["candidate"]: entry for entry in evidence.candidates},
+    }
+    context |= _of_candidates(ranking) | _of_recommended(metrics) | _of_errors(evidence.several, metrics, tables)
+    return _environment().get_template("page.html.j2").render(context)
+
+
+def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -47,39 +68,46 @@ def html_page(
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "seconds": drawings.seconds_text}
-    finished = [row for row in records(ranking) if row["macro_f1"] is not None]
-    curve = metrics.get("learning_curve") or {}
-    bins = (metrics.get("calibration") or {}).get("bins")
-    per_class = sorted(metrics["per_class"], key=lambda entry: entry["f1"])
-    context: dict[str, Any] = {
-        "evidence": evidence,
-        "metrics": metrics,
-        "folder": folder.name,
-        "predict_line": predict_line(folder, evidence.data["files"][0]),
+    return environment
+
+
+def _of_candidates(ranking: pd.DataFrame) -> dict[str, Any]:
+    """What the page shows of all candidates: their table, and what they cost."""
+    rows = records(ranking)
+    finished = [row for row in rows if row["macro_f1"] is not None]
+    return {
         "finished": finished,
-        "others": [row for row in records(ranking) if row["macro_f1"] is None],
+        "others": [row for row in rows if row["macro_f1"] is None],
         "floor": drawings.floor_of([row["macro_f1_lower"] for row in finished]),
         "cost": drawings.cost_chart(finished) if finished and all(row["train_seconds"] for row in finished) else "",
-        "per_class": per_class,
-        "confusions": confusions(tables["errors"]) if "errors" in tables and not evidence.several else [],
-        "wrong": records(tables["errors"].head(MOST_TEXTS)) if "errors" in tables and evidence.several else [],
-        "label_pairs": label_pairs(metrics) if evidence.several and "confusion" in metrics else [],
-        "matrix": matrix(metrics) if "confusion" in metrics and not evidence.several else None,
-        "reliability": drawings.reliability_chart(bins) if bins else "",
         "second": second_figure(ranking),
-        "titles": TITLES,
-        "curve": drawings.curve_chart(curve) if curve.get("points") else "",
-        "suspects": records(tables["suspect_labels"].head(MOST_ROWS)) if "suspect_labels" in tables else [],
-        "num_suspects": len(tables.get("suspect_labels", ())),
-        "num_errors": len(tables.get("errors", ())),
-        "pairs": records(tables["duplicates"].head(MOST_ROWS)),
-        "bar": drawings.interval_bar,
-        "short": drawings.short_title,
-        "with_interval": with_interval,
-        "rows_to_label": rows_to_label,
-        "tried": {entry["candidate"]: entry for entry in evidence.candidates},
     }
-    return environment.get_template("page.html.j2").render(context)
+
+
+def _of_recommended(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the recommended one: its classes, whether its probabilities are right, what more rows would bring."""
+    curve = metrics.get("learning_curve") or {}
+    bins = (metrics.get("calibration") or {}).get("bins")
+    return {
+        "per_class": sorted(metrics["per_class"], key=lambda entry: entry["f1"]),
+        "reliability": drawings.reliability_chart(bins) if bins else "",
+        "curve": drawings.curve_chart(curve) if curve.get("points") else "",
+    }
+
+
+def _of_errors(several: bool, metrics: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """Of its errors and of labels that may be wrong: empty where nothing is recommended."""
+    errors, suspects = tables.get("errors"), tables.get("suspect_labels")
+    has_confusion = "confusion" in metrics
+    return {
+        "confusions": confusions(errors) if errors is not None and not several else [],
+        "wrong": records(errors.head(MOST_TEXTS)) if errors is not None and several else [],
+        "label_pairs": label_pairs(metrics) if has_confusion and several else [],
+        "matrix": matrix(metrics) if has_confusion and not several else None,
+        "num_errors": 0 if errors is None else len(errors),
+        "suspects": [] if suspects is None else records(suspects.head(MOST_ROWS)),
+        "num_suspects": 0 if suspects is None else len(suspects),
+    }
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -84,44 +84,21 @@ def retrieval_figures(
     retrieval = build_retrieval(plan)
     assert retrieval is not None
     assert "val" in datamodule.indices or retrieval.num_votes == 1  # which nothing else could choose than test
-    splits = [split for split in ("val", "test") if split in outputs.splits]
+    splits: list[str] = [split for split in ("val", "test") if split in outputs.splits]
     started = time.perf_counter()
     store = _store(plan, run, datamodule, outputs, keep_store)
     index = retrieval.open_index(store, plan.config.seed)
     built = time.perf_counter()
-    searched = {
-        split: SearchedRows(outputs, split, datamodule.labels[split], module, index, min(max(retrieval.ks), len(store)))
-        for split in splits
-    }
+    most = min(max(retrieval.ks), len(store))
+    searched = {split: SearchedRows(outputs, split, datamodule.labels[split], module, index, most) for split in splits}
     seconds_per_text = (time.perf_counter() - built) / sum(len(rows.labels) for rows in searched.values())
-
-    first = searched[splits[0]]
-    metric = retrieval.metric or _monitored(datamodule.protocol.monitor or "accuracy")
-
-    def score(scores: Scores) -> float:
-        threshold: Any = results.choose_threshold(first.labels, scores)
-        return results.metrics(first.labels, scores, threshold)[metric]
-
-    vote = retrieval.choose(first.distances, store.labels(first.positions), first.model_probabilities, score)
+    vote = _best_vote(retrieval, store, searched[splits[0]], results, datamodule.protocol.monitor or "accuracy")
     figures: dict[str, Any] = {f"retrieval/{name}": value for name, value in vars(vote).items()}
     figures |= _facts(run, datamodule, outputs, store, index, outputs.embeddings(splits[0]))
-    table: list[tuple[Any, ...]] = []
-    thresholds: dict[str, Any] = {}
+    figures |= _voted(run, vote, store, searched, results)
     for split, rows in searched.items():
-        neighbours = vote.scores(store, rows.distances, rows.positions)
-        mixed = vote.mixed(neighbours, rows.model_probabilities)
-        for name, scores in (("neighbours", neighbours), ("retrieval", mixed)):
-            if split == splits[0]:
-                thresholds[name] = results.choose_threshold(rows.labels, scores)
-            metrics = results.metrics(rows.labels, scores, thresholds[name])
-            figures |= {f"{split}/{name}_{key}": value for key, value in metrics.items()}
-        lines = results.lines(rows.labels, mixed, thresholds["retrieval"])
-        table += [(split, number, *line) for number, line in enumerate(lines)]
         shared = store.labels(rows.positions[:, : vote.num_neighbours])
         figures[f"{split}/neighbours_shared_labels"] = shared_label_share(shared, _label_rows(datamodule, split))
-    run.write_csv("predictions_retrieval.csv", table, HEADER)
-    if thresholds["retrieval"] is not None:
-        figures["retrieval/threshold"] = np.asarray(thresholds["retrieval"]).tolist()
     return figures | {"seconds/retrieval_build": built - started, "seconds/retrieval_search_per_text": seconds_per_text}
 
 
@@ -135,6 +112,43 @@ class SearchedRows:
         logits = torch.from_numpy(outputs.logits(split)).double()
         self.model_probabilities = module.probabilities(logits).numpy()
         self.distances, self.positions = index.search(outputs.embeddings(split), k)
+
+
+def _best_vote(
+    retrieval: NearestNeighbours, store: Datastore, rows: SearchedRows, results: Results, monitor: str
+) -> Vote:
+    """The vote of the best figure on these rows: the one that `retrieval` names, or that which chooses the epoch."""
+    metric = retrieval.metric or _monitored(monitor)
+
+    def score(scores: Scores) -> float:
+        threshold: Any = results.choose_threshold(rows.labels, scores)
+        return results.metrics(rows.labels, scores, threshold)[metric]
+
+    return retrieval.choose(rows.distances, store.labels(rows.positions), rows.model_probabilities, score)
+
+
+def _voted(
+    run: RunFolder, vote: Vote, store: Datastore, searched: Mapping[str, SearchedRows], results: Results
+) -> dict[str, Any]:
+    """Figures of every split by the neighbours alone and with them, at thresholds of the first; predictions of the
+    latter are written."""
+    figures: dict[str, Any] = {}
+    table: list[tuple[Any, ...]] = []
+    thresholds: dict[str, Any] = {}
+    for split, rows in searched.items():
+        neighbours = vote.scores(store, rows.distances, rows.positions)
+        mixed = vote.mixed(neighbours, rows.model_probabilities)
+        for name, scores in (("neighbours", neighbours), ("retrieval", mixed)):
+            if name not in thresholds:
+                thresholds[name] = results.choose_threshold(rows.labels, scores)
+            metrics = results.metrics(rows.labels, scores, thresholds[name])
+            figures |= {f"{split}/{name}_{key}": value for key, value in metrics.items()}
+        lines = results.lines(rows.labels, mixed, thresholds["retrieval"])
+        table += [(split, number, *line) for number, line in enumerate(lines)]
+    run.write_csv("predictions_retrieval.csv", table, HEADER)
+    if thresholds["retrieval"] is not None:
+        figures["retrieval/threshold"] = np.asarray(thresholds["retrieval"]).tolist()
+    return figures
 
 
 def _store(plan: Plan, run: RunFolder, datamodule: TextDataModule, outputs: ModelOutputs, keep: bool) -> Datastore:

@@ -134,8 +134,7 @@ def run_names(plan: Plan) -> dict[str, Any]:
 
 def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     started, earlier = time.perf_counter(), seconds_before(run)
-    config = plan.config
-    pl.seed_everything(config.seed, verbose=False)
+    pl.seed_everything(plan.config.seed, verbose=False)
     corpus = plan.corpus()
     datamodule = plan.datamodule(corpus)
     run.write_json("kept_indices.json", datamodule.indices)
@@ -143,11 +142,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
         plan.encoder.save(run.path / WORDS)
     module = plan.module(datamodule)
     module.run_id = run.id
-    if datamodule.protocol.monitor != plan.plain["protocol"]["monitor"] and not module.is_solved:
-        rows = len(datamodule.indices["val"])
-        print(
-            f"{rows} validation rows: the lowest loss on them chooses the epoch (protocol.loss_below)", file=sys.stderr
-        )
+    _say_that_loss_chooses(plan, module, datamodule)
     trainer = watched_trainer(plan, run, datamodule)
     run.write_json("environment.json", environment(plan, corpus, trainer))
     prepared = time.perf_counter()
@@ -160,24 +155,36 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     trained = time.perf_counter()
 
     metrics = measure(plan, run, module, datamodule)
-    seconds = earlier + time.perf_counter() - started
+    seconds = {
+        "seconds/prepare": prepared - started,
+        "seconds/fit": trained - prepared,
+        "seconds/total": earlier + time.perf_counter() - started,
+    }
+    about = {"reads": module.information("unlabelled" in datamodule.indices), "augment": datamodule.augment_report}
     split = "test" if "test/accuracy" in metrics else "val"
+    rival = _rival_figures(plan, module, datamodule, split) if run.writes else {}
+    return metrics | training_figures | rival | about | seconds
+
+
+def _say_that_loss_chooses(plan: Plan, module: ClassifierModule, datamodule: DataModule) -> None:
+    if datamodule.protocol.monitor != plan.plain["protocol"]["monitor"] and not module.is_solved:
+        rows = len(datamodule.indices["val"])
+        print(
+            f"{rows} validation rows: the lowest loss on them chooses the epoch (protocol.loss_below)", file=sys.stderr
+        )
+
+
+def _rival_figures(plan: Plan, module: ClassifierModule, datamodule: DataModule, split: str) -> dict[str, Any]:
+    """What the simple method that a run is held against reaches on a split; nothing where the run is that itself."""
     is_rival = module.is_solved and type(module).solve is ClassifierModule.solve
-    is_measured = split in datamodule.indices
-    rival = rival_metrics(plan, datamodule, module, split) if run.writes and is_measured and not is_rival else {}
-    return (
-        metrics
-        | training_figures
-        | {f"{split}/{name}": value for name, value in rival.items()}
-        | {"reads": module.information("unlabelled" in datamodule.indices)}
-        | ({"rival_reads": plan.encoder.simplest(plan.dataset).name} if rival and reads_other(plan) else {})
-        | {
-            "augment": datamodule.augment_report,
-            "seconds/prepare": prepared - started,
-            "seconds/fit": trained - prepared,
-            "seconds/total": seconds,
-        }
-    )
+    if is_rival or split not in datamodule.indices:
+        return {}
+    figures: dict[str, Any] = {
+        f"{split}/{name}": value for name, value in rival_metrics(plan, datamodule, module, split).items()
+    }
+    if figures and reads_other(plan):
+        figures["rival_reads"] = plan.encoder.simplest(plan.dataset).name
+    return figures
 
 
 def _train_by_epochs(

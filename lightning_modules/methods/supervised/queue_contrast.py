@@ -70,9 +70,8 @@ class QueueContrastModule(TwoStageModule, QueueModule):
         """
         train, has_bias = splits["train"], self.classifier.bias is not None
         strengths = STRENGTHS if "val" in splits else (1 / len(train[1]),)
-        options = {"has_bias": has_bias, "strengths": strengths}
         val = splits.get("val", train)
-        solution = solve_and_choose(self.linear_loss_of, train, val, self.num_classes, **options).best
+        solution = solve_and_choose(self.linear_loss_of, train, val, self.num_classes, has_bias, strengths).best
         with torch.no_grad():
             self.classifier.weight.copy_(solution.weight)
             if has_bias:

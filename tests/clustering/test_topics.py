@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from clustering.kmeans import distances_to_own, nearest, several_nearest
-from clustering.number import candidates, estimate_num_clusters, last_nearly_best, simplified_silhouette
+from clustering.number import RATIO, candidates, estimate_num_clusters, last_nearly_best, simplified_silhouette
 from clustering.topics import central_texts, merged_words, top_words, topics
 from clustering.vectors import WordVectors
 from tests.clustering.test_kmeans import blobs
@@ -89,13 +89,14 @@ def test_silhouette_by_hand():
 def test_separated_groups_are_counted(sizes):
     rows, _ = blobs(sizes, dimensions=12)
     estimate = estimate_num_clusters(rows, np.random.default_rng(0)).number
-    assert abs(estimate - len(sizes)) <= max(1, len(sizes) / 4)  # candidates are a quarter apart
+    assert abs(estimate - len(sizes)) <= max(1, len(sizes) / 8)  # candidates are an eighth apart
 
 
 def test_few_texts_are_refused():
     with pytest.raises(ValueError, match="found auto with 7 texts"):
         estimate_num_clusters(np.eye(7, dtype=np.float32), np.random.default_rng(0))
     assert candidates(8) == [2] and candidates(20000)[-1] == 424
+    assert 10 not in candidates(6000) and 10 in candidates(6000, RATIO)
 
 
 def test_a_later_rise_of_the_merit_is_another_answer():

@@ -30,6 +30,7 @@ class QueueContrastModule(TwoStageModule, QueueModule):
     none, that of scikit-learn's logistic regression.
 
     Args:
+        representation_share: as in `TwoStageModule`, in [0, 1].
         classifier_weighting: as in `TwoStageModule`; of a solved classifier `class_balanced` is `inverse_frequency`.
         momentum: of the momentum encoder, as in `QueueModule`.
         num_views: 2.
@@ -40,12 +41,13 @@ class QueueContrastModule(TwoStageModule, QueueModule):
     def __init__(
         self,
         *args,
+        representation_share: Annotated[float, ">= 0", "<= 1"] = 1.0,
         classifier_weighting: Weighting = "inverse_frequency",
         momentum: Annotated[float, ">= 0", "< 1", "with representation_share>0"] = 0.999,
         num_views: Literal[2] = 2,
         **kwargs,
     ) -> None:
-        kwargs |= {"classifier_weighting": classifier_weighting}
+        kwargs |= {"representation_share": representation_share, "classifier_weighting": classifier_weighting}
         super().__init__(*args, momentum=momentum, num_views=num_views, **kwargs)
         self.solved_after_training = self.representation_share == 1
         for parameter in self.classifier.parameters():

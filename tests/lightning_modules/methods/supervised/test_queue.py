@@ -267,7 +267,7 @@ def test_the_first_stage_leaves_the_classifier_and_the_second_all_else(method):
 
 @pytest.mark.parametrize("weighting", ["inverse_frequency", "none"])
 def test_rows_of_the_second_stage_weigh_as_under_a_balanced_sampler(weighting):
-    module = at_step(build("tsc", classifier_weighting=weighting), 9)
+    module = at_step(build("tsc", representation_share=0.7, classifier_weighting=weighting), 9)
     nn.init.normal_(module.classifier.weight)
     batch = make_batch(0, 6)
     rows = nn.functional.cross_entropy(

@@ -247,7 +247,8 @@ class EncoderModule(pl.LightningModule):
                 f"checkpoint: found one of run {checkpoint.get('run_id')}, allowed: of run {self.run_id}; "
                 f"force=true starts anew"
             )
-        own = {name for name, _ in self.named_parameters(remove_duplicate=False)} | {k for k, _ in self.named_buffers()}
+        own = {name for name, _ in self.named_parameters(remove_duplicate=False)}
+        own |= {name for name, _ in self.named_buffers(remove_duplicate=False)}
         # layers in 4 bits say more of their weights than they read
         encoder_state = {k: v for k, v in self.state_dict().items() if k.startswith("encoder.") and k in own}
         checkpoint["state_dict"] = {**encoder_state, **checkpoint["state_dict"]}

@@ -32,7 +32,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from tabulate import tabulate
 
 from clustering.kmeans import means, nearest, unit_rows
-from clustering.methods import DensityClustering, KMeansClustering, TwoViewClustering
+from clustering.methods import DenseWordsClustering, DensityClustering, KMeansClustering, TwoViewClustering
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores
 from clustering.topics import TOKEN, top_words
@@ -119,7 +119,8 @@ def figures(
 
 
 def ours(texts: list[str], labels: NDArray, vectors: NDArray[np.float32], seed: int) -> dict[str, tuple]:
-    """Rows of k-means and of `sbert_words` with the number of labels and with an estimated one, and of HDBSCAN."""
+    """Rows of k-means and of `sbert_words` with the number of labels and with an estimated one, of HDBSCAN, and of
+    `dense_words`."""
     started = time.perf_counter()
     estimated = estimate_num_clusters(vectors, np.random.default_rng(seed)).number
     estimating = time.perf_counter() - started
@@ -133,6 +134,10 @@ def ours(texts: list[str], labels: NDArray, vectors: NDArray[np.float32], seed: 
     started = time.perf_counter()
     clusters = DensityClustering("hdbscan")(vectors)
     rows["hdbscan"] = figures(texts, labels, vectors, clusters, time.perf_counter() - started)
+    started = time.perf_counter()
+    words = WordVectors.fit("tfidf", texts)(texts)
+    clusters = DenseWordsClustering("dense_words").agreed(vectors, words, np.random.default_rng(seed)).assignments
+    rows["dense_words"] = figures(texts, labels, vectors, clusters, time.perf_counter() - started)
     return rows
 
 

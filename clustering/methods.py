@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.sparse import csr_matrix
 from clustering.agreement import Grouping, grouped, most_agreed
 from clustering.density import density_clusters
 from clustering.kmeans import KMeans, Vectors, kmeans, unit_rows
-from clustering.two_views import Agreed, Start, agreed_clusters
+from clustering.two_views import Agreed, Start, agreed_clusters, agreed_regions
 
 NumClusters = Annotated[int, ">= 2"] | Literal["auto"] | None
 IDLE = (
@@ -203,7 +204,52 @@ class DensityClustering:
         return unit_rows(vectors)
 
     def __call__(self, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Clusters (N,) of scaled vectors (N, D), the largest first; -1 is an outlier."""
+        """Clusters (N,) of scaled vectors (N, D), the largest first; -1 is an outlier.
+
+        Raises:
+            ValueError: no region is dense enough, or there are fewer texts than one must have.
+        """
         size = self.min_cluster_size
         least = max(10, len(vectors) // 400) if size == "by_size" else int(size)
-        return density_clusters(vectors, least, self.min_samples, self.num_neighbours, self.num_components)
+        clusters = density_clusters(vectors, least, self.min_samples, self.num_neighbours, self.num_components)
+        if (clusters < 0).all():
+            raise ValueError(
+                f"method.min_cluster_size: found {size}, and no region is dense enough for a cluster; "
+                f"allowed: a smaller number, 2 at least"
+            )
+        return clusters
+
+
+class DenseWordsClustering(DensityClustering):
+    """Dense regions of the embeddings that the words then agree on, without outliers: `method=dense_words`.
+
+    The regions of `hdbscan`, as many as there are; embeddings and words then label the texts for each other, those in
+    no region too. Formulas and sources: `clustering.density`, `clustering.two_views`.
+
+    Args:
+        name, vectors, num_views, num_neighbours, num_components, min_cluster_size, min_samples: as of `hdbscan`.
+        steps: of co-EM at most.
+        sample_rows: texts that the clusters come from, where there are more; null for all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        steps: Annotated[int, ">= 1"] = 3,
+        sample_rows: Annotated[int, ">= 4"] | None = 25_000,
+        **of_density: Any,
+    ) -> None:
+        super().__init__(name, **of_density)
+        self.steps, self.sample_rows = steps, sample_rows
+
+    def agreed(self, vectors: NDArray[np.float32], words: csr_matrix, rng: np.random.Generator) -> Agreed:
+        """Clusters of vectors (N, D) of unit length and words (N, V).
+
+        Raises:
+            ValueError: as for regions alone.
+        """
+        if self.sample_rows is not None and len(vectors) > self.sample_rows:
+            rows = np.sort(rng.choice(len(vectors), self.sample_rows, replace=False))
+            agreed = self.agreed(vectors[rows], words[rows], rng)
+            return replace(agreed, assignments=agreed.model.clusters(vectors, words))
+        return agreed_regions(vectors, words, self(vectors), int(rng.integers(2**31)), self.steps)

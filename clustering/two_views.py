@@ -97,10 +97,39 @@ def agreed_clusters(
         agreed = agreed_clusters(vectors[rows], words[rows], num_clusters, rng, start, steps, fit=fit)
         return replace(agreed, assignments=agreed.model.clusters(vectors, words))
     first, by = _first_grouping(vectors, words, num_clusters, rng, start)
-    clusters, seed = first.assignments, int(rng.integers(2**31))
     fits_all = fit == "all" or (fit == "by_start" and by == "ward_average")
     most = len(vectors) if fits_all else -(-len(vectors) // num_clusters)
-    fitted = np.ones(len(vectors), dtype=bool)
+    model = _co_em(vectors, words, first.assignments, num_clusters, int(rng.integers(2**31)), steps, most)
+    return Agreed(model.clusters(vectors, words), model, first.figures)
+
+
+def agreed_regions(
+    vectors: NDArray[np.float32], words: csr_matrix, regions: NDArray[np.int64], seed: int, steps: int = 3
+) -> Agreed:
+    """The same steps from regions of texts, each of which becomes a cluster; all texts of a cluster are fitted to.
+
+    Args:
+        vectors, words: as above.
+        regions: (N,) from 0 on, none without texts; -1: a text in none, which the first step gives its cluster.
+        seed: of the folds.
+        steps: at most, >= 1.
+    """
+    model = _co_em(vectors, words, regions, int(regions.max()) + 1, seed, steps, len(vectors))
+    return Agreed(model.clusters(vectors, words), model, {})
+
+
+def _co_em(
+    vectors: NDArray[np.float32],
+    words: csr_matrix,
+    clusters: NDArray,
+    num_clusters: int,
+    seed: int,
+    steps: int,
+    most: int,
+) -> TwoViews:
+    """Both views after the steps. The first is fitted to the texts that have a cluster (N,), -1 being none, the others
+    to the surest of each cluster, at most so many."""
+    fitted = clusters >= 0
     for _ in range(steps):
         weight, bias = _discriminant(vectors[fitted], clusters[fitted], num_clusters)
         of_words = held_out_words(words, clusters, fitted, num_clusters, seed)
@@ -109,8 +138,7 @@ def agreed_clusters(
         fitted = surest(scores, clusters, most)
         if (before != clusters).mean() < SETTLED:
             break
-    model = _fitted(vectors, words, clusters, fitted, num_clusters, seed)
-    return Agreed(model.clusters(vectors, words), model, first.figures)
+    return _fitted(vectors, words, clusters, fitted, num_clusters, seed)
 
 
 def surest(scores: NDArray[np.float64], clusters: NDArray[np.int64], most: int) -> NDArray[np.bool_]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,12 +15,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
+from scipy.sparse import csr_matrix
 
 from clustering.kmeans import Vectors, distances_to_own, means, nearest, unit_rows, without_direction
-from clustering.methods import AgreementClustering, DensityClustering, KMeansClustering, TwoViewClustering
+from clustering.methods import (
+    AgreementClustering,
+    DenseWordsClustering,
+    DensityClustering,
+    KMeansClustering,
+    TwoViewClustering,
+)
 from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores, negative_similarity
 from clustering.topics import Topic, name_of, topics
+from clustering.two_views import Agreed
 from clustering.vectors import WordVectors
 from datamodules.texts.datamodule import TextDataModule
 from engine.assign import CLUSTERS, FINAL, OUTLIERS, described_clusters, name_of_words
@@ -164,14 +173,16 @@ def _clusters_of_vectors(plan: Plan, run: RunFolder, corpus: Any, texts: list[st
         words = WordVectors.fit(method.vectors, texts, method.max_words)
         vectors, arrays = words(texts), words.arrays()
     vectors = method.scaled(vectors)
-    if isinstance(method, DensityClustering):
+    rng = np.random.default_rng([plan.config.seed, 0, _STARTS])
+    if isinstance(method, DenseWordsClustering):
+        result, arrays = _by_two_views(lambda words: method.agreed(vectors, words, rng), vectors, texts)
+    elif isinstance(method, DensityClustering):
         result = _by_density(method, vectors)
         arrays = {"reach": _reach(result)}
     else:
         number = _num_clusters(plan, run, len(corpus.label_names), len(texts), lambda: vectors)
-        rng = np.random.default_rng([plan.config.seed, 0, _STARTS])
         if isinstance(method, TwoViewClustering):
-            result, arrays = _by_two_views(method, vectors, texts, number, rng)
+            result, arrays = _by_two_views(lambda words: method(vectors, words, number, rng), vectors, texts)
         else:
             result = _by_centres(method, vectors, number, rng)
     with replacing(run.path / "model.npz") as file:
@@ -194,14 +205,14 @@ def _by_centres(
 
 
 def _by_two_views(
-    method: TwoViewClustering, vectors: NDArray[np.float32], texts: list[str], number: int, rng: np.random.Generator
+    agree: Callable[[csr_matrix], Agreed], vectors: NDArray[np.float32], texts: list[str]
 ) -> tuple[Clustering, dict[str, Any]]:
-    """The clusters, and what gives new texts theirs."""
+    """The clusters, and what gives new texts theirs; `agree` is asked with the words of the texts."""
     ready = time.perf_counter()
     words = WordVectors.fit("tfidf", texts)
-    agreed = method(vectors, words(texts), number, rng)
+    agreed = agree(words(texts))
     figures = {"seconds/fit": time.perf_counter() - ready, **agreed.figures}
-    centres = means(vectors, agreed.assignments, number)
+    centres = means(vectors, agreed.assignments, len(agreed.model.bias))
     distances = distances_to_own(vectors, centres, agreed.assignments)
     confidence = ("distance", np.sqrt(distances))
     result = Clustering(agreed.assignments, distances, confidence, vectors, centres, figures)
@@ -213,11 +224,6 @@ def _by_density(method: DensityClustering, vectors: NDArray[np.float32]) -> Clus
     assigned = method(vectors)
     seconds = time.perf_counter() - ready
     count, outliers = int(assigned.max()) + 1, assigned < 0
-    if not count:
-        raise ValueError(
-            f"method.min_cluster_size: found {method.min_cluster_size}, and no region is dense enough for a cluster; "
-            f"allowed: a smaller number, 2 at least"
-        )
     clusters = np.where(outliers, count, assigned)
     centres = means(vectors, clusters, count + 1)[:count]
     distances = distances_to_own(vectors, np.vstack([centres, centres[:1]]), clusters)

@@ -7,7 +7,15 @@ from scipy.sparse import csr_matrix
 import clustering.two_views
 from clustering.kmeans import unit_rows
 from clustering.scores import clustering_scores
-from clustering.two_views import _comparable, _discriminant, agreed_clusters, held_out_words, side_by_side, surest
+from clustering.two_views import (
+    _comparable,
+    _discriminant,
+    agreed_clusters,
+    agreed_regions,
+    held_out_words,
+    side_by_side,
+    surest,
+)
 
 
 def two_views(sizes, spread, seed=0, dimension=20, words_a_cluster=15, length=8):
@@ -125,3 +133,16 @@ def test_texts_beyond_the_sample_are_given_clusters_that_were_found_without_them
     again = agreed_clusters(blank, words, 3, np.random.default_rng(0), sample_rows=150)
     assert (told.model.weight == again.model.weight).all() and (told.assignments[rows] == again.assignments[rows]).all()
     assert clustering_scores(labels[others], told.assignments[others])["acc"] > 0.9
+
+
+def test_texts_in_no_region_are_given_their_cluster_by_both_views():
+    """Their embeddings say nothing, and their words do."""
+    vectors, words, labels = two_views([80, 40, 160], spread=1.0)
+    outside = np.arange(len(labels)) % 4 == 0
+    vectors[outside] = unit_rows(np.random.default_rng(0).normal(size=(outside.sum(), 20))).astype(np.float32)
+    told = agreed_regions(vectors, words, np.where(outside, -1, labels), seed=0, steps=1)
+    weight, bias = _discriminant(vectors[~outside], labels[~outside], 3)
+    by_vectors = (vectors @ weight.T + bias).argmax(1)[outside] == labels[outside]
+    right = told.assignments == labels
+    assert right[~outside].mean() > 0.95 and right[outside].mean() > by_vectors.mean() + 0.25
+    assert (told.model.clusters(vectors, words) == told.assignments).all() and told.model.weight.shape == (3, 20)

@@ -114,20 +114,48 @@ def test_embeddings_without_labels_and_an_estimated_number(texts, store, tiny_en
     assert "method.num_clusters: found null, and the data set has no labels; allowed" in command(line).err
 
 
-def test_embeddings_and_words_from_scores_to_new_texts(texts, store, tiny_encoder_dir, tmp_path, use):
-    line = ["task=cluster", "method=sbert_words", "dataset.max_length=32", *texts, *store]
+DENSE = ["method.min_cluster_size=4", "method.num_components=5", "method.num_neighbours=6"]
+
+
+@pytest.mark.parametrize(
+    ("options", "figures", "refused", "error"),
+    [
+        (
+            ["method=sbert_words"],
+            {"agreement/kmeans", "agreement/ward", "agreement/ward_average_of_both"},
+            "method.num_clusters=47",
+            "method.num_clusters: found 47 of 92 texts, allowed: 2 to 46",
+        ),
+        (
+            ["method=dense_words", *DENSE],
+            set(),
+            "method.min_cluster_size=93",
+            "method.min_cluster_size: found 93 with 92 texts, allowed: at most 92",
+        ),
+        (
+            ["method=dense_words", *DENSE, "method.sample_rows=60"],
+            set(),
+            "method.sample_rows=3",
+            "method.sample_rows: found 3; allowed: a whole number >= 4 or null",
+        ),
+    ],
+    ids=["sbert_words", "dense_words", "dense_words_of_a_sample"],
+)
+def test_embeddings_and_words_from_scores_to_new_texts(
+    texts, store, tiny_encoder_dir, tmp_path, use, options, figures, refused, error
+):
+    line = ["task=cluster", *options, "dataset.max_length=32", *texts, *store]
     line += [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null"]
     result = command(line)
     rows, metrics = rows_of(result.folder, "predictions.csv"), result.metrics
-    assert {"agreement/kmeans", "agreement/ward", "agreement/ward_average_of_both"} <= metrics.keys()
+    assert figures <= metrics.keys() and len({row["cluster"] for row in rows}) > 1
     (tmp_path / "new.csv").write_text("text\n" + "\n".join(row["text"] for row in rows) + "\n")
     assigned = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
     assert assigned.code == 0, assigned.err
     actual = rows_of(tmp_path, "out.csv")
     assert [row["cluster"] for row in actual] == [row["cluster"] for row in rows]
     assert [float(row["distance"]) for row in actual] == pytest.approx([float(row["distance"]) for row in rows])
-    error = command([*line, "method.num_clusters=47"]).error
-    assert error == "method.num_clusters: found 47 of 92 texts, allowed: 2 to 46"
+    assert command([*line, refused]).error == error
 
 
 def test_more_clusters_than_texts_is_one_line(texts, store):

@@ -1,6 +1,6 @@
 """Topics beside BERTopic: coherence, diversity, agreement with labels and seconds, on the same embeddings.
 
-    python -m benchmarks.topics [--sets tweet searchsnippets …] [--seed 0] [--peer-python PYTHON]
+    python -m benchmarks.topics [--sets tweet searchsnippets …] [--seed 0] [--no-estimates] [--peer-python PYTHON]
 
 Encoding is not in the seconds, words and assignment are. c_npmi: mean normalised pointwise mutual information of pairs
 among the ten words of a topic, a word being there or not in a text of the set itself (Lau et al., EACL 2014;
@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -118,26 +119,29 @@ def figures(
     return (count, *measured, 100 * diversity(topics), seconds)
 
 
-def ours(texts: list[str], labels: NDArray, vectors: NDArray[np.float32], seed: int) -> dict[str, tuple]:
-    """Rows of k-means and of `sbert_words` with the number of labels and with an estimated one, of HDBSCAN, and of
-    `dense_words`."""
-    started = time.perf_counter()
-    estimated = estimate_num_clusters(vectors, np.random.default_rng(seed)).number
-    estimating = time.perf_counter() - started
+def ours(
+    texts: list[str], labels: NDArray, vectors: NDArray[np.float32], seed: int, estimates: bool
+) -> dict[str, tuple]:
+    """Rows of k-means and of `sbert_words` with the number of labels, and where `estimates` with an estimated one; of
+    HDBSCAN, and of `dense_words`."""
+    numbers = [(len(np.unique(labels)), "K of the labels", 0.0)]
+    if estimates:
+        started = time.perf_counter()
+        estimated = estimate_num_clusters(vectors, np.random.default_rng(seed)).number
+        numbers.append((estimated, "auto", time.perf_counter() - started))
     rows = {}
-    for number, of, before in ((len(np.unique(labels)), "K of the labels", 0.0), (estimated, "auto", estimating)):
+
+    def add(name: str, by: Callable[[], NDArray[np.int64]], before: float = 0.0) -> None:
+        started = time.perf_counter()
+        clusters = by()
+        rows[name] = figures(texts, labels, vectors, clusters, before + time.perf_counter() - started)
+
+    for number, of, before in numbers:
         for name, method in (("sbert_kmeans", _by_kmeans), ("sbert_words", _by_two_views)):
-            started = time.perf_counter()
-            clusters = method(texts, vectors, number, np.random.default_rng(seed))
-            seconds = before + time.perf_counter() - started
-            rows[f"{name}, {of}"] = figures(texts, labels, vectors, clusters, seconds)
-    started = time.perf_counter()
-    clusters = DensityClustering("hdbscan")(vectors)
-    rows["hdbscan"] = figures(texts, labels, vectors, clusters, time.perf_counter() - started)
-    started = time.perf_counter()
-    words = WordVectors.fit("tfidf", texts)(texts)
-    clusters = DenseWordsClustering("dense_words").agreed(vectors, words, np.random.default_rng(seed)).assignments
-    rows["dense_words"] = figures(texts, labels, vectors, clusters, time.perf_counter() - started)
+            how = partial(method, texts, vectors, number, np.random.default_rng(seed))
+            add(f"{name}, {of}", how, before)
+    add("hdbscan", partial(DensityClustering("hdbscan"), vectors))
+    add("dense_words", partial(_by_dense_words, texts, vectors, np.random.default_rng(seed)))
     return rows
 
 
@@ -152,6 +156,11 @@ def _by_two_views(
 ) -> NDArray[np.int64]:
     words = WordVectors.fit("tfidf", texts)(texts)
     return TwoViewClustering("sbert_words")(vectors, words, number, rng).assignments
+
+
+def _by_dense_words(texts: list[str], vectors: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.int64]:
+    words = WordVectors.fit("tfidf", texts)(texts)
+    return DenseWordsClustering("dense_words").agreed(vectors, words, rng).assignments
 
 
 def bertopic_row(
@@ -174,12 +183,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peer-python", help="interpreter of an environment with BERTopic")
+    parser.add_argument("--no-estimates", dest="estimates", action="store_false", help="without `auto`, in less time")
     parser.add_argument("--results", help="file to add the rows to, as JSON lines")
     options = parser.parse_args(arguments)
     rows = []
     for name in options.sets:
         texts, labels, vectors = texts_of(name)
-        results = ours(texts, labels, vectors, options.seed)
+        results = ours(texts, labels, vectors, options.seed, options.estimates)
         if options.peer_python:
             loading, row = bertopic_row(options.peer_python, texts, labels, vectors, options.seed)
             results[f"BERTopic ({loading:.0f} s more to load)"] = row

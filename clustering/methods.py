@@ -223,13 +223,15 @@ class DensityClustering:
 class DenseWordsClustering(DensityClustering):
     """Dense regions of the embeddings that the words then agree on, without outliers: `method=dense_words`.
 
-    The regions of `hdbscan`, as many as there are; embeddings and words then label the texts for each other, those in
-    no region too. Formulas and sources: `clustering.density`, `clustering.two_views`.
+    The regions of `hdbscan`, with its options, as many as there are; embeddings and words then label the texts for each
+    other, those in no region too, so that a cluster can end smaller than its region, or empty. Formulas and sources:
+    `clustering.density`, `clustering.two_views`.
 
     Args:
-        name, vectors, num_views, num_neighbours, num_components, min_cluster_size, min_samples: as of `hdbscan`.
+        name: of the method.
         steps: of co-EM at most.
-        sample_rows: texts that the clusters come from, where there are more; null for all.
+        sample_rows: texts that the regions are looked for in, where there are more, and whose number
+            `min_cluster_size` goes by; null for all.
     """
 
     def __init__(
@@ -246,10 +248,13 @@ class DenseWordsClustering(DensityClustering):
         """Clusters of vectors (N, D) of unit length and words (N, V).
 
         Raises:
-            ValueError: as for regions alone.
+            ValueError: as for the regions alone; of a sample, too.
         """
         if self.sample_rows is not None and len(vectors) > self.sample_rows:
             rows = np.sort(rng.choice(len(vectors), self.sample_rows, replace=False))
-            agreed = self.agreed(vectors[rows], words[rows], rng)
+            try:
+                agreed = self.agreed(vectors[rows], words[rows], rng)
+            except ValueError as error:
+                raise ValueError(f"{error}, or a larger method.sample_rows") from error
             return replace(agreed, assignments=agreed.model.clusters(vectors, words))
         return agreed_regions(vectors, words, self(vectors), int(rng.integers(2**31)), self.steps)

@@ -110,9 +110,12 @@ def agreed_regions(
 
     Args:
         vectors, words: as above.
-        regions: (N,) from 0 on, none without texts; -1: a text in none, which the first step gives its cluster.
+        regions: (N,) from 0 on, two at least, none without texts; -1: a text in none, which the first step gives its
+            cluster.
         seed: of the folds.
         steps: at most, >= 1.
+
+    A cluster can lose all its texts.
     """
     model = _co_em(vectors, words, regions, int(regions.max()) + 1, seed, steps, len(vectors))
     return Agreed(model.clusters(vectors, words), model, {})
@@ -212,7 +215,8 @@ def _discriminant(vectors: NDArray, clusters: NDArray, num_clusters: int) -> tup
 def word_regression(
     words: csr_matrix, clusters: NDArray, num_clusters: int, seed: int, weights: NDArray | None = None
 ) -> tuple[NDArray, NDArray]:
-    """Weights (K, V) and biases (K,) of one regression for each cluster; one without texts says what the least says.
+    """Weights (K, V) and biases (K,) of one regression for each cluster; one without texts says what the least says,
+    and where there are no texts at all, none says anything.
 
     `weights` (N,) are what the texts count; None: every cluster counts alike.
     """
@@ -220,6 +224,8 @@ def word_regression(
 
     present = np.unique(clusters)
     weight, bias = np.zeros((num_clusters, words.shape[1]), np.float32), np.full(num_clusters, -np.inf)
+    if len(present) == 0:
+        return weight, np.zeros(num_clusters)
     if len(present) == 1:
         bias[present] = 0.0
     else:

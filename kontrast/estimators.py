@@ -175,7 +175,7 @@ class TextClusterer(ClusterMixin, _Settings):
     Args:
         method: a clustering of `conf/method`.
         encoder: a name of `conf/encoder`.
-        n_clusters: how many, or "auto" to estimate it.
+        n_clusters: how many, or "auto" to estimate it, or to leave it to a method that takes no number.
         settings: as those of `TextClassifier`.
 
     Attributes:
@@ -201,11 +201,21 @@ class TextClusterer(ClusterMixin, _Settings):
         """Cluster the texts. Raises as `TextClassifier.fit`."""
         from tasks.cluster import clustered_run
 
-        words = self._words({"text": checked_texts(X)}, "task=cluster", f"method.num_clusters={self.n_clusters}")
+        words = self._words({"text": checked_texts(X)}, "task=cluster", *self._number())
         run = clustered_run(_plan(words))
         self._take(run, _open(run.path, words))
         self.labels_ = np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")])
         return self
+
+    def _number(self) -> list[str]:
+        """The word for `n_clusters`, if the method takes one."""
+        method = config_of([f"method={self.method}", "task=cluster", "dataset=csv", "dataset.train=rows"]).method
+        if "num_clusters" in method:
+            return [f"method.num_clusters={self.n_clusters}"]
+        if self.n_clusters != "auto":
+            allowed = f"allowed: 'auto', for method={self.method} itself says how many there are"
+            raise InputError(f"n_clusters: found {self.n_clusters!r}, {allowed}")
+        return []
 
     def _take(self, run: RunFolder, opened: tuple[RunFolder, Any]) -> None:
         from engine.assign import Assigner
@@ -247,7 +257,7 @@ def load(run: str | Path, **settings: Any) -> TextClassifier | TextClusterer:
     folder, plan = opened
     choice = {"method": plan.plain["method"]["name"], "encoder": (plan.plain.get("encoder") or {}).get("name")}
     if plan.serves == "clustering":
-        clusterer = TextClusterer(**choice, n_clusters=plan.plain["method"]["num_clusters"], **settings)
+        clusterer = TextClusterer(**choice, n_clusters=plan.plain["method"].get("num_clusters", "auto"), **settings)
         clusterer._take(folder, opened)
         return clusterer
     classifier = TextClassifier(**choice, **settings)

@@ -112,6 +112,7 @@ def test_clusters_that_lost_their_texts_and_two_clusters_are_scored():
     apart = _comparable(held_out_words(words, labels * 3, every, 5, 0))
     assert np.isfinite(apart).all() and set(apart.argmax(1)) <= {0, 3}
     assert np.isfinite(held_out_words(words, np.zeros(100, int), every, 3, 0)).all()
+    assert (held_out_words(words, labels, ~every, 2, 0) == 0).all()  # all that may be fitted to is in another fold
 
 
 def test_the_model_gives_the_texts_their_clusters_again_and_a_seed_the_same_bits():

@@ -128,6 +128,12 @@ def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(tiny_en
         kontrast.TextClassifier("ce", loss__tau=1, **encoder, **paths).fit(train["text"], numbers)
     clusterer = kontrast.TextClusterer(n_clusters=4, **encoder, **paths).fit(train["text"])
     assert (clusterer.predict(train["text"]) == clusterer.labels_).mean() > 0.95
+    options = {"method__min_cluster_size": 4, "method__num_components": 5, "method__num_neighbours": 6}
+    by_density = kontrast.TextClusterer("dense_words", **options, **encoder, **paths).fit(train["text"])
+    again = kontrast.load(by_density.run_, **paths)
+    assert again.n_clusters == "auto" and (again.predict(train["text"]) == by_density.labels_).mean() > 0.95
+    with pytest.raises(ValueError, match="n_clusters: found 4, allowed: 'auto'"):
+        kontrast.TextClusterer("dense_words", n_clusters=4, **encoder, **paths).fit(train["text"])
 
 
 @pytest.mark.slow

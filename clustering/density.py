@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags
 
+LARGEST = 0.5  # share of the texts: where one region holds nearly all, those inside it are the answer
+
 
 def density_clusters(
     vectors: NDArray[np.float32], min_cluster_size: int, min_samples: int, num_neighbours: int, num_components: int
@@ -13,7 +15,8 @@ def density_clusters(
     """Clusters (N,) by HDBSCAN (Campello et al., TKDD 2015; scikit-learn's), numbered by size; -1 is an outlier.
 
     Density says little between embeddings of some hundred dimensions, where all distances are alike; it is looked at
-    between Laplacian eigenmaps of the graph of nearest neighbours (`neighbour_eigenmaps`).
+    between Laplacian eigenmaps of the graph of nearest neighbours (`neighbour_eigenmaps`). A region of more than half
+    of the texts gives way to the regions inside it.
 
     Args:
         vectors: (N, D) of length 1.
@@ -31,7 +34,9 @@ def density_clusters(
         needed = max(min_cluster_size, min_samples)
         raise ValueError(f"method.min_cluster_size: found {needed} with {number} texts, allowed: at most {number}")
     maps = neighbour_eigenmaps(vectors, min(num_neighbours, number - 1), min(num_components, number - 2))
-    clusters = HDBSCAN(min_cluster_size=min_cluster_size, min_samples=min_samples, copy=True).fit_predict(maps)
+    largest = max(int(LARGEST * number), min_cluster_size)
+    options = {"min_cluster_size": min_cluster_size, "min_samples": min_samples, "max_cluster_size": largest}
+    clusters = HDBSCAN(**options, copy=True).fit_predict(maps)
     sizes = np.bincount(clusters[clusters >= 0])
     place = np.empty(len(sizes), np.int64)
     place[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))

@@ -53,6 +53,14 @@ def test_dense_groups_are_clusters_the_largest_first():
         density_clusters(rows[:4], 10, 5, 10, 3)
 
 
+def test_a_region_of_more_than_half_the_texts_gives_way_to_those_inside_it():
+    rng = np.random.default_rng(0)
+    centres = np.repeat([[1, 0, 0], [1, 0.15, 0], [0, 0, 1]], [150, 150, 30], axis=0)
+    spread = np.repeat([0.08, 0.08, 0.02], [150, 150, 30])[:, None]
+    clusters = density_clusters(unit_rows(np.float32(centres + spread * rng.normal(size=(330, 3)))), 15, 5, 10, 2)
+    assert np.bincount(clusters[clusters >= 0]).max() <= 165 < (clusters >= 0).sum()
+
+
 def test_eigenmaps_are_eigenvectors_of_the_walk_on_the_graph():
     rows, _ = blobs([15, 15], dimensions=6)
     maps = neighbour_eigenmaps(unit_rows(rows), 5, 3)

@@ -85,7 +85,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is run: overrides of every cell, seeds, and which columns and rows.
+    """How much is run: overrides of every cell, seeds by row, table or default, and which columns and rows.
 
     `searches`: the folder of kept searches whose winners the cells run with (`papers.searches`).
     """
@@ -160,7 +160,8 @@ def cells(grid: Grid, budget: Budget) -> list[Cell]:
             words = (*budget.overrides, *extra, *grid.overrides, *column.overrides, *row.overrides)
             words += (*column.by_budget.get(budget.key, ()), *row.by_budget.get(budget.key, ()))
             priority = max(grid.priority, row.priority, column.priority)
-            seeds = tuple(range(budget.seeds.get(row.key, budget.seeds["default"])))
+            by_table = budget.seeds.get(grid.key, budget.seeds["default"])
+            seeds = tuple(range(budget.seeds.get(row.key, by_table)))
             skipped = row.not_in.get(budget.key) or column.not_in.get(budget.key)
             selected.append(Cell(grid.key, row.key, column.key, last_wins(words), seeds, priority, skipped))
     return selected

@@ -61,7 +61,7 @@ def test_rows_and_columns_of_a_budget_exist(budget):
     assert set(chosen.rows or ()) <= {row.key for grid in grids for row in grid.rows}
     assert set(chosen.columns or ()) <= {column.key for grid in grids for column in grid.columns}
     assert set(chosen.by_table) <= set(table_names())
-    assert set(chosen.seeds) - {"default"} <= {row.key for grid in grids for row in grid.rows}
+    assert set(chosen.seeds) - {"default", *table_names()} <= {row.key for grid in grids for row in grid.rows}
     assert sum(len(cells(grid, chosen)) for grid in grids) > 5
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, cast
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.strategies import DDPStrategy
 
@@ -19,6 +20,8 @@ from engine.world import World, is_one_of_several
 
 Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
 EPOCHS, ENOUGH_STEPS = 6, 30
+HEAD_EPOCHS, HEAD_STEPS = 30, 600  # of heads over a frozen encoder, after which their losses are at rest
+LEAST_STEPS = {"enough": ENOUGH_STEPS, "converged": HEAD_STEPS}
 # of AECL's stages. The steps of one top layer of MiniLM take two older cores some 14 minutes
 SCHEDULE_EPOCHS, SCHEDULE_STEPS, LEAST_EPOCHS = 70, 800, 12
 THREADS_A_PROCESSOR = 8  # more only wait for each other
@@ -29,7 +32,7 @@ def build_trainer(
     callbacks: list[pl.Callback],
     logger: Any,
     plugins: list[Any],
-    max_epochs: Annotated[int, ">= 1"] | Literal["enough", "by_size"] = EPOCHS,
+    max_epochs: Annotated[int, ">= 1"] | Literal["enough", "converged", "by_size"] = EPOCHS,
     max_steps: Annotated[int, ">= 1"] | Literal[-1] = -1,
     least_steps: Annotated[int, ">= 0"] = 0,
     precision: Precision = "auto",
@@ -48,8 +51,9 @@ def build_trainer(
 
     Args:
         max_epochs: a number, or `enough`: 6, or where rows are few as many as 30 steps of the optimizer take; or
-            `by_size`, for clustering: 70, or where top layers train on the processor as many as 800 steps take, 12 at
-            least.
+            `converged`, for heads over a frozen encoder: 30, or as many as 600 steps take, and no early stopping, which
+            a few validation rows would cause by chance; or `by_size`, for clustering: 70, or where top layers train on
+            the processor as many as 800 steps take, 12 at least.
         least_steps: of the optimizer: where `max_epochs` have fewer, as many epochs as it takes.
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
         accumulate_grad_batches: batches of one optimizer step.
@@ -64,9 +68,11 @@ def build_trainer(
     if several := is_one_of_several():
         world = World.of({"devices": devices, "num_nodes": num_nodes, "accelerator": accelerator})
         devices, num_nodes, plugins = world.devices, world.nodes, [*plugins, TorchElasticEnvironment()]
+    if max_epochs == "converged":
+        callbacks = [callback for callback in callbacks if not isinstance(callback, EarlyStopping)]
     steps_an_epoch = math.ceil(batches / accumulate_grad_batches)
     epochs = _epochs(max_epochs, steps_an_epoch)
-    least_steps = max(least_steps, ENOUGH_STEPS) if max_epochs == "enough" else least_steps
+    least_steps = max(least_steps, LEAST_STEPS.get(max_epochs, 0))
     if batches and least_steps:
         epochs = max(epochs, math.ceil(least_steps / steps_an_epoch))
     return pl.Trainer(
@@ -92,12 +98,10 @@ def build_trainer(
     )
 
 
-def _epochs(max_epochs: int | Literal["enough", "by_size"], steps_an_epoch: int) -> int:
-    if max_epochs == "enough":
-        return EPOCHS
-    if max_epochs != "by_size":
-        return max_epochs
-    return min(SCHEDULE_EPOCHS, max(LEAST_EPOCHS, SCHEDULE_STEPS // max(steps_an_epoch, 1)))
+def _epochs(max_epochs: int | str, steps_an_epoch: int) -> int:
+    if max_epochs == "by_size":
+        return min(SCHEDULE_EPOCHS, max(LEAST_EPOCHS, SCHEDULE_STEPS // max(steps_an_epoch, 1)))
+    return {"enough": EPOCHS, "converged": HEAD_EPOCHS}.get(max_epochs, max_epochs)
 
 
 def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
@@ -112,7 +116,7 @@ def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
     elif trainer["accelerator"] == "gpu" and trainer["devices"] != "auto" and trainer["devices"] > gpus:
         yield f"trainer.devices: found {trainer['devices']}, allowed: at most {gpus}, the GPUs that torch sees here"
     if trainer["max_epochs"] == "by_size" and plain["task"] != "cluster":
-        yield "trainer.max_epochs: found by_size, allowed with task=cluster; here a number, or enough"
+        yield "trainer.max_epochs: found by_size, allowed with task=cluster; here a number, enough or converged"
     threads, most = trainer.get("num_threads") or 1, THREADS_A_PROCESSOR * (os.cpu_count() or 1)
     if threads > most:
         here = f"{THREADS_A_PROCESSOR} for each processor here"

@@ -63,6 +63,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     elif is_solved(plain):
         reason = f"method={method['name']} is solved, not trained, on a frozen encoder"
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
+    elif plain["trainer"]["max_epochs"] == "converged":
+        idle["callbacks.early_stopping"] = "trainer.max_epochs=converged trains to the end"
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
     if (active := plain.get("active")) and "mc_probabilities" not in signature(target_class(active["strategy"]))[0]:

@@ -30,7 +30,7 @@ class _Traits:
     method: str
     data: tuple[str, str]
     encoder: tuple[str, str, str]
-    epochs: int | str  # a number, or "enough": until a head has converged
+    epochs: int | str  # a number, or as many as it takes
     views: int
     active: str | None
 

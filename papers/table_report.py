@@ -169,8 +169,9 @@ def _is_best_last(run: Run) -> bool:
     protocol = config.get("protocol") or {}
     key, sign = str(protocol.get("monitor")), -1 if protocol.get("mode") == "min" else 1
     lines = [line for line in run.read_csv("history.csv") if protocol.get("name") == "clean" and line.get(key)]
-    if not lines or int(lines[-1]["epoch"]) + 1 < config["trainer"]["max_epochs"]:
-        return False  # nothing chose, or it was stopped for want of a better one
+    epochs = config["trainer"]["max_epochs"]
+    if not lines or isinstance(epochs, str) or int(lines[-1]["epoch"]) + 1 < epochs:
+        return False  # nothing chose, it trained as long as it takes, or it was stopped for want of a better one
     figures = [sign * float(line[key]) for line in lines]
     return len(figures) > 1 and figures.index(max(figures)) == len(figures) - 1
 
@@ -347,7 +348,9 @@ def _setting(run: Run) -> str | None:
             return None  # k-means
         encoder, trainer, sampler = config["encoder"], config["trainer"], config["sampler"]
         layers = f"top {encoder['num_top_layers']}" if encoder["train"] == "top_layers" else encoder["train"]
-        return f"{encoder['name']} ({layers}), {trainer['max_epochs']} epochs, batches of {sampler['batch_size']}"
+        epochs = trainer["max_epochs"]
+        long = f"{epochs} epochs" if isinstance(epochs, int) else f"max_epochs={epochs}"
+        return f"{encoder['name']} ({layers}), {long}, batches of {sampler['batch_size']}"
     except (ReportError, KeyError, TypeError):
         return str(run.read_metrics().get("encoder", "unknown"))
 

@@ -28,7 +28,7 @@ from engine.processes import run_processes
 from engine.results import report, results_for
 from engine.retrieval import retrieval_figures
 from engine.rivals import reads_other, rival_metrics
-from engine.trainer import on_processor
+from engine.trainer import LEAST_STEPS, on_processor
 from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
@@ -312,7 +312,7 @@ def _asks_for_steps(plain: Mapping[str, Any]) -> bool:
     trainer = plain["trainer"]
     if trainer.get("max_epochs") == "by_size":
         return plain["encoder"]["train"] == "top_layers" and on_processor(trainer["accelerator"])
-    return bool(trainer.get("least_steps")) or trainer.get("max_epochs") == "enough"
+    return bool(trainer.get("least_steps")) or trainer.get("max_epochs") in LEAST_STEPS
 
 
 class _RunLog:

@@ -34,6 +34,8 @@ def refused(line: str) -> list[str]:
         ("encoder.num_top_layers=1 encoder.train=top_layers", []),
         ("encoder.train=frozen optimizer.lr=1e-3", ["optimizer.lr"]),
         ("encoder.train=frozen optimizer.weight_decay=0.1", []),
+        ("encoder.train=frozen callbacks.early_stopping=null", ["callbacks.early_stopping"]),
+        ("encoder.train=frozen callbacks.early_stopping=null trainer.max_epochs=3", []),
         ("method=ce encoder.train=frozen optimizer.weight_decay=0.1", ["optimizer.weight_decay"]),
         ("method=ce encoder.train=frozen trainer.max_epochs=3", ["trainer.max_epochs"]),
         ("method=ce encoder.train=frozen method.num_views=2 method.classifier_bias=false trainer.precision=32", []),

@@ -72,7 +72,7 @@ def build_trainer(
         callbacks = [callback for callback in callbacks if not isinstance(callback, EarlyStopping)]
     steps_an_epoch = math.ceil(batches / accumulate_grad_batches)
     epochs = _epochs(max_epochs, steps_an_epoch)
-    least_steps = max(least_steps, LEAST_STEPS.get(max_epochs, 0))
+    least_steps = max(least_steps, LEAST_STEPS.get(str(max_epochs), 0))
     if batches and least_steps:
         epochs = max(epochs, math.ceil(least_steps / steps_an_epoch))
     return pl.Trainer(
@@ -101,7 +101,7 @@ def build_trainer(
 def _epochs(max_epochs: int | str, steps_an_epoch: int) -> int:
     if max_epochs == "by_size":
         return min(SCHEDULE_EPOCHS, max(LEAST_EPOCHS, SCHEDULE_STEPS // max(steps_an_epoch, 1)))
-    return {"enough": EPOCHS, "converged": HEAD_EPOCHS}.get(max_epochs, max_epochs)
+    return max_epochs if isinstance(max_epochs, int) else {"enough": EPOCHS, "converged": HEAD_EPOCHS}[max_epochs]
 
 
 def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:

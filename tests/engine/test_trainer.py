@@ -1,7 +1,6 @@
 """How long a run trains."""
 
 import pytest
-
 from lightning.pytorch.callbacks import EarlyStopping
 
 from engine.trainer import ENOUGH_STEPS, EPOCHS, HEAD_EPOCHS, HEAD_STEPS, build_trainer

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +307,8 @@ def _keys_under(parent: str) -> list[str] | None:
     if node is None and (CONF / parent).is_dir():
         return []
     return [str(key) for key in node if key != "_target_"] if isinstance(node, DictConfig) else None
+
+
+def without_group(words: Sequence[str], group: str) -> list[str]:
+    """The overrides but those that set, add or delete a group or its keys."""
+    return [word for word in words if not re.match(rf"[~+]*{re.escape(group)}\b", word)]

@@ -60,8 +60,8 @@ def composed(words: Sequence[str]) -> str:
     from omegaconf import OmegaConf
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", overrides=list(words))
-    return f"Config as this command line composes it; any line can be set by key=value\n\n{OmegaConf.to_yaml(config)}"
+        text = OmegaConf.to_yaml(compose("config", overrides=list(words)), resolve=True)
+    return f"Config as this command line composes it; any line can be set by key=value\n\n{text}"
 
 
 def _about(name: str) -> str:

@@ -20,7 +20,7 @@ from engine.world import World, is_one_of_several
 
 Precision = Literal["auto", "32", 32, "bf16", "bf16-mixed", "16-mixed"]
 EPOCHS, ENOUGH_STEPS = 6, 30
-HEAD_EPOCHS, HEAD_STEPS = 30, 600  # of heads over a frozen encoder, after which their losses are at rest
+HEAD_EPOCHS, HEAD_STEPS = 30, 600  # of heads over a frozen encoder, after which their losses move little
 LEAST_STEPS = {"enough": ENOUGH_STEPS, "converged": HEAD_STEPS}
 # of AECL's stages. The steps of one top layer of MiniLM take two older cores some 14 minutes
 SCHEDULE_EPOCHS, SCHEDULE_STEPS, LEAST_EPOCHS = 70, 800, 12

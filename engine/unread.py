@@ -64,7 +64,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         reason = f"method={method['name']} is solved, not trained, on a frozen encoder"
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
     elif plain["trainer"]["max_epochs"] == "converged":
-        idle["callbacks.early_stopping"] = "trainer.max_epochs=converged trains to the end"
+        to_the_end = "heads over a frozen encoder train to the end; allowed with trainer.max_epochs=NUMBER"
+        idle["callbacks.early_stopping"] = to_the_end
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
     if (active := plain.get("active")) and "mc_probabilities" not in signature(target_class(active["strategy"]))[0]:

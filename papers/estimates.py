@@ -102,9 +102,12 @@ class Stopwatch:
         return Estimate(None, "nothing measured is near")
 
     def _texts(self, traits: _Traits) -> int:
-        if not isinstance(traits.epochs, int):
+        from engine.trainer import HEAD_EPOCHS  # loads PyTorch
+
+        epochs = HEAD_EPOCHS if traits.epochs == "converged" else traits.epochs  # or more, of few rows
+        if not isinstance(epochs, int):
             return 0  # known only once it has ended
-        return self.rows.get(traits.data, 0) * traits.epochs * traits.views
+        return self.rows.get(traits.data, 0) * epochs * traits.views
 
 
 def _same_data(first: _Traits, second: _Traits) -> bool:

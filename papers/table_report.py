@@ -170,8 +170,8 @@ def _is_best_last(run: Run) -> bool:
     key, sign = str(protocol.get("monitor")), -1 if protocol.get("mode") == "min" else 1
     lines = [line for line in run.read_csv("history.csv") if protocol.get("name") == "clean" and line.get(key)]
     epochs = config["trainer"]["max_epochs"]
-    if not lines or isinstance(epochs, str) or int(lines[-1]["epoch"]) + 1 < epochs:
-        return False  # nothing chose, it trained as long as it takes, or it was stopped for want of a better one
+    if not lines or epochs == "enough" or (epochs != "converged" and int(lines[-1]["epoch"]) + 1 < epochs):
+        return False  # nothing chose, or it was stopped for want of a better one
     figures = [sign * float(line[key]) for line in lines]
     return len(figures) > 1 and figures.index(max(figures)) == len(figures) - 1
 

@@ -17,9 +17,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from engine.command_line import CONF
+from engine.command_line import CONF, without_group
 from engine.identity import run_id
 from engine.plan import Plan
+from engine.unread import unread
 from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.tables import MISSING, Table, percent
@@ -151,7 +152,10 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
     for key in options.space:
         if OmegaConf.select(config, key, default=None) is None:
             raise ConfigError(f"search.space.{key}: method={config.method.name} has no such key")
-    base = [word for word in overrides if word.split("=")[0].split(".")[0] != "search"]
+        if why := unread(plan.plain).get(key):
+            problem = f"search.space.{key}: has no effect; {why}; allowed: another space"
+            raise ConfigError(f"{problem}, ~search.space '+search.space={{KEY:{{low:1,high:2}}}}'")
+    base = without_group(overrides, "search")
     said = [word for word in base if not word.startswith(PLACES)]
     digest = hashlib.sha256(json.dumps([said, options.space, options.metric, options.seeds]).encode()).hexdigest()[:8]
     name = f"{config.method.name}_{config.dataset.name}"

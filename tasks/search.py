@@ -18,6 +18,7 @@ import optuna
 from omegaconf import DictConfig, OmegaConf
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from engine.command_line import without_group
 from engine.identity import run_id
 from engine.plan import Plan
 from engine.unread import is_solved
@@ -111,7 +112,7 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     if protocol == "kfold" and not (fraction := plan.plain["protocol"]["val_fraction"]):
         raise ConfigError(f"protocol.val_fraction: found {fraction}; allowed with search: 0 < val_fraction < 1")
     _check_space(config, plan, options)
-    base = [word for word in overrides if word.split("=")[0].split(".")[0] != "search"]
+    base = without_group(overrides, "search")
     folder = Path(config.paths.runs) / "searches" / _name(plan, options)
     study = open_study(folder, options)
     inputs = plan.inputs()

@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from engine.trainer import HEAD_EPOCHS, HEAD_STEPS
 from lightning_modules.encoders.top_layers import TopLayers
 from lightning_modules.encoders.transformer import TextEncoder
 from tests.command_lines import best_weights, outcome, rows
@@ -93,3 +94,8 @@ def test_cross_entropy_over_a_frozen_encoder_is_solved(solve, use, toy_csv, tmp_
     assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
     stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
     assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
+
+
+def test_heads_over_few_rows_take_as_many_epochs_as_their_steps_take(solve):
+    run = solve("method=ldam_drw", "encoder.train=frozen", "sampler.batch_size=4")
+    assert run.metrics["epochs"] == HEAD_STEPS // 15 > HEAD_EPOCHS, "57 to 60 rows train"

@@ -41,6 +41,9 @@ def test_heads_that_shall_come_to_rest_are_not_stopped_by_a_few_validation_rows(
         (["method=sharprecl", "encoder.train=top_layers"], EPOCHS, 1e-3),
         (["method=sharprecl", "encoder.train=frozen"], "converged", 3e-3),
         (["method=paco", "encoder.train=frozen", "trainer.max_epochs=2"], 2, 3e-3),
+        (["method=paco"], 20, 1e-3),
+        (["method=scl_hnm", "active=random", "dataset=agnews"], 30, 1e-3),
+        (["method=scl_hnm", "active=random", "dataset=agnews", "encoder.train=frozen"], "converged", 3e-3),
         (["method=ce", "encoder.train=frozen"], EPOCHS, 1e-3),  # solved: neither is read
     ],
 )

@@ -110,11 +110,14 @@ def test_the_best_is_chosen_on_validation_and_not_between_rows_that_know_more_an
     assert test.against == against
 
 
-@pytest.mark.parametrize(("figures", "marked"), [((5, 6, 7), True), ((5, 7, 6), False), ((5, 6), False)])
-def test_a_row_whose_last_epoch_is_its_best_is_marked(tmp_path, figures, marked):
+@pytest.mark.parametrize(
+    ("max_epochs", "figures", "marked"),
+    [(3, (5, 6, 7), True), (3, (5, 7, 6), False), (3, (5, 6), False), ("converged", (5, 6), True)],
+)
+def test_a_row_whose_last_epoch_is_its_best_is_marked(tmp_path, max_epochs, figures, marked):
     run = make_run(tmp_path, "ce-0", 0, 0.6)
     protocol = {"name": "clean", "monitor": "val/macro_f1", "mode": "max"}
-    config = {**run.read_config(), "protocol": protocol, "trainer": {"max_epochs": 3}}
+    config = {**run.read_config(), "protocol": protocol, "trainer": {"max_epochs": max_epochs}}
     run.write_text("config.yaml", yaml.safe_dump(config))
     run.write_csv("history.csv", list(enumerate(figures)), ("epoch", "val/macro_f1"))
     report = table_report(load_grid("sharprecl_2"), [entry("ce", "trec_50", ["ce-0"])], {"ce-0": run})

@@ -18,7 +18,8 @@ SPACE = {"optimizer.lr": {"low": 1e-5, "high": 1e-3, "log": True}, "trainer.max_
 
 
 @pytest.fixture
-def plan(tmp_path):
+def plan(tmp_path, monkeypatch):
+    monkeypatch.setattr("tasks.halving.unread", lambda plain: {"trainer.max_epochs": "why"} if plain["seed"] else {})
     config = OmegaConf.create(
         {"paths": {"runs": str(tmp_path)}, "method": {"name": "m"}, "dataset": {"name": "d"}, "seed": 0,
          "optimizer": {"lr": 1e-4}, "trainer": {"max_epochs": 6}}
@@ -121,6 +122,9 @@ def test_what_is_unequal_is_refused(plan):
         halve(plan, ["seed=3"], Halving(SPACE))
     with pytest.raises(ConfigError, match="search.space.loss.tau: method=m has no such key"):
         halve(plan, [], Halving({"loss.tau": {"choices": [1]}}))
+    plan.plain["seed"] = 1
+    with pytest.raises(ConfigError, match="search.space.trainer.max_epochs: has no effect; why; allowed: another"):
+        halve(plan, [], Halving({"trainer.max_epochs": {"choices": [3]}}))
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import optuna
 import pytest
 from omegaconf import OmegaConf
 
+from engine.command_line import without_group
 from reporting.tables import SweepJob
 from storage.run_store import RunFolder, list_runs
 from tasks import search as module
@@ -73,6 +74,9 @@ def test_what_cannot_be_searched_is_refused(line):
     assert "search.metric: found 'test/accuracy'" in command([*line, "search.metric=test/accuracy"]).error
     assert "task=describe does not train" in command([*line, "task=describe"]).error
     assert "method: found bce, which takes any number of labels a text" in command([*line, "method=bce"]).error
+    frozen = [word for word in line if not word.startswith(("search", "optimizer.lr"))]
+    frozen += ["encoder.train=frozen", "trainer.max_epochs=3", "search=halving"]
+    assert "search.space.optimizer.lr: has no effect; allowed with encoder.train=full|top_layers" in command(frozen).error
     space = ["~search.space", "+search.space={method.dropout:{low:0,high:5}}"]
     assert "method.dropout: found 5" in command([*line, "method=ce", *space]).error
     bad = [{"low": 1}, {"low": 2, "high": 1}, {"low": 0, "high": 1, "log": True}, {"choices": []}, {"low": "a"}]
@@ -209,3 +213,8 @@ def test_stopped_from_outside_it_goes_on(line, tmp_path):
     (folder,) = tmp_path.glob("runs/searches/*")
     study = open_study(folder, Search(SPACE))
     assert [trial.state.name for trial in study.trials] == ["FAIL", "WAITING"]
+
+
+def test_words_of_a_group_are_left_out_however_they_are_said():
+    words = ["search=lr", "~search.space", "+search.space={a:{low:1,high:2}}", "searched=1", "method.search=2"]
+    assert without_group(words, "search") == ["searched=1", "method.search=2"]

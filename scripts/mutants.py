@@ -176,7 +176,7 @@ MUTANTS = {
     ),
     "dropout_without_seed": Mutant(
         "lightning_modules/base.py",
-        'torch.manual_seed(derived_seed(self.seed, "dropout", *self._step(), self.global_rank))',
+        'self._seed_dropout(derived_seed(self.seed, "dropout", *self._step(), self.global_rank))',
         "pass",
         "engine/test_resume.py",
     ),

@@ -64,8 +64,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         reason = f"method={method['name']} is solved, not trained, on a frozen encoder"
         idle |= {key: idle.get(key, reason) for key in _unread_by_training(plain)}
     elif plain["trainer"]["max_epochs"] == "converged":
-        to_the_end = "heads over a frozen encoder train to the end; allowed with trainer.max_epochs=NUMBER"
-        idle["callbacks.early_stopping"] = to_the_end
+        to_the_end = "trainer.max_epochs=converged, the default over a frozen encoder, trains to the end"
+        idle["callbacks.early_stopping"] = f"{to_the_end}; allowed with a number of epochs"
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
     if (active := plain.get("active")) and "mc_probabilities" not in signature(target_class(active["strategy"]))[0]:

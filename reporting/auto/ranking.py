@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,8 @@ def rank(
     if finished.any():
         _compare_with_best(table, out_of_fold, seed)
         allowed = {entry["candidate"] for entry in candidates if entry.get("can_be_recommended", True)}
-        chosen = recommend(table[finished & table["candidate"].isin(allowed)], prefer)
+        parts = {entry["candidate"]: entry.get("parts", ()) for entry in candidates}
+        chosen = recommend(table[finished & table["candidate"].isin(allowed)], prefer, parts)
         table["recommended"] = table["candidate"] == chosen
     table["rank"] = table["rank"].astype("Int64")
     if any(part.several for part in out_of_fold.values()):
@@ -214,12 +216,17 @@ def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold]
     table.loc[rows, "within_noise"] = [p is None or p >= LEVEL for p in corrected]
 
 
-def recommend(finished: pd.DataFrame, prefer: str = "quality") -> str | None:
+def recommend(
+    finished: pd.DataFrame, prefer: str = "quality", parts: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> str | None:
     """The candidate to take among those within noise of the best; None where there is none.
 
     `quality`: of those whose macro-F1 is at most `AS_GOOD` below the best the cheapest in train seconds, where up to
-    `AS_CHEAP` times as many count alike, and of those alike the best; `speed`: whatever classifies the most texts a
-    second; `size`: the smallest.
+    `AS_CHEAP` times as many count alike, and of those alike the best; in place of a part of a sum the sum, which few
+    rows may put below it by chance; `speed`: whatever classifies the most texts a second; `size`: the smallest.
+
+    Args:
+        parts: of candidates that are sums, the candidates that they add.
     """
     within = finished[finished["within_noise"].astype(bool)]
     if within.empty:
@@ -227,10 +234,12 @@ def recommend(finished: pd.DataFrame, prefer: str = "quality") -> str | None:
     if within.empty:
         return None
     if prefer == "quality":
+        noise = within["candidate"]
         within = within[within["difference_to_best"] >= -AS_GOOD]
         within = within if len(within) else finished.head(1)
         alike = within[within["train_seconds"] <= AS_CHEAP * within["train_seconds"].min()]
-        return str(alike.sort_values("difference_to_best", ascending=False, kind="stable")["candidate"].iloc[0])
+        best = str(alike.sort_values("difference_to_best", ascending=False, kind="stable")["candidate"].iloc[0])
+        return next((name for name in noise if best in parts.get(name, ())), best)
     order = {
         "speed": (["texts_per_second", "train_seconds"], [False, True]),
         "size": (["size_mib", "train_seconds"], [True, True]),

@@ -32,6 +32,7 @@ class Candidate:
         regimes: of the data that it is tried on by itself; empty: all.
         reads_unlabelled: whether it learns from texts without a label too.
         reads_words: whether it reads words beside the embeddings.
+        parts: other candidates that it is the sum of, over the same encoder.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Candidate:
     regimes: tuple[str, ...] = ()
     reads_unlabelled: bool = False
     reads_words: bool = False
+    parts: tuple[str, ...] = ()
 
     @property
     def votes(self) -> bool:
@@ -79,6 +81,7 @@ CANDIDATES = (
         3,
         ("method=linear_words",),
         reads_words=True,
+        parts=("logistic", "prototypes"),
     ),
     Candidate(
         "words_unlabelled",
@@ -137,7 +140,7 @@ OF_SEVERAL = (  # labels a text
     Candidate("logistic", "{encoder} with logistic regression, label by label", "embeddings", 2, FROZEN_BCE),
     Candidate("neighbours", "{encoder} with nearest neighbours", "embeddings", 2, (*FROZEN_BCE, "retrieval=knn")),
     Candidate("linear_words", "{encoder}, TF-IDF of words and names of the labels, linear classifiers added",
-              "embeddings", 3, ("method=bce_words",), reads_words=True),
+              "embeddings", 3, ("method=bce_words",), reads_words=True, parts=("logistic",)),
     Candidate("bce_half", "{encoder}, upper half fine-tuned, binary cross-entropy", "trained", 4,
               ("method=bce", *HALF, BY_LOSS)),
     Candidate("bce", "{encoder}, fine-tuned, binary cross-entropy", "trained", 5, ("method=bce", BY_LOSS)),

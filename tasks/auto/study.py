@@ -43,6 +43,7 @@ class Entry:
     macro_f1: float | None = None
     run_ids: list[str] = field(default_factory=list)
     can_be_recommended: bool = True
+    parts: list[str] = field(default_factory=list)
 
 
 class Study:
@@ -98,7 +99,7 @@ class Study:
         for candidate in candidates:
             title = candidate.title.format(encoder=encoder)
             entry = Entry(candidate.name, title[0].upper() + title[1:], list(candidate.words), candidate.cost)
-            entry.can_be_recommended = candidate.kind != "counts"
+            entry.can_be_recommended, entry.parts = candidate.kind != "counts", list(candidate.parts)
             self.entries[candidate.name] = entry
 
     def _encoder_name(self) -> str:

@@ -87,3 +87,12 @@ def test_the_cheapest_of_what_is_as_good_and_what_else_may_be_preferred():
     assert recommend(finished.head(0)) is None
     finished.loc[finished["candidate"] == "best", "train_seconds"] = 99  # less than twice those of the cheaper one
     assert recommend(finished) == "best"
+
+
+def test_a_sum_is_taken_in_place_of_its_part_unless_the_part_is_shown_to_be_better():
+    columns = ["candidate", "train_seconds", "size_mib", "texts_per_second", "within_noise", "difference_to_best"]
+    finished = pd.DataFrame([("part", 1, 1, 9, True, 0.0), ("sum", 9, 9, 1, True, -0.02)], columns=columns)
+    parts = {"part": [], "sum": ["part"]}
+    assert [recommend(finished, prefer, parts) for prefer in ("quality", "speed", "size")] == ["sum", "part", "part"]
+    finished.loc[1, "within_noise"] = False
+    assert recommend(finished, "quality", parts) == "part"

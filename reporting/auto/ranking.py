@@ -234,12 +234,12 @@ def recommend(
     if within.empty:
         return None
     if prefer == "quality":
-        noise = within["candidate"]
+        as_good = within["candidate"]
         within = within[within["difference_to_best"] >= -AS_GOOD]
         within = within if len(within) else finished.head(1)
         alike = within[within["train_seconds"] <= AS_CHEAP * within["train_seconds"].min()]
         best = str(alike.sort_values("difference_to_best", ascending=False, kind="stable")["candidate"].iloc[0])
-        return next((name for name in noise if best in parts.get(name, ())), best)
+        return next((name for name in as_good if best in parts.get(name, ())), best)
     order = {
         "speed": (["texts_per_second", "train_seconds"], [False, True]),
         "size": (["size_mib", "train_seconds"], [True, True]),

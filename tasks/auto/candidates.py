@@ -140,7 +140,7 @@ OF_SEVERAL = (  # labels a text
     Candidate("logistic", "{encoder} with logistic regression, label by label", "embeddings", 2, FROZEN_BCE),
     Candidate("neighbours", "{encoder} with nearest neighbours", "embeddings", 2, (*FROZEN_BCE, "retrieval=knn")),
     Candidate("linear_words", "{encoder}, TF-IDF of words and names of the labels, linear classifiers added",
-              "embeddings", 3, ("method=bce_words",), reads_words=True, parts=("logistic",)),
+              "embeddings", 3, ("method=bce_words",), reads_words=True),
     Candidate("bce_half", "{encoder}, upper half fine-tuned, binary cross-entropy", "trained", 4,
               ("method=bce", *HALF, BY_LOSS)),
     Candidate("bce", "{encoder}, fine-tuned, binary cross-entropy", "trained", 5, ("method=bce", BY_LOSS)),

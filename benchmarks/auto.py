@@ -33,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -116,6 +116,7 @@ def columns(path: Path) -> tuple[list[str], list[str]]:
 # --- the peers: folder of a setting, minutes -> predicted labels of the test rows, and seconds of learning
 
 Answer = tuple[list[str], float, str]
+Line = dict[str, Any]  # a cell of the table
 
 
 def auto(folder: Path, minutes: float, options: argparse.Namespace) -> Answer:
@@ -141,12 +142,13 @@ def majority(folder: Path, minutes: float, options: argparse.Namespace) -> Answe
     return [most] * len(columns(folder / "test.csv")[1]), 0.0, most
 
 
-def tuned(model: Any, grid: dict[str, Any], inputs: Any, labels: list[str]) -> Any:
+def tuned(model: Any, grid: dict[str, Any], inputs: Any, labels: Any) -> Any:
     """The model with the settings of best macro-F1 on folds of the train rows, fitted to all of them."""
+    from sklearn.metrics import f1_score, make_scorer
     from sklearn.model_selection import GridSearchCV
 
-    search = GridSearchCV(model, grid, scoring="f1_macro", cv=FOLDS)
-    return search.fit(inputs, labels)
+    scoring = make_scorer(f1_score, average="macro", zero_division=0)
+    return GridSearchCV(model, grid, scoring=scoring, cv=FOLDS).fit(inputs, labels)
 
 
 def svm(folder: Path, minutes: float, options: argparse.Namespace) -> Answer:
@@ -186,32 +188,42 @@ def logistic(folder: Path, minutes: float, options: argparse.Namespace) -> Answe
 
 
 def setfit(folder: Path, minutes: float, options: argparse.Namespace) -> Answer:
+    texts, labels = columns(folder / "train.csv")
+    started = time.perf_counter()
+    names = sorted(set(labels))
+    targets = [names.index(label) for label in labels]
+    model = setfit_fitted(texts, targets, started + 54 * minutes, labels=names)
+    seconds = time.perf_counter() - started
+    asked = columns(folder / "test.csv")[0]
+    return [str(label) for label in model.predict(asked, show_progress_bar=False)], seconds, ""
+
+
+def setfit_fitted(texts: list[str], targets: list[Any], stop_at: float, **settings: Any) -> Any:
+    """SetFit's model; the pairs end at `stop_at` of `time.perf_counter`, its head is fitted afterwards."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from setfit import SetFitModel, Trainer, TrainingArguments
     from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
     from transformers import TrainerCallback
 
-    texts, labels = columns(folder / "train.csv")
-    started = time.perf_counter()
-
-    class Stop(TrainerCallback):  # its head is fitted afterwards
+    class Stop(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> Any:
-            control.should_training_stop = time.perf_counter() - started > 54 * minutes
+            control.should_training_stop = time.perf_counter() > stop_at
             return control
 
-    names = sorted(set(labels))
+    head: Any = LogisticRegression(max_iter=1000)
+    if "multi_target_strategy" in settings:
+        head = OneVsRestClassifier(head)
     body = SentenceTransformer(encoder_folder(), device="cpu")
-    model = SetFitModel(model_body=body, model_head=LogisticRegression(max_iter=1000), labels=names)
-    rows = Dataset.from_dict({"text": texts, "label": [names.index(label) for label in labels]})
+    model = SetFitModel(model_body=body, model_head=head, **settings)
+    rows = Dataset.from_dict({"text": texts, "label": targets})
     with tempfile.TemporaryDirectory() as place:
         quiet = {"report_to": "none", "show_progress_bar": False}
         trainer = Trainer(model=model, args=TrainingArguments(output_dir=place, **quiet), train_dataset=rows,
                           callbacks=[Stop()])  # fmt: skip
         trainer.train()
-    seconds = time.perf_counter() - started
-    asked = columns(folder / "test.csv")[0]
-    return [str(label) for label in model.predict(asked, show_progress_bar=False)], seconds, ""
+    return model
 
 
 def _autogluon(folder: Path, minutes: float, options: argparse.Namespace, *more: str) -> Answer:
@@ -244,7 +256,7 @@ CASES: dict[str, Callable[[Path, float, argparse.Namespace], Answer]] = {
 }
 
 
-def cell(setting: str, peer: str, options: argparse.Namespace) -> dict[str, Any]:
+def cell(setting: str, peer: str, options: argparse.Namespace) -> Line:
     """One line of the results; in a process of its own, so that no peer warms another up."""
     folder = Path(options.folder) / f"{setting.replace(':', '-')}-{options.seed}"
     if not (folder / "test.csv").exists():
@@ -257,14 +269,14 @@ def cell(setting: str, peer: str, options: argparse.Namespace) -> dict[str, Any]
 # --- figures
 
 
-def indices(line: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
+def indices(line: Line) -> tuple[np.ndarray, np.ndarray, int]:
     names = sorted(set(line["labels"]) | set(line["predictions"]))
     places = {name: place for place, name in enumerate(names)}
     labels, predictions = (np.array([places[name] for name in line[key]]) for key in ("labels", "predictions"))
     return labels, predictions, len(names)
 
 
-def macro_f1(line: dict[str, Any]) -> tuple[float, float, float]:
+def macro_f1(line: Line) -> tuple[float, float, float]:
     """Macro-F1 in percent with its interval."""
     labels, predictions, classes = indices(line)
     ends = bootstrap_intervals(labels, predictions, classes, np.random.default_rng(0))
@@ -272,7 +284,7 @@ def macro_f1(line: dict[str, Any]) -> tuple[float, float, float]:
     return 100 * value, 100 * ends["macro_f1_low"], 100 * ends["macro_f1_high"]
 
 
-def difference(first: dict[str, Any], second: dict[str, Any]) -> str:
+def difference(first: Line, second: Line) -> str:
     """Macro-F1 of the first less that of the second, with the interval of resampled test rows."""
     both = {"labels": first["labels"] * 2, "predictions": first["predictions"] + second["predictions"]}
     labels, predictions, classes = indices(both)
@@ -290,7 +302,7 @@ def difference(first: dict[str, Any], second: dict[str, Any]) -> str:
     return f"{macro_f1(first)[0] - macro_f1(second)[0]:+.1f} ({lower:+.1f} to {upper:+.1f})"
 
 
-def show(lines: list[dict[str, Any]]) -> None:
+def show(lines: list[Line]) -> None:
     peers = [peer for peer in PEERS if any(line["peer"] == peer for line in lines)]
     table = []
     for setting in dict.fromkeys(line["setting"] for line in lines):
@@ -311,38 +323,50 @@ def show(lines: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=2)
-    parser.add_argument("--only", action="append", help="a setting, NAME:ROWS:IR; may be repeated")
+    parser = race_parser(__doc__, "race_auto")
     parser.add_argument("--peers", nargs="+", default=PEERS[:5], choices=PEERS)
     parser.add_argument("--autogluon", help="interpreter of an environment that has AutoGluon")
-    parser.add_argument("--seed", type=int, default=0, help="of the drawn rows")
-    parser.add_argument("--results", type=Path, default=ROOT / "runs" / "race_auto.jsonl")
-    parser.add_argument("--stop-after", type=float, default=np.inf, help="minutes after which no cell begins")
     options = parser.parse_args()
+    race(options.only or SETTINGS, cell, options)
+    show(results_of(options))
+
+
+def race_parser(description: str | None, results: str) -> argparse.ArgumentParser:
+    """Words of a race; its cells go to `runs/RESULTS.jsonl` unless another file is named."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=raw)
+    parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--only", action="append", metavar="SETTING", help="may be repeated")
+    parser.add_argument("--seed", type=int, default=0, help="of the drawn rows")
+    parser.add_argument("--results", type=Path, default=ROOT / "runs" / f"{results}.jsonl")
+    parser.add_argument("--stop-after", type=float, default=np.inf, help="minutes after which no cell begins")
+    return parser
+
+
+def race(settings: Sequence[str], cell: Callable[[str, str, argparse.Namespace], Line], options: Any) -> None:
+    """Runs the cells of `settings` and `options.peers` that `options.results` has not yet."""
     options.folder = str(options.results.with_suffix(""))
     options.results.parent.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    for setting in options.only or SETTINGS:
+    for setting in settings:
         for peer in options.peers:
-            lines = read(options.results)
-            key = (setting, peer, options.seed, options.minutes)
-            if key in {(line["setting"], line["peer"], line["seed"], line["minutes"]) for line in lines}:
+            if (setting, peer) in {(line["setting"], line["peer"]) for line in results_of(options)}:
                 continue
             if time.perf_counter() - started > 60 * options.stop_after:
-                break
+                return
             print(f"{setting}: {peer}", file=sys.stderr, flush=True)
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
                 line = pool.submit(cell, setting, peer, options).result()
             with options.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + os.linesep)
-    show([line for line in read(options.results) if (line["seed"], line["minutes"]) == (options.seed, options.minutes)])
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Finished cells; a line that a kill cut short is not one."""
+def results_of(options: argparse.Namespace) -> list[Line]:
+    """Finished cells of this seed and as many minutes; a line that a kill cut short is none."""
+    path = options.results
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    cells = [json.loads(line) for line in lines if line.endswith("}")]
+    return [cell for cell in cells if (cell["seed"], cell["minutes"]) == (options.seed, options.minutes)]
 
 
 if __name__ == "__main__":

@@ -32,3 +32,10 @@ def run_word(folder: Path) -> str:
 def reading_words(typed: Mapping[str, Any], prefix: str = "") -> list[str]:
     """How a file is read, as it was typed: `encoding`, `delimiter`, `header`."""
     return [f"{prefix}{key}={quoted_word(str(value)) if value else 'false'}" for key, value in typed.items()]
+
+
+def topics_line(file: str, text_column: str, typed: Mapping[str, Any]) -> str:
+    """What to type for topics of texts without labels; `typed` is how to read the file, of `Labelled.about`."""
+    words = [f"{COMMAND} task=cluster method=sbert_words dataset=csv dataset.train={quoted_word(file)}"]
+    words += [] if text_column == "text" else [f"dataset.text_column={quoted_word(text_column)}"]
+    return f"topics of the texts: {' '.join([*words, *reading_words(typed, 'dataset.')])} method.num_clusters=auto"

@@ -15,7 +15,8 @@ from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError
 from storage.run_store import COMMAND, QUESTION, RunFolder
 from tasks.auto.clock import Clock
-from tasks.auto.reading import GUESS, LISTS, Labelled, label_more_line, read_labelled, read_texts
+from tasks.auto.guesses import LISTS
+from tasks.auto.reading import GUESS, Labelled, label_more_line, read_labelled, read_texts
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed

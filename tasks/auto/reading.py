@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 
 from datamodules.labels import label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
-from reporting.auto.commands import reading_words
+from reporting.auto.commands import topics_line
 from storage.command_words import in_shell_quotes, literal, quoted, quoted_word
-from storage.errors import InputError, short, short_list
+from storage.errors import InputError, short
 from storage.run_store import COMMAND
 from storage.tables import (
     JOIN,
@@ -26,30 +25,12 @@ from storage.tables import (
     checked_encoding,
     format_of,
     open_table,
-    text_columns,
     text_of,
 )
+from tasks.auto.guesses import LISTS, guess_columns, guess_separator, json_list
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
-TEXT_NAMES = (
-    *("text", "texts", "content", "body", "message", "sentence", "document", "review", "comment", "tweet", "post"),
-    *("abstract", "description", "question", "utterance", "query", "title", "subject", "headline"),
-    *("inhalt", "nachricht", "satz", "dokument", "bewertung", "kommentar", "beschreibung", "frage", "titel", "betreff"),
-    *("texte", "contenu", "texto", "contenido", "mensaje", "testo"),
-)
-HEADLINE_NAMES = (
-    *("title", "subject", "headline", "heading", "titel", "betreff", "überschrift", "schlagzeile"),
-    *("titre", "sujet", "objet", "título", "titulo", "asunto", "titolo", "oggetto"),
-)  # of columns that stand above another text, and are read before it
-LABEL_NAMES = (
-    *("label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "tag", "y", "rating", "stars"),
-    *("klasse", "kategorie", "thema", "kennzeichnung", "einstufung", "gruppe", "etikett", "rubrik", "sparte"),
-    *("classe", "categorie", "catégorie", "étiquette", "etiqueta", "categoria", "categoría", "clase", "etichetta"),
-)
-SEPARATORS = "|;,"  # between the labels of a text, where it has several
 GUESS = "guess"
-LISTS = "lists"  # in place of a separator: cells are lists, in CSV as JSON
-KNOWN_PARTS = 0.8  # of the parts of cells with a separator, that stand in other cells too, from which they are labels
 MOST_CLASSES = 0.5  # of the rows; more different values are no classes
 
 Label = str | tuple[str, ...]  # of a text; a tuple where texts have any number of them
@@ -248,44 +229,9 @@ def _parts(label: Any, separator: str) -> list[Any] | None:
     if label is None or isinstance(label, list | tuple):
         return None if label is None else list(label)
     if separator == LISTS:
-        return _json_list(label) if str(label).strip() else None
+        return json_list(label) if str(label).strip() else None
     parts = split_labels(str(label), separator)
     return [part for part in parts if part.strip()] if parts else None
-
-
-def _json_list(cell: Any) -> list[Any] | None:
-    """The list that a cell holds as JSON; None where it holds something else."""
-    try:
-        value = json.loads(cell) if isinstance(cell, str) and cell.strip().startswith("[") else None
-    except ValueError:
-        return None
-    return value if isinstance(value, list) else None
-
-
-def guess_separator(cells: Iterable[Any]) -> str | None:
-    """What stands between the labels of a text, `LISTS` where cells are lists, None where each is one label.
-
-    A separator is taken for one where the parts of the cells that hold it stand in other cells too, alone or beside
-    other labels: "Sci/Tech" and "Food, Drink" are one label each.
-    """
-    filled = [cell for cell in cells if cell is not None and str(cell).strip()]
-    if filled and all(isinstance(cell, list | tuple) or _json_list(cell) is not None for cell in filled):
-        return LISTS
-    different = {str(cell) for cell in filled}
-    for separator in SEPARATORS:
-        joined = [cell for cell in different if separator in cell]
-        cells_of = Counter(part for cell in different for part in {part.strip() for part in cell.split(separator)})
-        parts = [part.strip() for cell in joined for part in cell.split(separator)]
-        if joined and sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts):
-            return separator
-    return None
-
-
-def topics_line(file: str, text_column: str, typed: Mapping[str, Any]) -> str:
-    """What to type for topics of texts without labels; `typed` is how to read the file, of `Labelled.about`."""
-    words = [f"{COMMAND} task=cluster method=sbert_words dataset=csv dataset.train={quoted_word(file)}"]
-    words += [] if text_column == "text" else [f"dataset.text_column={quoted_word(text_column)}"]
-    return f"topics of the texts: {' '.join([*words, *reading_words(typed, 'dataset.')])} method.num_clusters=auto"
 
 
 def label_more_line(data: Labelled, more: int = 40) -> str | None:
@@ -307,84 +253,3 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
     words += [f"dataset.{key}_column={quoted_word(name)}" for key, name in columns.items() if name != key]
     words.append(in_shell_quotes(f"dataset.label_names=[{names}]"))
     return " ".join([*words, f"active.budget={len(data.labels) + more}"])
-
-
-def guess_columns(
-    columns: Sequence[str],
-    rows: Sequence[Row],
-    text: str | None,
-    label: str | None,
-    file: str,
-    typed: Mapping[str, Any] | None = None,
-) -> tuple[str, str, list[str]]:
-    """The column of the texts, that of the labels, and which of the two ("text", "label") were guessed.
-
-    Known names count first, English, German and some others; among several, and without one, the text is the longest
-    column of mostly different values and the label a column of few short values. Headlines are joined to the text.
-
-    Raises:
-        InputError: a named column is not there, or nothing looks like a text or a label.
-    """
-    for key, name in (("text_column", text), ("label_column", label)):
-        parts = [] if name is None else text_columns(columns, name) if key == "text_column" else [name]
-        if name is not None and not set(parts) <= set(columns):
-            raise InputError(f"{key}: found {short(name)}; allowed in {file}: one of {short_list(columns)}")
-    guessed = [kind for kind, name in (("text", text), ("label", label)) if name is None]
-    looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
-    if text is None:
-        named = [name for name in columns if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
-        free = [name for name in columns if name != label and (looks[name].is_text or name in named)]
-        text = max(free, key=lambda name: (_is_named(name, TEXT_NAMES), looks[name].length), default=None)
-        if text is None:
-            raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
-        text = _with_headlines(text, [name for name in columns if looks[name].is_headline and name != label])
-    if label is None:
-        free = [name for name in columns if name not in text_columns(columns, text)]
-        few = [name for name in free if looks[name].is_label]
-        named = [name for name in few if _is_named(name, LABEL_NAMES)]
-        named = named or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
-        label = next(iter(named or few[-1:]), None)
-        if label is None:
-            raise InputError(
-                f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
-                f"{topics_line(file, text, typed or {})}"
-            )
-    return text, label, guessed
-
-
-def _with_headlines(text: str, free: Sequence[str]) -> str:
-    """`TITLE+BODY` where columns that are called headlines stand beside the texts."""
-    headlines = [name for name in free if _is_named(name, HEADLINE_NAMES)]
-    return text if text in headlines or JOIN in text else JOIN.join([*headlines, text])
-
-
-def _is_named(name: str, names: Sequence[str]) -> bool:
-    return name.strip().lower() in names
-
-
-class _Column:
-    """What the first values of a column look like."""
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        plain = [json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in values]
-        texts = [str(value).strip() for value in plain if value is not None and not isinstance(value, dict)]
-        texts = [text for text in texts if text]
-        different = len(set(texts))
-        self.length = sum(map(len, texts)) / max(len(texts), 1)
-        words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
-        self.are_strings = bool(texts) and all(isinstance(value, str) for value in values if value is not None)
-        is_free = words >= 2 or different > 0.5 * len(texts)
-        self.is_text = self.are_strings and is_free and not _numbers(texts)
-        kinds = len({re.sub(r"\d+", "", text) for text in texts})  # "Order 17" and "Order 18" are one
-        self.is_headline = self.are_strings and words >= 2 and kinds > 0.5 * len(values)
-        few = different <= max(2, min(1000, 0.34 * len(texts)))
-        self.is_label = different >= 1 and few and self.length <= 60 and words <= 6 and not _fractions(texts)
-
-
-def _numbers(texts: Sequence[str]) -> bool:
-    return all(re.fullmatch(r"[-+\d.,:/ TZ]+", text) for text in texts)
-
-
-def _fractions(texts: Sequence[str]) -> bool:
-    """Whether these are measurements: many different numbers with a fraction."""
-    return len(set(texts)) > 20 and all(re.fullmatch(r"[-+]?\d+[.,]\d+", text) for text in texts)

@@ -10,14 +10,8 @@ from engine.identify import compose_run
 from reporting.auto.commands import predict_line
 from storage.command_words import quoted
 from storage.errors import InputError
-from tasks.auto.reading import (
-    LISTS,
-    guess_columns,
-    guess_separator,
-    label_more_line,
-    read_labelled,
-    read_texts,
-)
+from tasks.auto.guesses import LISTS, guess_columns, guess_separator
+from tasks.auto.reading import label_more_line, read_labelled, read_texts
 from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]

@@ -8,6 +8,7 @@ may be a thinned data set, and what is frozen there changes what every other bud
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ def read_searches(folder: Path) -> list[Record]:
 def search_of(cell: Cell, records: Sequence[Record]) -> Record | None:
     """The record of the search for the settings of a cell."""
     asked = set(cell.overrides)
-    return next((one for one in records if set(one["line"].split()) - WORDS_OF_A_MACHINE == asked), None)
+    return next((one for one in records if set(shlex.split(one["line"])) - WORDS_OF_A_MACHINE == asked), None)
 
 
 def settings_of(record: Record) -> tuple[str, ...]:

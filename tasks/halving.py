@@ -254,7 +254,7 @@ def _record(
         raise ConfigError("search: no finalist finished; see the logs of the folder's jobs")
     best = min(finished, key=lambda number: (-finished[number], number))
     return {
-        "line": " ".join(base),
+        "line": shell_line(base),
         "metric": options.metric,
         "seeds": list(options.seeds),
         "space": {key: dict(range_) for key, range_ in options.space.items()},

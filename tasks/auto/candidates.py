@@ -93,6 +93,13 @@ CANDIDATES = (
         reads_unlabelled=True,
         reads_words=True,
     ),
+    Candidate(
+        "setfit_brief",
+        "{encoder}, upper half fine-tuned briefly on pairs of texts, then logistic regression",
+        "trained",
+        4,
+        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=1", "trainer.least_steps=24"),
+    ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(
         "setfit_half",

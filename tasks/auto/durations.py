@@ -3,6 +3,9 @@ is solved or trained and the pace of the candidates before it. They decide what 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from lightning_modules.heads.row_space import MOST_ROWS
@@ -15,6 +18,7 @@ from tasks.auto.study import Study
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
 START_SECONDS = 8.0  # of a training run, besides its steps
 SECONDS_A_PRODUCT = 4e-10  # of one row, class and dimension in a step of a solver
+USUAL_BATCH = 32  # texts in a training step, where a candidate says nothing else
 WORD_COST = 20  # of a word, which lies apart from the next, in dimensions
 STEPS_OF_WORDS, STEPS_OF_EMBEDDINGS = 20, 50  # of a solver for each row of a class, over all its settings: few rows
 MOST_STEPS_OF_WORDS, MOST_STEPS_OF_EMBEDDINGS = 600, 2000  # are soon solved
@@ -62,21 +66,32 @@ def training_seconds(study: Study, candidate: Candidate, fold: int) -> float:
     if known := longest_fold(study, candidate):
         return known
     paces = [
-        longest_fold(study, other) / foretold_training(study, other, fold)
-        for other in map(study.by_name.__getitem__, study.outcomes)
-        if other.kind == "trained"
+        seconds / foretold_training(study, study.by_name[name], fold)
+        for name, seconds in seconds_of_trained(study).items()
     ]
     return foretold_training(study, candidate, fold) * (float(np.median(paces)) if paces else 1.0)
+
+
+def seconds_of_trained(study: Study) -> dict[str, float]:
+    """Of a fold of each candidate that began to train, by name: of its longest, or told from its first steps."""
+    trained = [name for name in study.outcomes if study.by_name[name].kind == "trained"]
+    return study.told_seconds | {name: longest_fold(study, study.by_name[name]) for name in trained}
 
 
 def foretold_training(study: Study, candidate: Candidate, fold: int) -> float:
     """Seconds of one fold, told from the encoder's speed; the study has embeddings."""
     assert study.embeddings is not None
     words = run_words(study, candidate, fold)
-    epochs = next(int(word.split("=")[1]) for word in words if word.startswith("trainer.max_epochs="))
     rows = (1 - INNER_SHARE if candidate.validates else 1) * len(study.labels) * (study.folds - 1) / study.folds
     if candidate.reads_unlabelled:
         rows += len(study.embeddings.unlabelled)
+    least = _number(words, "trainer.least_steps", 0) * _number(words, "sampler.batch_size", USUAL_BATCH)
+    epochs = max(_number(words, "trainer.max_epochs", 1), math.ceil(least / rows))
     views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
     half = 0.5 if "encoder.train=top_layers" in candidate.words else 1.0
     return START_SECONDS + STEP_COST * half * views * epochs * rows * study.embeddings.seconds_per_text
+
+
+def _number(words: Sequence[str], key: str, default: int) -> int:
+    """What an override sets."""
+    return next((int(word.split("=")[1]) for word in words if word.startswith(f"{key}=")), default)

@@ -63,6 +63,7 @@ class Study:
         folds, repeats: how many folds there are, and how often they are drawn.
         entries: of the candidates, by name.
         outcomes: by name of the candidate, then by drawing and fold.
+        told_seconds: of a fold of those that were stopped after their first steps, by name.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Study:
             self.folds = run.read_json("question.json").get("folds", self.folds)
         self.entries: dict[str, Entry] = {}
         self.outcomes: dict[str, dict[tuple[int, int], FoldOutcome]] = {}
+        self.told_seconds: dict[str, float] = {}
         self.repeats = 1
 
     # --- the candidates

@@ -13,12 +13,13 @@ from callbacks.time_limit import OutOfTime
 from tasks.auto.candidate_runs import read_run
 from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
-from tasks.auto.durations import START_SECONDS, longest_fold, training_seconds
+from tasks.auto.durations import START_SECONDS, longest_fold, seconds_of_trained, training_seconds
 from tasks.auto.folds import cross_calibrated
 from tasks.auto.plans import INNER_SHARE
 from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
 
-MOST_WRONG = 3  # times that a guess without a step may be too long; what is nearer is told from the first steps
+MOST_WRONG, MOST_WRONG_AT_PACE = 3, 1.5  # times that a guess may be too long before a step of any candidate, and after
+# some were trained; what is nearer is told from the candidate's own first steps
 LEAST_VALIDATION_ROWS = 100  # seen before any candidate is dropped as worse: fewer say little
 MOST_HALVINGS = 2
 
@@ -59,7 +60,7 @@ def _train_fold(study: Study, candidate: Candidate, fold: int) -> bool:
     unknown = sum(study.known(candidate.name, 0, f) is None for f in range(study.folds))
     runs = unknown + study.folds / (study.folds - 1)  # and the last fit, on all rows
     allowed, expected = study.clock.left_with_fit / runs, training_seconds(study, candidate, fold)
-    if expected > MOST_WRONG * allowed:
+    if expected > allowed * (MOST_WRONG_AT_PACE if seconds_of_trained(study) else MOST_WRONG):
         left = minutes_of(max(study.clock.left, 0))
         entry.reason = f"all folds take about {minutes_of(expected * runs)}, {left} are left"
         return False
@@ -70,7 +71,8 @@ def _train_fold(study: Study, candidate: Candidate, fold: int) -> bool:
         if not read_run(study, candidate, fold, limit):
             return False
     except OutOfTime as error:
-        whole = minutes_of((error.seconds + START_SECONDS) * runs)
+        study.told_seconds[candidate.name] = error.seconds + START_SECONDS
+        whole = minutes_of(study.told_seconds[candidate.name] * runs)
         entry.reason = f"all folds would take about {whole}, told from its first steps"
         return False
     study.clock.keep(longest_fold(study, candidate) * study.folds / (study.folds - 1))

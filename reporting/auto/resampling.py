@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -116,10 +116,25 @@ def bootstrap(patterns: Patterns, rng: np.random.Generator, draws: int = DRAWS) 
     """
     smooth = patterns.with_prior()
     size = max(PIECE // len(smooth.counts), 1)
-    parts = [
-        scores(smooth, _dirichlet(smooth, patterns, rng, min(size, draws - start))) for start in range(0, draws, size)
-    ]
+    mixer = rng.spawn(1)[0]
+    parts = []
+    for start in range(0, draws, size):
+        weights = _dirichlet(smooth, patterns, rng, min(size, draws - start))
+        accuracy = _mixed_accuracy(smooth, weights, mixer)
+        parts.append(replace(scores(smooth, weights), micro_f1=accuracy))
     return Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("micro_f1", "macro_f1", "f1")))
+
+
+def _mixed_accuracy(patterns: Patterns, weights: Floats, rng: np.random.Generator) -> Floats:
+    """Accuracy (B,) under weights (B, P), with the sizes of the classes drawn too.
+
+    It is a mean over the classes by their sizes, which are a draw like the rows; macro-F1 hardly depends on them.
+    """
+    right = (patterns.predictions == patterns.labels[:, None]).mean(axis=1)
+    sizes = _per_class(weights, patterns.labels, patterns.num_classes)
+    drawn = np.divide(rng.standard_gamma(sizes), sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    mixed = weights * drawn[:, patterns.labels]
+    return (mixed @ right) / mixed.sum(axis=1)
 
 
 def _dirichlet(smooth: Patterns, patterns: Patterns, rng: np.random.Generator, draws: int) -> Floats:

@@ -42,6 +42,15 @@ def test_a_rare_class_that_is_all_right_is_not_sure():
     assert lower[1] < 0.8 < 0.95 < lower[0] and (upper == 1).all()
 
 
+def test_accuracy_knows_that_the_sizes_of_the_classes_are_a_draw_too():
+    """Of two classes that are all right and all wrong it is the share of the first, of which rows within a class say
+    nothing."""
+    labels = np.repeat([0, 1], 50)
+    draws = bootstrap(Patterns.of(labels, np.zeros((100, 1), int), 2), np.random.default_rng(0)).micro_f1
+    assert draws.std() == pytest.approx(np.sqrt(0.25 / 100), rel=0.15)
+    assert draws.mean() == pytest.approx(0.5, abs=0.02)
+
+
 def test_equal_candidates_are_told_apart_in_five_percent_at_most():
     rng, rejected = np.random.default_rng(3), 0
     for _ in range(200):

@@ -58,6 +58,10 @@ class Candidate:
 
 CHOOSES_NOTHING = ("protocol.monitor=null", "protocol.val_fraction=0")
 HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
+BRIEF_PAIRS = (
+    *("method=setfit_pairs", *HALF, "trainer.max_epochs=1", "trainer.least_steps=16"),
+    "callbacks.last=null",  # it is sooner trained again than written after each epoch
+)
 CANDIDATES = (
     Candidate("majority", "always the largest class", "counts", 0, ("method=logistic",)),
     Candidate("tfidf_linear", "TF-IDF of words with logistic regression", "words", 1, ("method=tfidf_linear",)),
@@ -98,7 +102,7 @@ CANDIDATES = (
         "{encoder}, upper half fine-tuned briefly on pairs of texts, then logistic regression",
         "trained",
         4,
-        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=1", "trainer.least_steps=24"),
+        (*BRIEF_PAIRS, *CHOOSES_NOTHING),
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(

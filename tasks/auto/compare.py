@@ -12,6 +12,8 @@ from tasks.auto.study import FOLDS_OF_MANY, Study
 from tasks.auto.trained import try_trained
 from tasks.auto.untrained import repeat_folds, try_untrained
 
+UNTRAINED_SHARE = 0.25  # of the minutes, foreseen for candidates that train no encoder where the minutes are few
+
 
 def compare(study: Study, candidates: Sequence[Candidate]) -> None:
     """Try the candidates, cheapest first, and write what comes of it after each."""
@@ -38,8 +40,9 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     usual, fewer = study.folds, min(FOLDS_OF_MANY, study.folds)
     if study.embeddings is None or not trained or (study.run.path / "folds").exists():
         return
+    allowed = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
     for study.folds in (usual, fewer):
         runs = study.folds + study.folds / (study.folds - 1)
-        if runs * min(foretold_training(study, candidate, 0) for candidate in trained) <= study.clock.left_with_fit:
+        if runs * min(foretold_training(study, candidate, 0) for candidate in trained) <= allowed:
             return
     study.folds = usual

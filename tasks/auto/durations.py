@@ -16,7 +16,8 @@ from tasks.auto.plans import INNER_SHARE
 from tasks.auto.study import Study
 
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
-START_SECONDS = 8.0  # of a training run, besides its steps
+HALF_COST = 0.4  # of that, where the upper half of the encoder trains
+START_SECONDS = 5.0  # of a training run, besides its steps
 SECONDS_A_PRODUCT = 4e-10  # of one row, class and dimension in a step of a solver
 USUAL_BATCH = 32  # texts in a training step, where a candidate says nothing else
 WORD_COST = 20  # of a word, which lies apart from the next, in dimensions
@@ -61,6 +62,12 @@ def longest_fold(study: Study, candidate: Candidate) -> float:
     return max((o.seconds_fit for o in study.outcomes.get(candidate.name, {}).values()), default=0.0)
 
 
+def folds_left_seconds(study: Study, candidate: Candidate) -> float:
+    """Seconds of its folds that are not there yet, each as long as its longest so far."""
+    unknown = sum(study.known(candidate.name, 0, fold) is None for fold in range(study.folds))
+    return unknown * longest_fold(study, candidate)
+
+
 def training_seconds(study: Study, candidate: Candidate, fold: int) -> float:
     """Of one fold: the longest so far, or what its steps cost at the pace of the others that were trained."""
     if known := longest_fold(study, candidate):
@@ -88,7 +95,7 @@ def foretold_training(study: Study, candidate: Candidate, fold: int) -> float:
     least = _number(words, "trainer.least_steps", 0) * _number(words, "sampler.batch_size", USUAL_BATCH)
     epochs = max(_number(words, "trainer.max_epochs", 1), math.ceil(least / rows))
     views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
-    half = 0.5 if "encoder.train=top_layers" in candidate.words else 1.0
+    half = HALF_COST if "encoder.train=top_layers" in candidate.words else 1.0
     return START_SECONDS + STEP_COST * half * views * epochs * rows * study.embeddings.seconds_per_text
 
 

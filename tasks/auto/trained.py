@@ -13,7 +13,13 @@ from callbacks.time_limit import OutOfTime
 from tasks.auto.candidate_runs import read_run
 from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
-from tasks.auto.durations import START_SECONDS, longest_fold, seconds_of_trained, training_seconds
+from tasks.auto.durations import (
+    START_SECONDS,
+    folds_left_seconds,
+    longest_fold,
+    seconds_of_trained,
+    training_seconds,
+)
 from tasks.auto.folds import cross_calibrated
 from tasks.auto.plans import INNER_SHARE
 from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
@@ -22,6 +28,7 @@ MOST_WRONG, MOST_WRONG_AT_PACE = 3, 1.5  # times that a guess may be too long be
 # some were trained; what is nearer is told from the candidate's own first steps
 LEAST_VALIDATION_ROWS = 100  # seen before any candidate is dropped as worse: fewer say little
 MOST_HALVINGS = 2
+OVERTIME = 0.05  # of the minutes, for a candidate of which folds are there
 
 
 def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
@@ -33,7 +40,7 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
     alive, halvings = list(candidates), 0
     for fold in range(study.folds):
         for candidate in list(alive):
-            if not _train_fold(study, candidate, fold):
+            if not _train_fold(study, candidate, fold, [other for other in alive if other is not candidate]):
                 alive.remove(candidate)
                 study.say_why(candidate)
             study.write()
@@ -49,8 +56,11 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
         study.finish(candidate)
 
 
-def _train_fold(study: Study, candidate: Candidate, fold: int) -> bool:
-    """Train and read one fold; False where it cannot end or fails, the entry says why."""
+def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[Candidate]) -> bool:
+    """Train and read one fold; False where it cannot end or fails, the entry says why.
+
+    Time for the other folds of the cheapest of the others is not its own: it would be spent on first folds alone.
+    """
     if study.known(candidate.name, 0, fold) is not None:
         return read_run(study, candidate, fold)
     entry = study.entries[candidate.name]
@@ -59,9 +69,12 @@ def _train_fold(study: Study, candidate: Candidate, fold: int) -> bool:
         return False
     unknown = sum(study.known(candidate.name, 0, f) is None for f in range(study.folds))
     runs = unknown + study.folds / (study.folds - 1)  # and the last fit, on all rows
-    allowed, expected = study.clock.left_with_fit / runs, training_seconds(study, candidate, fold)
+    reserved = min((folds_left_seconds(study, c) for c in others if longest_fold(study, c)), default=0.0)
+    overtime = 60 * OVERTIME * study.clock.minutes if longest_fold(study, candidate) else 0.0
+    allowed = (study.clock.left_with_fit + overtime - reserved) / runs
+    expected = training_seconds(study, candidate, fold)
     if expected > allowed * (MOST_WRONG_AT_PACE if seconds_of_trained(study) else MOST_WRONG):
-        left = minutes_of(max(study.clock.left, 0))
+        left = minutes_of(max(study.clock.left - reserved, 0))
         entry.reason = f"all folds take about {minutes_of(expected * runs)}, {left} are left"
         return False
     study.say(f"{entry.title}, fold {fold + 1} of {study.folds}")
@@ -120,17 +133,13 @@ def those_that_can_end(study: Study, candidates: Sequence[Candidate], fold: int)
     tell which that is, the dearest."""
     says_much = _says_much(study, fold)
 
-    def needed(candidate: Candidate) -> float:
-        unknown = [f for f in range(fold + 1, study.folds) if study.known(candidate.name, 0, f) is None]
-        return len(unknown) * longest_fold(study, candidate)
-
     def longest(candidate: Candidate) -> float:
         return longest_fold(study, candidate)
 
     alive = list(candidates)
     while alive:
         refit = max(map(longest, alive)) * study.folds / (study.folds - 1)
-        together = sum(map(needed, alive))
+        together = sum(folds_left_seconds(study, candidate) for candidate in alive)
         if together == 0 or together + refit <= study.clock.left_with_fit:
             break
         figures = _so_far(study, alive)

@@ -33,6 +33,7 @@ class Candidate:
         reads_unlabelled: whether it learns from texts without a label too.
         reads_words: whether it reads words beside the embeddings.
         parts: other candidates that it is the sum of, over the same encoder.
+        stands_in: whether it is tried only where no other that trains the encoder can end in time.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Candidate:
     reads_unlabelled: bool = False
     reads_words: bool = False
     parts: tuple[str, ...] = ()
+    stands_in: bool = False
 
     @property
     def votes(self) -> bool:
@@ -59,7 +61,7 @@ class Candidate:
 CHOOSES_NOTHING = ("protocol.monitor=null", "protocol.val_fraction=0")
 HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
 BRIEF_PAIRS = (
-    *("method=setfit_pairs", *HALF, "trainer.max_epochs=1", "trainer.least_steps=16"),
+    *("method=setfit_pairs", *HALF, "trainer.max_epochs=1", "trainer.least_steps=24"),
     "callbacks.last=null",  # it is sooner trained again than written after each epoch
 )
 CANDIDATES = (
@@ -103,6 +105,7 @@ CANDIDATES = (
         "trained",
         4,
         (*BRIEF_PAIRS, *CHOOSES_NOTHING),
+        stands_in=True,
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tasks.auto.candidates import Candidate
 from tasks.auto.durations import foretold_training, solving_seconds
 from tasks.auto.learning_curve import learning_curve
@@ -36,13 +38,14 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
 
 def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     """Fewer folds, where with these no candidate that trains the encoder could end in time, and with those one."""
-    trained = [candidate for candidate in candidates if candidate.kind == "trained"]
     usual, fewer = study.folds, min(FOLDS_OF_MANY, study.folds)
-    if study.embeddings is None or not trained or (study.run.path / "folds").exists():
+    if study.embeddings is None or (study.run.path / "folds").exists():
         return
     allowed = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
-    for study.folds in (usual, fewer):
-        runs = study.folds + study.folds / (study.folds - 1)
-        if runs * min(foretold_training(study, candidate, 0) for candidate in trained) <= allowed:
-            return
+    for stands_in in (False, True):
+        trained = [c for c in candidates if c.kind == "trained" and c.stands_in == stands_in]
+        shortest = min((foretold_training(study, candidate, 0) for candidate in trained), default=np.inf)
+        for study.folds in (usual, fewer):
+            if shortest * (study.folds + study.folds / (study.folds - 1)) <= allowed:
+                return
     study.folds = usual

@@ -11,7 +11,7 @@ from callbacks import time_limit
 from reporting.auto.sentence import FINE_TUNED
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import passed_on, safe_name
+from tasks.auto import passed_on, safe_name, trained
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, chosen, regimes_of
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
@@ -117,6 +117,21 @@ def test_the_worst_goes_first_where_enough_rows_say_so_and_the_dearest_where_few
         study.keep(candidate.name, 0, 0, outcome)
     left = those_that_can_end(study, candidates, 0)
     assert [c.name for c in candidates if c not in left] == [dropped]
+
+
+def test_time_for_the_folds_of_a_candidate_that_began_is_kept(tmp_path, monkeypatch):
+    """Otherwise first folds of several use it up, and none ends."""
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-3, unlabelled=[])
+    texts = list(map(str, range(100)))
+    study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], np.arange(100) % 2, texts, embeddings)
+    brief, half = (c for c in CANDIDATES if c.name in ("setfit_brief", "ce_half"))
+    study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in (brief, half)}
+    outcome: Any = SimpleNamespace(seconds_fit=8.0, logits=[0])
+    study.keep(brief.name, 0, 0, outcome)
+    begun = []
+    monkeypatch.setattr(trained, "read_run", lambda study, candidate, *rest: begun.append(candidate.name) or True)
+    assert not trained._train_fold(study, half, 0, [brief]) and not begun
+    assert trained._train_fold(study, half, 0, []) and begun == ["ce_half"]
 
 
 def test_what_has_no_validation_rows_is_judged_with_the_others_on_the_rows_held_out(tmp_path):

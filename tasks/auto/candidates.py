@@ -33,7 +33,7 @@ class Candidate:
         reads_unlabelled: whether it learns from texts without a label too.
         reads_words: whether it reads words beside the embeddings.
         parts: other candidates that it is the sum of, over the same encoder.
-        stands_in: whether it is tried only where no other that trains the encoder can end in time.
+        stands_in_for: another that trains the encoder for longer; where that has not ended, this is tried at last.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Candidate:
     reads_unlabelled: bool = False
     reads_words: bool = False
     parts: tuple[str, ...] = ()
-    stands_in: bool = False
+    stands_in_for: str | None = None
 
     @property
     def votes(self) -> bool:
@@ -105,7 +105,7 @@ CANDIDATES = (
         "trained",
         4,
         (*BRIEF_PAIRS, *CHOOSES_NOTHING),
-        stands_in=True,
+        stands_in_for="setfit_half",
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(

@@ -43,7 +43,7 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
         return
     allowed = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
     for stands_in in (False, True):
-        trained = [c for c in candidates if c.kind == "trained" and c.stands_in == stands_in]
+        trained = [c for c in candidates if c.kind == "trained" and bool(c.stands_in_for) == stands_in]
         shortest = min((foretold_training(study, candidate, 0) for candidate in trained), default=np.inf)
         for study.folds in (usual, fewer):
             if shortest * (study.folds + study.folds / (study.folds - 1)) <= allowed:

@@ -33,7 +33,8 @@ class Candidate:
         reads_unlabelled: whether it learns from texts without a label too.
         reads_words: whether it reads words beside the embeddings.
         parts: other candidates that it is the sum of, over the same encoder.
-        stands_in_for: another that trains the encoder for longer; where that has not ended, this is tried at last.
+        is_brief: whether it trains the encoder for a few steps. It comes before all that train for longer, so that one
+            ends, but where classes are imbalanced behind them: a few steps say little of rare classes.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Candidate:
     reads_unlabelled: bool = False
     reads_words: bool = False
     parts: tuple[str, ...] = ()
-    stands_in_for: str | None = None
+    is_brief: bool = False
 
     @property
     def votes(self) -> bool:
@@ -105,7 +106,7 @@ CANDIDATES = (
         "trained",
         4,
         (*BRIEF_PAIRS, *CHOOSES_NOTHING),
-        stands_in_for="setfit_half",
+        is_brief=True,
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(
@@ -180,9 +181,22 @@ def regimes_of(
     unlabelled"."""
     regimes = ["several labels a text"] if several else []
     regimes += ["few rows"] if rows < FEW_ROWS else []
-    regimes += ["imbalanced"] if class_counts.max() >= IMBALANCE * class_counts[class_counts > 0].min() else []
+    regimes += ["imbalanced"] if are_imbalanced(class_counts) else []
     regimes += ["many classes"] if len(class_counts) >= MANY_CLASSES else []
     return regimes + (["many unlabelled"] if num_unlabelled >= MANY_UNLABELLED * rows else [])
+
+
+def are_imbalanced(class_counts: NDArray[np.integer]) -> bool:
+    """Whether the largest class is so much larger than the smallest that methods for rare classes are tried."""
+    return bool(class_counts.max() >= IMBALANCE * class_counts[class_counts > 0].min())
+
+
+def rounds(candidates: Sequence[Candidate], class_counts: NDArray[np.integer]) -> list[list[Candidate]]:
+    """Those that train the encoder, in groups: a group is tried in the time that those before it leave."""
+    trained = [candidate for candidate in candidates if candidate.kind == "trained"]
+    if not are_imbalanced(class_counts):
+        return [trained]
+    return [[c for c in trained if not c.is_brief], [c for c in trained if c.is_brief]]
 
 
 def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool = False) -> list[Candidate]:

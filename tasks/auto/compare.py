@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.auto.candidates import Candidate
+from tasks.auto.candidates import Candidate, rounds
 from tasks.auto.durations import foretold_training, solving_seconds
 from tasks.auto.learning_curve import learning_curve
 from tasks.auto.study import FOLDS_OF_MANY, Study
@@ -32,7 +32,8 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
     cheap = [candidate for candidate in untrained if candidate.kind != "words"]
     repeat_folds(study, cheap)
     learning_curve(study, cheap)
-    try_trained(study, [candidate for candidate in candidates if candidate.kind == "trained"])
+    for trained in rounds(candidates, study.class_counts):
+        try_trained(study, trained)
     study.write()
 
 
@@ -42,8 +43,7 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     if study.embeddings is None or (study.run.path / "folds").exists():
         return
     allowed = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
-    for stands_in in (False, True):
-        trained = [c for c in candidates if c.kind == "trained" and bool(c.stands_in_for) == stands_in]
+    for trained in rounds(candidates, study.class_counts):
         shortest = min((foretold_training(study, candidate, 0) for candidate in trained), default=np.inf)
         for study.folds in (usual, fewer):
             if shortest * (study.folds + study.folds / (study.folds - 1)) <= allowed:

@@ -93,6 +93,11 @@ class Study:
         self.told_seconds: dict[str, float] = {}
         self.repeats = 1
 
+    @property
+    def class_counts(self) -> NDArray[np.int64]:
+        """Rows of each class, or that have each label."""
+        return self.labels.sum(axis=0) if self.several else np.bincount(self.labels, minlength=self.num_classes)
+
     # --- the candidates
 
     def enter(self, candidates: Sequence[Candidate]) -> None:

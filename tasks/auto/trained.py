@@ -32,23 +32,11 @@ OVERTIME = 0.05  # of the minutes, for a candidate of which folds are there
 
 
 def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
-    """Those that suit the data, and in the time that they leave those that stand in for one that has not ended."""
+    """Fold by fold, with fewer and fewer candidates; the entries of those that end early say why."""
     if study.embeddings is None:
         for candidate in candidates:
             study.entries[candidate.name].reason = NO_ENCODER
         return
-    _try_together(study, [candidate for candidate in candidates if not candidate.stands_in_for])
-    stand_ins = [candidate for candidate in candidates if candidate.stands_in_for]
-    ended = {name for name, entry in study.entries.items() if entry.status == "finished"}
-    for candidate in stand_ins:
-        if candidate.stands_in_for in ended:
-            entry = study.entries[candidate.name]
-            entry.status, entry.reason = "not needed", f"it stands in for {candidate.stands_in_for}, which has ended"
-    _try_together(study, [candidate for candidate in stand_ins if candidate.stands_in_for not in ended])
-
-
-def _try_together(study: Study, candidates: Sequence[Candidate]) -> None:
-    """Fold by fold, with fewer and fewer candidates; the entries of those that end early say why."""
     alive, halvings = list(candidates), 0
     for fold in range(study.folds):
         for candidate in list(alive):
@@ -85,7 +73,7 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
     overtime = 60 * OVERTIME * study.clock.minutes if longest_fold(study, candidate) else 0.0
     allowed = (study.clock.left_with_fit + overtime - reserved) / runs
     expected = training_seconds(study, candidate, fold)
-    at_pace = seconds_of_trained(study) and not candidate.stands_in_for  # nothing else is left to spend the time on
+    at_pace = seconds_of_trained(study) and not candidate.is_brief  # nothing else could use the time that is left
     if expected > allowed * (MOST_WRONG_AT_PACE if at_pace else MOST_WRONG):
         left = minutes_of(max(study.clock.left - reserved, 0))
         entry.reason = f"all folds take about {minutes_of(expected * runs)}, {left} are left"

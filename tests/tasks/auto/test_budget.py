@@ -12,7 +12,7 @@ from reporting.auto.sentence import FINE_TUNED
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto import passed_on, safe_name, trained
-from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, chosen, regimes_of
+from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
 from tasks.auto.durations import solving_seconds
@@ -117,6 +117,13 @@ def test_the_worst_goes_first_where_enough_rows_say_so_and_the_dearest_where_few
         study.keep(candidate.name, 0, 0, outcome)
     left = those_that_can_end(study, candidates, 0)
     assert [c.name for c in candidates if c not in left] == [dropped]
+
+
+def test_a_few_steps_come_first_but_where_classes_are_imbalanced_last():
+    names = [[c.name for c in group] for group in rounds(CANDIDATES, np.array([50, 20]))]
+    assert names[0][0] == "setfit_brief" and "linear_words" not in names[0] and len(names) == 1
+    names = [[c.name for c in group] for group in rounds(CANDIDATES, np.array([60, 20]))]
+    assert names[0][0] == "ce_half" and names[1:] == [["setfit_brief"]]
 
 
 def test_time_for_the_folds_of_a_candidate_that_began_is_kept(tmp_path, monkeypatch):

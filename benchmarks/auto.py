@@ -33,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -256,12 +256,18 @@ CASES: dict[str, Callable[[Path, float, argparse.Namespace], Answer]] = {
 }
 
 
-def cell(setting: str, peer: str, options: argparse.Namespace) -> Line:
+def cell(
+    setting: str,
+    peer: str,
+    options: argparse.Namespace,
+    write: Callable[[str, Path, int], None] = write_setting,
+    cases: Mapping[str, Callable[[Path, float, argparse.Namespace], Answer]] = CASES,
+) -> Line:
     """One line of the results; in a process of its own, so that no peer warms another up."""
     folder = Path(options.folder) / f"{setting.replace(':', '-')}-{options.seed}"
     if not (folder / "test.csv").exists():
-        write_setting(setting, folder, options.seed)
-    predictions, seconds, what = CASES[peer](folder, options.minutes, options)
+        write(setting, folder, options.seed)
+    predictions, seconds, what = cases[peer](folder, options.minutes, options)
     return {"setting": setting, "peer": peer, "seed": options.seed, "minutes": options.minutes, "seconds": seconds,
             "chosen": what, "labels": columns(folder / "test.csv")[1], "predictions": predictions}  # fmt: skip
 

@@ -23,6 +23,7 @@ import argparse
 import csv
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from benchmarks.auto import (
     Answer,
     Line,
     auto,
+    cell,
     columns,
     encoder_folder,
     race,
@@ -81,8 +83,8 @@ def indicators(cells: list[str], names: list[str]) -> np.ndarray:
     """(N, C) of 0 and 1."""
     places = {name: place for place, name in enumerate(names)}
     bits = np.zeros((len(cells), len(names)), int)
-    for row, cell in enumerate(cells):
-        bits[row, [places[name] for name in cell.split(SEPARATOR) if name in places]] = 1
+    for row, names_of_row in enumerate(cells):
+        bits[row, [places[name] for name in names_of_row.split(SEPARATOR) if name in places]] = 1
     return bits
 
 
@@ -149,16 +151,6 @@ def auto_lists(folder: Path, minutes: float, options: argparse.Namespace) -> Ans
 CASES = {"auto": auto_lists, "svm": svm, "logistic": logistic, "setfit": setfit}
 
 
-def cell(setting: str, peer: str, options: argparse.Namespace) -> Line:
-    """One line of the results."""
-    folder = Path(options.folder) / f"{setting.replace(':', '-')}-{options.seed}"
-    if not (folder / "test.csv").exists():
-        write_setting(setting, folder, options.seed)
-    predictions, seconds, what = CASES[peer](folder, options.minutes, options)
-    return {"setting": setting, "peer": peer, "seed": options.seed, "minutes": options.minutes, "seconds": seconds,
-            "chosen": what, "labels": columns(folder / "test.csv")[1], "predictions": predictions}  # fmt: skip
-
-
 # --- figures
 
 
@@ -217,7 +209,7 @@ def main() -> None:
     parser = race_parser(__doc__, "race_auto_labels")
     parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS)
     options = parser.parse_args()
-    race(options.only or SETTINGS, cell, options)
+    race(options.only or SETTINGS, partial(cell, write=write_setting, cases=CASES), options)
     show(results_of(options))
 
 

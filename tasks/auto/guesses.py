@@ -83,8 +83,8 @@ def guess_columns(
     guessed = [kind for kind, name in (("text", text), ("label", label)) if name is None]
     looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
     if text is None:
-        named = [name for name in columns if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
-        free = [name for name in columns if name != label and (looks[name].is_text or name in named)]
+        known = [name for name in columns if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
+        free = [name for name in columns if name != label and (looks[name].is_text or name in known)]
         text = max(free, key=lambda name: (_is_named(name, TEXT_NAMES), looks[name].length), default=None)
         if text is None:
             raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
@@ -92,9 +92,9 @@ def guess_columns(
     if label is None:
         free = [name for name in columns if name not in text_columns(columns, text)]
         few = [name for name in free if looks[name].is_label]
-        named = [name for name in few if _is_named(name, LABEL_NAMES)]
-        named = named or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
-        label = next(iter(named or few[-1:]), None)
+        known = [name for name in few if _is_named(name, LABEL_NAMES)]
+        known = known or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
+        label = next(iter(known or few[-1:]), None)
         if label is None:
             raise InputError(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "

@@ -37,11 +37,18 @@ class Linear(NamedTuple):
 
 
 class LabelStack(NamedTuple):
-    """The sum: over embeddings of unit length, over TF-IDF of words, weights of its parts, and what was chosen."""
+    """The sum: over embeddings of unit length, over TF-IDF of words, what was chosen and the weights of its parts, and
+    what it says (N, C) of each row where its fold was held out."""
 
     on_embeddings: Linear
     on_words: Linear
     figures: dict[str, float]
+    held_out: Floats
+
+
+def random_folds(rows: int, generator: np.random.Generator) -> NDArray[np.integer]:
+    """The fold of each row (N,), all of about one size."""
+    return generator.permutation(np.arange(rows) % min(FOLDS, rows))
 
 
 def label_stack(
@@ -49,7 +56,7 @@ def label_stack(
     words: csr_matrix,
     labels: NDArray[np.integer],
     names: Floats | None,
-    generator: np.random.Generator,
+    folds: NDArray[np.integer],
 ) -> LabelStack:
     """Both regressions of each label and the names' scores, weighted by what they say of held-out rows, fitted on all.
 
@@ -58,15 +65,16 @@ def label_stack(
         words: TF-IDF (N, V).
         labels: (N, C) of 0 and 1.
         names: (C, D) of unit length, embeddings of the labels' names; None leaves them out.
-        generator: draws the folds.
+        folds: (N,), the fold of each row.
 
     Raises:
-        ValueError: a row alone.
+        ValueError: a row alone, or all rows in one fold.
     """
     if len(labels) < 2:
         raise ValueError(f"train split: found {len(labels)} rows, allowed: two at least")
+    if (number := len(np.unique(folds))) < 2:
+        raise ValueError(f"folds: found {number}, allowed: two at least")
     true = labels.astype(float)
-    folds = generator.permutation(np.arange(len(true)) % min(FOLDS, len(true)))
     strength, of_embeddings = _chosen(_on_embeddings, embeddings, true, folds, STRENGTHS)
     inverse_penalty, of_words = _chosen(_on_words, words, true, folds, INVERSE_PENALTIES)
     parts, of_names = [of_embeddings, of_words], None
@@ -74,14 +82,15 @@ def label_stack(
         of_names = _name_scores(embeddings, names)
         parts.append(of_names(embeddings))  # which no label has had a say in
     *shares, constant = _weights(np.stack(parts), true)
-    first = _scaled(_on_embeddings(embeddings, true, strength), shares[0])
+    first = _scaled(_on_embeddings(embeddings, true)(strength), shares[0])
     if of_names is not None:
         first = Linear(first.weight + shares[2] * of_names.weight, first.bias + shares[2] * of_names.bias)
     kinds = ("embeddings", "words", "names")
     figures = {"penalty": strength, "C": inverse_penalty}
     figures |= {f"weight_{kind}": float(share) for kind, share in zip(kinds, shares, strict=False)}
-    on_words = _scaled(_on_words(words, true, inverse_penalty), shares[1])
-    return LabelStack(Linear(first.weight, first.bias + constant), on_words, figures)
+    on_words = _scaled(_on_words(words, true)(inverse_penalty), shares[1])
+    held_out = np.tensordot(shares, np.stack(parts), 1) + constant
+    return LabelStack(Linear(first.weight, first.bias + constant), on_words, figures, held_out)
 
 
 def _scaled(scores: Linear, share: float) -> Linear:
@@ -93,16 +102,20 @@ def _loss(scores: Floats, true: Floats) -> float:
     return float(np.mean(np.logaddexp(0, scores) - true * scores))
 
 
+Fits = Callable[[float], Linear]  # of rows and labels, by setting
+
+
 def _chosen(
-    fit: Callable[[Any, Floats, float], Linear], rows: Any, true: Floats, folds: Floats, settings: Sequence[float]
+    fits: Callable[[Any, Floats], Fits], rows: Any, true: Floats, folds: NDArray[np.integer], settings: Sequence[float]
 ) -> tuple[float, Floats]:
     """The setting with the lowest loss on held-out folds, and its scores of them (N, C); the first rise ends it."""
     best, least, scores = settings[0], np.inf, np.zeros_like(true)
+    inside = [folds == fold for fold in np.unique(folds)]
+    of_fold = [fits(rows[~held], true[~held]) for held in inside]
     for setting in settings:
         held_out = np.zeros_like(true)
-        for fold in range(folds.max() + 1):
-            inside = folds == fold
-            held_out[inside] = fit(rows[~inside], true[~inside], setting)(rows[inside])
+        for held, fit in zip(inside, of_fold, strict=True):
+            held_out[held] = fit(setting)(rows[held])
         if (value := _loss(held_out, true)) >= least:
             break
         best, least, scores = setting, value, held_out
@@ -116,26 +129,39 @@ def _start(true: Floats, dimensions: int) -> tuple[Floats, Floats, NDArray[np.in
     return weight, bias, np.flatnonzero((counts > 0) & (counts < len(true)))
 
 
-def _on_embeddings(rows: Floats, true: Floats, strength: float) -> Linear:
+def _on_embeddings(rows: Floats, true: Floats) -> Fits:
+    """By strength."""
     weight, bias, varying = _start(true, rows.shape[1])
-    if len(varying):
-        regressions = LabelRegressions(torch.from_numpy(rows), torch.from_numpy(true[:, varying]))
+    if not len(varying):
+        return lambda strength: Linear(weight, bias)
+    regressions = LabelRegressions(torch.from_numpy(rows), torch.from_numpy(true[:, varying]))
+
+    def fit(strength: float) -> Linear:
+        own, free = weight.copy(), bias.copy()
         solution = regressions.solve(strength)
-        weight[varying], bias[varying] = solution.weight.numpy(), solution.bias.numpy()
-    return Linear(weight, bias)
+        own[varying], free[varying] = solution.weight.numpy(), solution.bias.numpy()
+        return Linear(own, free)
+
+    return fit
 
 
-def _on_words(rows: csr_matrix, true: Floats, inverse_penalty: float) -> Linear:
+def _on_words(rows: csr_matrix, true: Floats) -> Fits:
+    """By inverse penalty."""
     from sklearn.linear_model import LogisticRegression
 
     weight, bias, varying = _start(true, rows.shape[1])
     present = np.unique(rows.indices)  # most of a vocabulary is not
     inputs = rows[:, present]
-    for label in varying:  # LIBLINEAR has a penalty on the bias too: a constant of 10 makes it small
-        model = LogisticRegression(C=inverse_penalty, solver="liblinear", intercept_scaling=10)
-        model.fit(inputs, true[:, label])
-        weight[label, present], bias[label] = model.coef_[0], model.intercept_[0]
-    return Linear(weight, bias)
+
+    def fit(inverse_penalty: float) -> Linear:
+        own, free = weight.copy(), bias.copy()
+        for label in varying:  # LIBLINEAR has a penalty on the bias too: a constant of 10 makes it small
+            model = LogisticRegression(C=inverse_penalty, solver="liblinear", intercept_scaling=10)
+            model.fit(inputs, true[:, label])
+            own[label, present], free[label] = model.coef_[0], model.intercept_[0]
+        return Linear(own, free)
+
+    return fit
 
 
 def _name_scores(embeddings: Floats, names: Floats) -> Linear:

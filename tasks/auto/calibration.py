@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import expit, softmax
+from scipy.special import expit, logit, softmax
 
 from reporting.metrics import classification_metrics
 from reporting.multilabel_metrics import best_threshold, multilabel_metrics
@@ -23,7 +23,9 @@ USUAL_STRENGTH = 0.75  # of a solved regression: its scores follow the sizes of 
 CHANCE = 0.7  # over the root of the validation rows: macro-F1 that such a strength may seem to cost
 LOG_TEMPERATURES = (-4.0, 4.0)
 SCALE_TOLERANCE = 1e-3  # of its logarithm: the loss is flat there
-LEAST_ROWS = 20  # with a label, from which it has a threshold of its own
+OWN_ROWS = 5.0  # with a label, that its own threshold counts as much for as the one that all share
+LOG_ODDS = np.linspace(-6.0, 4.0, 101)  # to choose the shared one among
+MOST_LOG_ODDS = 7.0  # of a threshold
 
 Floats = NDArray[np.floating]
 
@@ -89,13 +91,35 @@ def decision_metrics(labels: NDArray[np.integer], answers: NDArray[np.integer], 
 
 
 def calibrated_labels(logits: Floats, labels: NDArray[np.integer], rescale: bool = True) -> LabelCalibration:
-    """Chosen on validation rows, (N, C) of 0 and 1: the scale of least cross-entropy, and thresholds of best F1, one
-    for each label of `LEAST_ROWS` rows or more; the others share the one of best micro-F1."""
+    """Chosen on validation rows, (N, C) of 0 and 1: the scale of least cross-entropy, and `label_thresholds`."""
     scale = best_scale(logits, labels) if rescale else 1.0
-    probabilities = expit(logits.astype(np.float64) * scale)
-    shared = best_threshold(labels, probabilities, "global")
+    return LabelCalibration(scale, label_thresholds(labels, expit(logits.astype(np.float64) * scale)))
+
+
+def label_thresholds(
+    labels: NDArray[np.integer], probabilities: Floats, own_rows: float = OWN_ROWS
+) -> NDArray[np.float64]:
+    """Of each label (C,): between its own of best F1 and the one of best macro-F1 for all, in log-odds; of a label with
+    n rows its own counts n / (n + own_rows).
+
+    Args:
+        labels: (N, C) of 0 and 1.
+        probabilities: (N, C).
+        own_rows: >= 0.
+    """
     own = best_threshold(labels, probabilities, "per_label")
-    return LabelCalibration(scale, np.where(labels.sum(axis=0) >= LEAST_ROWS, own, shared))
+    macro = [_macro_f1(labels > 0, probabilities > threshold) for threshold in expit(LOG_ODDS)]
+    rows = labels.sum(axis=0)
+    share = np.divide(rows, rows + own_rows, out=np.zeros(len(rows)), where=rows > 0)
+    between = share * logit(own).clip(-MOST_LOG_ODDS, MOST_LOG_ODDS) + (1 - share) * LOG_ODDS[int(np.argmax(macro))]
+    return expit(between)
+
+
+def _macro_f1(true: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float:
+    """Over the labels that have rows."""
+    rows = true.sum(axis=0)
+    f1 = 2 * (true & predicted).sum(axis=0) / np.maximum(rows + predicted.sum(axis=0), 1)
+    return float(f1[rows > 0].mean()) if rows.any() else 0.0
 
 
 def uncalibrated(num_classes: int) -> Calibration:

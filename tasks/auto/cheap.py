@@ -242,37 +242,51 @@ def co_trained_views(anchors: Floats | None, unlabelled: TextRows) -> Path:
     return path
 
 
-def stacked_labels(anchors: Floats | None) -> Path:
-    """Embeddings, words and the names of the labels, where there are any, in one sum: `method=bce_words`."""
+@dataclass(frozen=True)
+class Stacked:
+    """Embeddings, words and the names of the labels, where there are any, in one sum: `method=bce_words`.
 
-    def path(rows: Any, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
+    It holds out folds itself; what it says of their rows calibrates it.
+
+    Attributes:
+        anchors: (C, D) embeddings of the labels' names.
+    """
+
+    anchors: Floats | None
+
+    def fitted(
+        self, rows: TextRows, labels: NDArray[np.integer], folds: NDArray[np.integer]
+    ) -> tuple[Sum, str, Floats]:
+        """The sum, what was chosen in words, and logits (N, C) of rows that were held out."""
         from lightning_modules.heads.label_stack import label_stack
         from lightning_modules.heads.tfidf import inverse_frequencies, weighted
 
         frequency = inverse_frequencies(rows.counts)
         tfidf = weighted(rows.counts, frequency)
-        stack = label_stack(rows.embeddings, tfidf, labels, anchors, np.random.default_rng(0))
+        stack = label_stack(rows.embeddings, tfidf, labels, self.anchors, folds)
         weight, bias, of_words, free = (p.astype(np.float64) for p in (*stack.on_embeddings, *stack.on_words))
         setting = ", ".join(f"{name}={value:.3g}" for name, value in stack.figures.items())
         parts = ("embeddings", Linear(weight, bias), 1.0), ("counts", Words(of_words, free, frequency), 1.0)
-        yield setting, Sum(parts)
+        return Sum(parts), setting, stack.held_out
 
-    return path
+
+AnyPath = Path | Added | Stacked
 
 
 def label_by_label(rows: Floats, labels: NDArray[np.integer], num_classes: int) -> Iterator[tuple[str, Scorer]]:
     """Logistic regression of each label (N, C) by itself, for one penalty after the other, strongest first."""
-    from sklearn.linear_model import LogisticRegression
+    import torch
 
-    length, counts = _mean_length(rows), class_counts(labels, num_classes)
-    inputs = np.asarray(rows, np.float64) / length
+    from lightning_modules.heads.label_solver import LabelRegressions
+
+    counts = class_counts(labels, num_classes)
     varying = np.flatnonzero((counts > 0) & (counts < len(rows)))
-    models = [LogisticRegression(warm_start=True, max_iter=1000) for _ in varying]
+    regressions = LabelRegressions(torch.from_numpy(rows), torch.from_numpy(labels[:, varying]))
+    solution = None
     for strength in PENALTIES:
         weight, bias = np.zeros((num_classes, rows.shape[1])), np.where(counts > 0, NO_ROW, -NO_ROW)
-        for label, model in zip(varying, models, strict=True):
-            model.set_params(C=1 / (strength * len(rows))).fit(inputs, labels[:, label])
-            weight[label], bias[label] = model.coef_[0] / length, model.intercept_[0]
+        solution = regressions.solve(strength, solution)
+        weight[varying], bias[varying] = solution.weight.numpy(), solution.bias.numpy()
         yield f"penalty={strength:.3g}", Linear(weight, bias)
 
 

@@ -23,6 +23,7 @@ USUAL_BATCH = 32  # texts in a training step, where a candidate says nothing els
 WORD_COST = 20  # of a word, which lies apart from the next, in dimensions
 STEPS_OF_WORDS, STEPS_OF_EMBEDDINGS = 20, 50  # of a solver for each row of a class, over all its settings: few rows
 MOST_STEPS_OF_WORDS, MOST_STEPS_OF_EMBEDDINGS = 600, 2000  # are soon solved
+LABEL_STEPS_OF_WORDS, LABEL_STEPS_OF_EMBEDDINGS = 60, 180  # of several labels a text, each solved by itself
 
 
 def solving_seconds(study: Study, candidate: Candidate) -> float:
@@ -42,19 +43,31 @@ def solving_seconds(study: Study, candidate: Candidate) -> float:
 
 def _foretold_solving(study: Study, candidate: Candidate) -> float:
     """Seconds of a fold, told from the size of what is solved; 0 where nothing is."""
-    rows = len(study.labels) / study.num_classes  # of a class
+    if candidate.kind != "words" and (study.embeddings is None or candidate.name not in ("logistic", "linear_words")):
+        return 0.0
     product = SECONDS_A_PRODUCT * len(study.labels) * study.num_classes  # of all rows and one dimension
     words = WORD_COST * sum(len(text.split()) for text in study.texts) / len(study.texts)
+    of_words, of_embeddings = _solver_steps(study)
     if candidate.kind == "words":
-        return min(STEPS_OF_WORDS * rows, MOST_STEPS_OF_WORDS) * product * words
-    if study.embeddings is None or candidate.name not in ("logistic", "linear_words"):
-        return 0.0
-    steps = min(STEPS_OF_EMBEDDINGS * rows, MOST_STEPS_OF_EMBEDDINGS)
-    steps /= 2 if len(study.labels) >= ONE_SPLIT_FROM else 1  # no inner folds
-    dimensions = study.embeddings.rows.shape[1]
-    if candidate.name == "linear_words":
-        dimensions += min(words, len(study.labels)) if len(study.labels) <= MOST_ROWS else words
-    return steps * product * dimensions
+        return of_words * product * words
+    assert study.embeddings is not None
+    width = study.embeddings.rows.shape[1]
+    if candidate.name == "logistic":
+        return of_embeddings * product * width
+    if study.several:
+        return product * (of_embeddings * width + of_words * words)
+    width += min(words, len(study.labels)) if len(study.labels) <= MOST_ROWS else words
+    return of_embeddings * product * width
+
+
+def _solver_steps(study: Study) -> tuple[float, float]:
+    """Of a solver over words and over embeddings, with all settings."""
+    if study.several:
+        return LABEL_STEPS_OF_WORDS, LABEL_STEPS_OF_EMBEDDINGS
+    rows = len(study.labels) / study.num_classes  # of a class
+    of_embeddings = min(STEPS_OF_EMBEDDINGS * rows, MOST_STEPS_OF_EMBEDDINGS)
+    of_embeddings /= 2 if len(study.labels) >= ONE_SPLIT_FROM else 1  # no inner folds
+    return min(STEPS_OF_WORDS * rows, MOST_STEPS_OF_WORDS), of_embeddings
 
 
 def longest_fold(study: Study, candidate: Candidate) -> float:

@@ -27,7 +27,7 @@ from tasks.auto.calibration import (
     decisions,
     uncalibrated,
 )
-from tasks.auto.cheap import REGRESSIONS, Added, Scorer, Sum
+from tasks.auto.cheap import REGRESSIONS, Added, AnyPath, Scorer, Stacked, Sum
 from tasks.auto.cheap import Path as SettingPath
 
 INNER_FOLDS = 3
@@ -55,12 +55,12 @@ class Fitted:
     validation_macro_f1: float
 
 
-def fitted(path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], texts: list[str], num_classes: int,
+def fitted(path: AnyPath, rows: Any, labels: NDArray[np.int64], texts: list[str], num_classes: int,
            calibrate: bool = True) -> Fitted:  # fmt: skip
     """The candidate on these rows: its setting by the cross-entropy of inner validation rows, then calibrated on them.
 
     Args:
-        path: of settings, see `tasks.auto.cheap`; or several that are added, each with a setting of its own.
+        path: of settings, or several in one sum, see `tasks.auto.cheap`.
         rows: (N, D) embeddings; `TextRows` of what is added.
         labels: (N,), or (N, C) of 0 and 1.
         texts: N texts, equal ones stay on one side.
@@ -71,7 +71,7 @@ def fitted(path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], text
         scorer, setting, logits, truth = inner_logits(path, rows, labels, texts, num_classes)
     calibration: AnyCalibration
     if calibrate:
-        is_solved = isinstance(path, Added) or path in REGRESSIONS
+        is_solved = isinstance(path, Added | Stacked) or path in REGRESSIONS
         calibration = calibrated(logits, truth, class_counts(labels, num_classes), is_solved)
     elif labels.ndim == 2:
         calibration = calibrated_labels(logits, truth, rescale=False)
@@ -82,10 +82,13 @@ def fitted(path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], text
 
 
 def inner_logits(
-    path: SettingPath | Added, rows: Any, labels: NDArray[np.int64], texts: list[str], num_classes: int
+    path: AnyPath, rows: Any, labels: NDArray[np.int64], texts: list[str], num_classes: int
 ) -> tuple[Scorer, str, Floats, NDArray[np.int64]]:
     """The setting of least cross-entropy fitted to all rows, its name, and what the models of the inner folds say of
     their validation rows: logits (M, C) and labels (M,). Arguments are those of `fitted`."""
+    if isinstance(path, Stacked):
+        folds = fold_numbers(labels, texts, min(INNER_FOLDS, len(set(texts))))
+        return *path.fitted(rows, labels, folds), labels
     parts = _inner_parts(labels, texts)
     if isinstance(path, Added):
         scorer, setting, logits = _added(path, rows, labels, parts, num_classes)
@@ -224,7 +227,7 @@ def cross_calibrated(outcomes: Sequence[FoldOutcome], labels: NDArray[np.int64])
 
 
 def cheap_fold(
-    path: SettingPath | Added,
+    path: AnyPath,
     rows: Any,
     labels: NDArray[np.int64],
     texts: NDArray,

@@ -90,7 +90,7 @@ def _no_time(study: Study, candidate: Candidate, fold: int) -> str | None:
 
 
 def _cheap_outcome(
-    study: Study, candidate: Candidate, path: cheap.Path | cheap.Added, test: NDArray[np.int64]
+    study: Study, candidate: Candidate, path: cheap.AnyPath, test: NDArray[np.int64]
 ) -> FoldOutcome:
     encoder = study.embeddings if candidate.kind == "embeddings" else None
     outcome, _ = cheap_fold(
@@ -100,7 +100,7 @@ def _cheap_outcome(
     return outcome
 
 
-def path_of(study: Study, candidate: Candidate) -> cheap.Path | cheap.Added | str:
+def path_of(study: Study, candidate: Candidate) -> cheap.AnyPath | str:
     """The candidate's path of settings, see `tasks.auto.cheap`, or why it cannot be tried."""
     if candidate.kind == "counts":
         return cheap.majority
@@ -119,7 +119,7 @@ def path_of(study: Study, candidate: Candidate) -> cheap.Path | cheap.Added | st
         others = cheap.TextRows(cheap.unit_rows(study.embeddings.unlabelled), study.embeddings.unlabelled_counts)
         return cheap.co_trained_views(names, others)
     if candidate.name == "linear_words" and study.several:
-        return cheap.stacked_labels(names)
+        return cheap.Stacked(names)
     if candidate.name == "linear_words":
         on_embeddings = (cheap.logistic, cheap.prototypes(names))
         return cheap.Added((*(("embeddings", path) for path in on_embeddings), ("counts", cheap.words)))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import derived_seed
-from lightning_modules.heads.label_stack import label_stack
+from lightning_modules.heads.label_stack import label_stack, random_folds
 from lightning_modules.heads.tfidf import fitted_rows
 from lightning_modules.methods.few_labels.class_names import ClassNames
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
@@ -60,8 +60,8 @@ class BinaryCrossEntropyWordsModule(EmbeddingsAndWords, MultiLabelModule):
         rows = functional.normalize(embeddings, dim=1).numpy()
         words, frequency = fitted_rows(tokens, len(self.inverse_frequency))
         names = self.class_names(self.encoder.eval()).numpy() if self.class_names is not None else None
-        generator = np.random.default_rng(derived_seed(self.seed, "folds"))
-        stack = label_stack(rows, words, labels.numpy(), names, generator)
+        folds = random_folds(len(rows), np.random.default_rng(derived_seed(self.seed, "folds")))
+        stack = label_stack(rows, words, labels.numpy(), names, folds)
         weight, bias = map(torch.from_numpy, stack.on_embeddings)
         of_words, free = map(torch.from_numpy, stack.on_words)
         self.place((weight, bias + free), of_words, torch.from_numpy(frequency))

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from attack.toy import FILLERS, TOPICS
-from lightning_modules.heads.label_stack import label_stack
+from lightning_modules.heads.label_stack import label_stack, random_folds
 from tests.command_lines import command, rows
 
 SETS = [(), ("fruit",), ("animal",), ("fruit", "animal"), ("metal", "weather"), ("metal", "weather"), ("metal",)]
@@ -42,20 +42,35 @@ def texts():
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), csr_matrix((rng.random((80, 12)) < 0.3) * 1.0), labels
 
 
+def folds(rows):
+    return random_folds(rows, np.random.default_rng(0))
+
+
 def test_a_label_without_a_row_is_found_by_its_name_alone(texts):
-    with_names = label_stack(*texts, np.eye(6), np.random.default_rng(0))
-    without = label_stack(*texts, None, np.random.default_rng(0))
+    with_names, without = (label_stack(*texts, names, folds(80)) for names in (np.eye(6), None))
     assert not without.on_embeddings.weight[5].any() and not without.on_words.weight[5].any()
     assert with_names.figures["weight_names"] > 0 and with_names.on_embeddings.weight[5].argmax() == 5
     with pytest.raises(ValueError, match="train split: found 1 rows, allowed: two at least"):
-        label_stack(*(part[:1] for part in texts), None, np.random.default_rng(0))
+        label_stack(*(part[:1] for part in texts), None, folds(1))
+    with pytest.raises(ValueError, match="folds: found 1, allowed: two at least"):
+        label_stack(*texts, None, np.zeros(80, int))
 
 
 def test_the_parts_are_weighed_by_rows_that_they_have_not_seen(texts):
     """A word of its own for each row is right for every row that was seen, and says nothing of others."""
     embeddings, _, labels = texts
-    figures = label_stack(embeddings, csr_matrix(np.eye(80)), labels, None, np.random.default_rng(0)).figures
+    figures = label_stack(embeddings, csr_matrix(np.eye(80)), labels, None, folds(80)).figures
     assert 0 <= figures["weight_words"] < 0.1 * figures["weight_embeddings"]
+
+
+def test_a_held_out_row_has_no_say_in_what_is_said_of_it(texts):
+    """Its labels turned round change the weights of the parts alone, which all rows choose."""
+    embeddings, words, labels = texts
+    other = labels.copy()
+    other[7] = 1 - labels[7]
+    before, after = (label_stack(embeddings, words, bits, None, folds(80)).held_out for bits in (labels, other))
+    assert np.corrcoef(before[7], after[7])[0, 1] > 0.98
+    assert np.mean((before > 0) == labels) > 0.85
 
 
 def test_a_run_its_predictions_its_evaluation_and_its_export_agree(run, use, tmp_path):

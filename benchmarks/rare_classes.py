@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.auto import encoder_folder, thinned
 from datamodules.labels import class_counts
+from engine.plan import Plan
 from lightning_modules.heads.tfidf import token_counts
 from tasks.auto import cheap
 from tasks.auto.calibration import STRENGTHS, Calibration, best_scale, calibrated
@@ -54,18 +55,22 @@ class Texts(NamedTuple):
 
 def encoded(dataset: str) -> Texts:
     """At most 6,000 labelled train rows, as embeddings and as token counts."""
-    from sentence_transformers import SentenceTransformer
-
     plan = plan_of([f"dataset={dataset}", "method=logistic"])
     table = plan.corpus().table("train")
     labels = table["label"].to_numpy()
     kept = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[:MOST_TEXTS]
     texts = [table["text"][int(row)].as_py() for row in kept]
+    return Texts(text_rows(plan, texts), labels[kept].astype(np.int64), texts)
+
+
+def text_rows(plan: Plan, texts: list[str]) -> cheap.TextRows:
+    """Embeddings of unit length, and token counts."""
+    from sentence_transformers import SentenceTransformer
+
     embeddings = SentenceTransformer(encoder_folder(), device="cpu").encode(texts, normalize_embeddings=True)
     tokenizer = plan.encoder.tokenizer()
     ids = tokenizer(texts, truncation=True, max_length=plan.dataset.max_length)["input_ids"]
-    counts = token_counts([np.array(row, np.int32) for row in ids], len(tokenizer))
-    return Texts(cheap.TextRows(embeddings, counts), labels[kept].astype(np.int64), texts)
+    return cheap.TextRows(embeddings, token_counts([np.array(row, np.int32) for row in ids], len(tokenizer)))
 
 
 def weighted_macro_f1(labels: NDArray, answers: NDArray, weights: NDArray[np.floating]) -> float:

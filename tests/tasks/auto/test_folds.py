@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax, logit
 
 from lightning_modules.heads.tfidf import logistic_regression
+from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 from tasks.auto import cheap
-from tasks.auto.calibration import best_scale, calibrated, cross_entropy
+from tasks.auto.calibration import LOG_ODDS, best_scale, calibrated, cross_entropy, label_thresholds
 from tasks.auto.folds import FoldOutcome, cheap_fold, cross_calibrated, each_fold, load_outcome
 
 COUNTS = [40, 20, 10]
@@ -56,6 +57,34 @@ def test_the_labels_of_a_fold_decide_nothing(blobs, name):
     assert np.allclose(outcome.probabilities.sum(1), 1)
     right = (outcome.probabilities.argmax(1) == labels[test]).mean()
     assert right > (0.5 if name == "majority" else 0.7)
+
+
+@pytest.mark.parametrize("name", ["logistic", "linear_words"])
+def test_several_labels_of_a_fold_decide_nothing(blobs, name):
+    """Each text has the label of its class, and another by chance."""
+    rows, classes, texts = blobs
+    labels = (np.eye(3)[classes] + (np.random.default_rng(1).random((70, 3)) < 0.1) > 0).astype(np.int64)
+    path = {"logistic": cheap.label_by_label, "linear_words": cheap.Stacked(np.eye(3, 8))}[name]
+    test = each_fold(labels, list(texts), 5, 0)[1]
+    others = labels.copy()
+    others[test] = 1 - labels[test]
+    outcome, again = (cheap_fold(path, read_by(name, rows), bits, texts, test, 3)[0] for bits in (labels, others))
+    assert np.array_equal(outcome.probabilities, again.probabilities)
+    assert np.array_equal(outcome.thresholds, again.thresholds)
+    assert (outcome.answers == labels[test]).mean() > 0.8
+
+
+def test_the_threshold_of_a_rare_label_is_nearer_to_that_of_all():
+    """Labels of 40, 5 and no rows."""
+    rng = np.random.default_rng(0)
+    labels = np.zeros((200, 3), int)
+    labels[:40, 0], labels[20:25, 1] = 1, 1
+    probabilities = expit(rng.normal(size=(200, 3)) + 2.0 * labels - 2)
+    figures = [multilabel_metrics(labels[:, :2], probabilities[:, :2], t)["macro_f1"] for t in expit(LOG_ODDS)]
+    shared = LOG_ODDS[int(np.argmax(figures))]
+    own = logit(best_threshold(labels, probabilities, "per_label"))
+    share = np.array([40 / 45, 5 / 10, 0])
+    assert label_thresholds(labels, probabilities) == pytest.approx(expit(share * own + (1 - share) * shared))
 
 
 def test_without_validation_rows_a_fold_is_calibrated_on_the_others_alone(blobs):

@@ -6,8 +6,7 @@ Each trial draws labelled rows of Gaussian classes, the smallest 20 times rarer 
 fold by five candidates of scikit-learn, ranks them as `task=auto` does, and reads the truth off 20,000 further
 rows: the mean macro-F1 of the very models of the folds, and that of one model fitted to all rows. With `--dataset` rows
 are embeddings of its train rows by MiniLM as it comes, split anew in each trial, and the truth is read off those that
-were not drawn. Where texts have several labels (40 % to 2 % of the rows), answers are drawn with fixed error rates, in
-a third of the rows together.
+were not drawn. `benchmarks/label_intervals.py` is for texts of several labels.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
 
 from benchmarks.two_views import train_rows
-from reporting.auto import several_labels
 from reporting.auto.ranking import OutOfFold, rank
 from reporting.auto.resampling import difference_test, interval
 from reporting.calibration import abstention
@@ -168,29 +166,6 @@ def is_worse(chosen: str, refitted: dict[str, np.ndarray], labels: np.ndarray, r
     return False
 
 
-LABEL_SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.04, 0.03, 0.02])
-FOUND = np.array([0.85, 0.8, 0.7, 0.7, 0.6, 0.5, 0.5, 0.4])  # of the rows that have the label
-FALSE_ALARMS = np.array([0.1, 0.06, 0.05, 0.03, 0.02, 0.02, 0.01, 0.01])
-
-
-def answered(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Labels (N, C) and answers (1, N, C)."""
-    labels, is_hard = rng.random((rows, len(LABEL_SHARES))) < LABEL_SHARES, rng.random((rows, 1)) < 0.3
-    chance = np.where(labels, FOUND - np.where(is_hard, 0.2, -0.0857), FALSE_ALARMS * np.where(is_hard, 2, 0.571))
-    return labels, (rng.random(labels.shape) < chance)[None]
-
-
-def several_trial(rows: int, seed: int, counts: dict[str, list[float]]) -> None:
-    """Whether the intervals of several labels hold the figures of very many rows."""
-    rng = np.random.default_rng([rows, seed, 5])
-    true = several_labels.estimate(*answered(TEST, np.random.default_rng(5)))
-    labels, answers = answered(rows, rng)
-    values, draws = several_labels.estimate(labels, answers), several_labels.bootstrap(labels, answers, rng)
-    for name in ("macro_f1", "micro_f1"):
-        lower, upper = interval(getattr(draws, name), getattr(values, name)[0])
-        counts[f"several labels: {name} covered"].append(lower <= getattr(true, name)[0] <= upper)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=50)
@@ -203,8 +178,6 @@ def main() -> None:
         for seed in range(options.trials):
             rng = np.random.default_rng([rows, seed])
             trial(Texts(texts[1], texts[0], rows, rng) if texts else World(rows, rng), rows, seed, counts)
-            if not texts:
-                several_trial(rows, seed, counts)
         print(f"{options.dataset or 'Gaussian classes'}, {rows} rows, {options.trials} trials")
         for name, values in counts.items():
             print(f"  {name:60s} {100 * np.mean(values):6.1f} %  (n = {len(values)})")

@@ -61,6 +61,12 @@ def encoded(dataset: str) -> Texts:
     return Texts(text_rows(plan, texts), labels, texts)
 
 
+def drawn_labels(texts: Texts, drawn: NDArray) -> tuple[NDArray, NDArray[np.bool_]]:
+    """Rows that keep a label, of those drawn, and which labels are kept: (C,)."""
+    kept = texts.labels[drawn].sum(axis=0) >= LEAST_OF_A_LABEL
+    return drawn[texts.labels[drawn][:, kept].any(axis=1)], kept
+
+
 def thresholds(labels: NDArray[np.int64], probabilities: NDArray) -> dict[str, NDArray[np.floating]]:
     """Of each label (C,), by each rule."""
     shared = np.full(labels.shape[1], best_threshold(labels, probabilities, "global"))
@@ -72,8 +78,7 @@ def thresholds(labels: NDArray[np.int64], probabilities: NDArray) -> dict[str, N
 def measured(texts: Texts, drawn: NDArray, further: NDArray, name: str) -> dict[str, tuple[float, float]]:
     """Macro-F1 and micro-F1 on the further rows, in percent, by each rule."""
     part, path, is_rescaled = CANDIDATES[name]
-    kept = texts.labels[drawn].sum(axis=0) >= LEAST_OF_A_LABEL
-    drawn = drawn[texts.labels[drawn][:, kept].any(axis=1)]
+    drawn, kept = drawn_labels(texts, drawn)
     labels, own = texts.labels[drawn][:, kept], texts.labels[further][:, kept]
     rows, asked = texts.rows[drawn], texts.rows[further]
     if part is not None:

@@ -92,6 +92,11 @@ class OutOfFold:
             return several_labels.bootstrap(self.labels, self.answers, rng)
         return resampling.bootstrap(Patterns.of(self.labels, self.answers.T, self.num_classes), rng)
 
+    @property
+    def widened(self) -> float:
+        """How much further from its figure an end of an interval lies than resampled rows say."""
+        return several_labels.WIDENED if self.several else resampling.WIDENED
+
     def difference(self, other: OutOfFold, rng: np.random.Generator) -> tuple[float, float, float]:
         """Macro-F1 less that of the other, p and standard error, on the rows and repeats that both have."""
         labels, first, second = self.shared(other)
@@ -194,7 +199,7 @@ def _figures(entry: Mapping[str, Any], out_of_fold: OutOfFold | None, seed: int)
     whole, draws = out_of_fold.estimate(), out_of_fold.resampled(seed)
     for name in ("macro_f1", "micro_f1"):
         value = float(getattr(whole, name)[0])
-        lower, upper = interval(getattr(draws, name), value)
+        lower, upper = interval(getattr(draws, name), value, out_of_fold.widened)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
     sure, right = out_of_fold.confidence()
     return figures | {

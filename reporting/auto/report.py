@@ -106,7 +106,7 @@ def figures(
 def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, Any]]:
     """Of each class: rows, F1 with its interval, precision and recall, means over the repeats."""
     f1 = out_of_fold.estimate().f1[0]
-    lower, upper = interval(out_of_fold.resampled(evidence.seed).f1, f1)
+    lower, upper = interval(out_of_fold.resampled(evidence.seed).f1, f1, out_of_fold.widened)
     scored = [scores_of(out_of_fold, answers) for answers in out_of_fold.answers]
     rows = out_of_fold.rows_of_class
     return [

@@ -79,6 +79,11 @@ def test_a_report_of_several_labels(tmp_path):
     expected = f1_score(labels, answers[0], average="micro")
     ranking = pd.read_csv(folder / "ranking.csv")
     assert ranking.loc[ranking["recommended"], "micro_f1"].item() == pytest.approx(expected)
+    best = ranking[ranking["recommended"]].iloc[0]
+    seed = json.loads((folder / "question.json").read_text()).get("seed", 0)
+    table = OutOfFold.of(pd.read_parquet(folder / "out_of_fold" / f"{best['candidate']}.parquet"))
+    upper = np.quantile(table.resampled(seed).micro_f1, 0.975)
+    assert best["micro_f1_upper"] - expected == pytest.approx(several_labels.WIDENED * (upper - expected))
     missed_for = (labels[:, 0] & ~answers[0][:, 0]) & (answers[0][:, 1] & ~labels[:, 1])
     assert metrics["confusion"][0][1] == missed_for.sum() and metrics["confusion"][0][0] == 0
     errors = pd.read_csv(folder / "errors.csv")

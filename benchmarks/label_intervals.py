@@ -15,7 +15,8 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.label_thresholds import Texts, drawn_labels, encoded
+from benchmarks.label_thresholds import drawn_labels, encoded
+from benchmarks.rare_classes import Texts
 from reporting.auto import several_labels
 from reporting.auto.resampling import interval
 from tasks.auto import cheap

@@ -16,7 +16,7 @@ macro-F1 and micro-F1 of up to 2,000 further train rows.
 from __future__ import annotations
 
 import argparse
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from scipy.special import expit
 from tabulate import tabulate
 from threadpoolctl import threadpool_limits
 
-from benchmarks.rare_classes import MOST_TEXTS, text_rows
+from benchmarks.rare_classes import MOST_TEXTS, Texts, text_rows
 from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 from tasks.auto import cheap
 from tasks.auto.calibration import best_scale, label_thresholds
@@ -38,14 +38,6 @@ CANDIDATES: dict[str, Any] = {
     "neighbours": ("embeddings", cheap.neighbours, False),
     "linear_words": (None, cheap.Stacked(None), True),
 }  # the part that it reads, its path, whether its scores are rescaled
-
-
-class Texts(NamedTuple):
-    """Train rows of a data set; labels (N, C) of 0 and 1."""
-
-    rows: cheap.TextRows
-    labels: NDArray[np.int64]
-    texts: list[str]
 
 
 def encoded(dataset: str) -> Texts:

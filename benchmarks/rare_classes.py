@@ -46,7 +46,7 @@ CANDIDATES: dict[str, Any] = {
 
 
 class Texts(NamedTuple):
-    """Train rows of a data set."""
+    """Train rows of a data set; labels (N,), or (N, C) of 0 and 1."""
 
     rows: cheap.TextRows
     labels: NDArray[np.int64]

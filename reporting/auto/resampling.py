@@ -149,7 +149,7 @@ def interval(draws: Floats, value: Floats | float, widened: float = WIDENED) -> 
     """Lower and upper end of `LEVEL` of the draws (B, …), each `widened` times as far from the value, within 0 and 1.
 
     Resampled rows alone cover the truth in 92 to 93 % where 5 folds are repeated twice, for the folds share rows to
-    train on (Bates, Hastie and Tibshirani 2023); widened so the interval covers it in 93 to 97 %
+    train on (Bates, Hastie and Tibshirani 2023); with `WIDENED` the interval covers it in 93 to 97 %
     (`benchmarks/auto_choice.py`).
     """
     lower, upper = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)

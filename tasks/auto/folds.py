@@ -71,7 +71,7 @@ def fitted(path: AnyPath, rows: Any, labels: NDArray[np.int64], texts: list[str]
         scorer, setting, logits, truth = inner_logits(path, rows, labels, texts, num_classes)
     calibration: AnyCalibration
     if calibrate:
-        is_solved = isinstance(path, Added | Stacked) or path in REGRESSIONS
+        is_solved = isinstance(path, Added) or path in REGRESSIONS
         calibration = calibrated(logits, truth, class_counts(labels, num_classes), is_solved)
     elif labels.ndim == 2:
         calibration = calibrated_labels(logits, truth, rescale=False)

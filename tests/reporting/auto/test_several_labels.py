@@ -29,6 +29,17 @@ def test_figures_are_the_mean_of_scikit_learns_over_repeats():
         assert getattr(figures, name)[0] == pytest.approx(expected)
 
 
+def test_resampled_figures_lie_around_those_of_the_rows():
+    """Pseudo-rows of labels whose few rows are all missed would move macro-F1 up."""
+    labels = np.zeros((200, 20), bool)
+    labels[np.arange(40), np.arange(40) // 2] = labels[:100, 0] = True
+    answers = labels & (np.arange(20) < 10)
+    draws = several_labels.bootstrap(labels, answers[None], np.random.default_rng(0), draws=400)
+    whole = several_labels.estimate(labels, answers[None])
+    assert draws.macro_f1.mean() == pytest.approx(whole.macro_f1[0], abs=1e-6)
+    assert draws.micro_f1.mean() == pytest.approx(whole.micro_f1[0], abs=1e-2)
+
+
 def test_exchanged_answers_are_those_of_a_loop():
     rng = np.random.default_rng(1)
     labels, first = answered(rng, rows=30, skill=0.8)

@@ -12,7 +12,7 @@ from reporting.auto.sentence import FINE_TUNED
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto import passed_on, safe_name, trained
-from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, chosen, regimes_of, rounds
+from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
 from tasks.auto.durations import solving_seconds
@@ -58,6 +58,16 @@ def test_with_very_many_classes_what_solves_nothing_comes_first_and_the_solver_o
     foretold = {c.name: solving_seconds(study, c) for c in sorted(untrained, key=partial(solving_seconds, study))}
     assert list(foretold)[:1] == ["majority"] and list(foretold)[-3:] == ["tfidf_linear", "logistic", "linear_words"]
     assert foretold["prototypes"] == 0 and 5 < foretold["tfidf_linear"] < 20
+
+
+def test_where_texts_have_several_labels_the_sum_with_words_is_not_feared(tmp_path):
+    """On Reuters a fold of it took 2.8 s, of logistic regression 1.5 s and of TF-IDF 2.3 s."""
+    embeddings: Any = SimpleNamespace(rows=np.empty((994, 384)), seconds_per_text=0.01)
+    labels, texts = np.zeros((994, 54), int), [f"{n} " + 89 * "word " for n in range(994)]
+    study = Study(RunFolder(tmp_path), Clock(2), [], [f"label {n}" for n in range(54)], labels, texts, embeddings)
+    several = by_name(several=True)
+    foretold = [solving_seconds(study, several[name]) for name in ("linear_words", "logistic", "tfidf_linear")]
+    assert np.allclose(foretold, [3.8, 1.5, 2.3], atol=0.3)
 
 
 def test_words_that_would_do_nothing_are_refused():

@@ -147,7 +147,7 @@ def tuned(model: Any, grid: dict[str, Any], inputs: Any, labels: Any) -> Any:
     from sklearn.metrics import f1_score, make_scorer
     from sklearn.model_selection import GridSearchCV
 
-    scoring = make_scorer(f1_score, average="macro", zero_division=0)
+    scoring = make_scorer(f1_score, average="macro", pos_label=None, zero_division=0)  # of two classes too
     return GridSearchCV(model, grid, scoring=scoring, cv=FOLDS).fit(inputs, labels)
 
 

@@ -162,6 +162,9 @@ def rank(
 ) -> pd.DataFrame:
     """All candidates in the columns `COLUMNS`, best first by macro-F1; those without predictions last.
 
+    The figures of one that predicted a part of the rows are told for all rows: what it has on its own, and what the
+    best of those that predicted all has more on all than on these.
+
     Where texts have one label, micro-F1 is called what it is then: `accuracy`.
 
     Args:
@@ -170,7 +173,8 @@ def rank(
         prefer: see `recommend`.
         seed: of resampled rows.
     """
-    listed = [_figures(entry, out_of_fold.get(entry["candidate"]), seed) for entry in candidates]
+    whole = _best_of_all_rows(out_of_fold)
+    listed = [_figures(entry, out_of_fold.get(entry["candidate"]), whole, seed) for entry in candidates]
     table = pd.DataFrame(listed, columns=list(COLUMNS))
     table = table.sort_values("macro_f1", ascending=False, kind="stable", na_position="last", ignore_index=True)
     finished = table["macro_f1"].notna()
@@ -192,14 +196,25 @@ def second_figure(ranking: pd.DataFrame) -> str:
     return "accuracy" if "accuracy" in ranking else "micro_f1"
 
 
-def _figures(entry: Mapping[str, Any], out_of_fold: OutOfFold | None, seed: int) -> dict[str, Any]:
+def _best_of_all_rows(out_of_fold: Mapping[str, OutOfFold]) -> OutOfFold | None:
+    """The best of those that predicted the most rows."""
+    most = max((len(part.rows) for part in out_of_fold.values()), default=0)
+    all_rows = [part for part in out_of_fold.values() if len(part.rows) == most]
+    return max(all_rows, key=lambda part: float(part.estimate().macro_f1[0]), default=None)
+
+
+def _figures(
+    entry: Mapping[str, Any], out_of_fold: OutOfFold | None, whole: OutOfFold | None, seed: int
+) -> dict[str, Any]:
     figures = {name: entry.get(name) for name in COLUMNS} | {"within_noise": False, "recommended": False}
-    if out_of_fold is None:
+    if out_of_fold is None or whole is None:
         return figures
-    whole, draws = out_of_fold.estimate(), out_of_fold.resampled(seed)
+    own, draws = out_of_fold.estimate(), out_of_fold.resampled(seed)
+    same_rows = whole.part(np.isin(whole.rows, out_of_fold.rows)).estimate()
     for name in ("macro_f1", "micro_f1"):
-        value = float(getattr(whole, name)[0])
-        lower, upper = interval(getattr(draws, name), value, out_of_fold.widened)
+        more = float(getattr(whole.estimate(), name)[0] - getattr(same_rows, name)[0])
+        value = float(np.clip(getattr(own, name)[0] + more, 0, 1))
+        lower, upper = interval(getattr(draws, name) + more, value, out_of_fold.widened)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
     sure, right = out_of_fold.confidence()
     return figures | {

@@ -108,11 +108,13 @@ def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, 
     f1 = out_of_fold.estimate().f1[0]
     lower, upper = interval(out_of_fold.resampled(evidence.seed).f1, f1, out_of_fold.widened)
     scored = [scores_of(out_of_fold, answers) for answers in out_of_fold.answers]
-    rows = out_of_fold.rows_of_class
+    predicted = out_of_fold.rows_of_class
+    rows = [entry["rows"] for entry in evidence.data["classes"]] if is_part(evidence, out_of_fold) else predicted
     return [
         {
             "label": evidence.labels[place],
             "rows": int(rows[place]),
+            "predicted_rows": int(predicted[place]),
             "f1": float(f1[place]),
             "f1_lower": float(lower[place]),
             "f1_upper": float(upper[place]),
@@ -121,6 +123,11 @@ def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, 
         }
         for place in range(out_of_fold.num_classes)
     ]
+
+
+def is_part(evidence: Evidence, out_of_fold: OutOfFold) -> bool:
+    """Whether there was no time to predict all rows."""
+    return len(out_of_fold.rows) < len(evidence.rows)
 
 
 def scores_of(out_of_fold: OutOfFold, answers: NDArray[Any]) -> ClassScores:
@@ -213,12 +220,13 @@ def leaks(evidence: Evidence, out_of_fold: OutOfFold | None, pairs: pd.DataFrame
     if out_of_fold is None or pairs.empty:
         return content | {"across_folds": 0, "macro_f1_without": None}
     fold = pd.Series(out_of_fold.folds, index=out_of_fold.rows)
-    apart = pairs[pairs["row_a"].map(fold) != pairs["row_b"].map(fold)]
+    first, second = (pairs[name].map(fold).fillna(-1) for name in ("row_a", "row_b"))  # -1: not predicted
+    apart = pairs[first != second]
     kept = ~np.isin(out_of_fold.rows, np.concatenate([apart["row_a"], apart["row_b"]]))
-    without = None
     rest = out_of_fold.part(kept)
-    if len(apart) and ((rest.rows_of_class > 0) == (out_of_fold.rows_of_class > 0)).all():
-        without = float(rest.estimate().macro_f1[0])
+    has_all_classes = ((rest.rows_of_class > 0) == (out_of_fold.rows_of_class > 0)).all()
+    is_comparable = len(apart) > 0 and has_all_classes and not is_part(evidence, out_of_fold)
+    without = float(rest.estimate().macro_f1[0]) if is_comparable else None
     return content | {"across_folds": len(apart), "macro_f1_without": without}
 
 
@@ -236,6 +244,10 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
     for entry in unreliable(content["per_class"]):
         span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
         yield f"{entry['label']}: {entry['rows']} rows, its F1 lies anywhere from {span}."
+    chosen_of = evidence.out_of_fold[chosen["candidate"].item()] if len(chosen) else None
+    if chosen_of is not None and is_part(evidence, chosen_of):
+        share = f"{len(chosen_of.rows):,} of {len(evidence.rows):,} rows"
+        yield f"Its figures rest on {share}, for more there was no time; the same line with more minutes goes on."
     repeated = content["duplicates"]
     if repeated["across_folds"]:
         line = f"{counted(repeated['across_folds'])} in different folds"

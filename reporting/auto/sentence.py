@@ -28,9 +28,14 @@ def with_interval(value: float, lower: float, upper: float) -> str:
     return f"{percent(value)} ({100 * lower:.0f} to {100 * upper:.0f})"
 
 
-def rows_to_label(rows: int, lower: float, upper: float) -> int:
-    """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows)."""
-    wanted = rows * ((upper - lower) / WANTED_WIDTH) ** 2
+def rows_to_label(entry: Mapping[str, Any]) -> int:
+    """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows).
+
+    Args:
+        entry: of `per_class`; where time was short, fewer of its rows were predicted than there are.
+    """
+    wanted = entry["predicted_rows"] * ((entry["f1_upper"] - entry["f1_lower"]) / WANTED_WIDTH) ** 2
+    rows = entry["rows"]
     step = 10 if wanted < 200 else 50
     return max(math.ceil((wanted - rows) / step), 0) * step
 
@@ -56,8 +61,9 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     parts += _others(evidence, ranking, row)
     doubtful = unreliable(per_class)
     for entry in doubtful[:MOST_NAMED]:
-        more = rows_to_label(entry["rows"], entry["f1_lower"], entry["f1_upper"])
-        parts.append(f"{entry['label']} is unreliable, {entry['rows']} rows: label about {more} more")
+        more = rows_to_label(entry)
+        advice = f": label about {more} more" if more else ""
+        parts.append(f"{entry['label']} is unreliable, {entry['rows']} rows{advice}")
     if len(doubtful) > MOST_NAMED:
         parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")
     return "; ".join(parts) + "."

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tasks.auto.candidates import Candidate, rounds
-from tasks.auto.durations import foretold_training, solving_seconds
+from tasks.auto.durations import foretold_training, refits, solving_seconds
 from tasks.auto.learning_curve import learning_curve
-from tasks.auto.study import FOLDS_OF_MANY, Study
+from tasks.auto.study import FOLDS_OF_MANY, Study, enough_folds
 from tasks.auto.trained import try_trained
 from tasks.auto.untrained import repeat_folds, try_untrained
 
@@ -21,8 +21,8 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
     """Try the candidates, cheapest first, and write what comes of it after each."""
     study.enter(candidates)
     untrained = [candidate for candidate in candidates if candidate.kind != "trained"]
-    # with very many classes a solver may leave no time for the others
-    untrained.sort(key=lambda candidate: solving_seconds(study, candidate))
+    # with very many classes a solver may leave no time for the others; words alone are the least of a loss
+    untrained.sort(key=lambda candidate: (candidate.kind == "words", solving_seconds(study, candidate)))
     for number, candidate in enumerate(untrained, 1):
         study.say(f"{number} of {len(candidates)}: {study.entries[candidate.name].title}")
         try_untrained(study, candidate)
@@ -38,14 +38,16 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
 
 
 def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
-    """Fewer folds, where with these no candidate that trains the encoder could end in time, and with those one."""
+    """Fewer folds, where with these no candidate that trains the encoder could end in time, and with those one, all
+    of them or as many as are enough."""
     usual, fewer = study.folds, min(FOLDS_OF_MANY, study.folds)
     if study.embeddings is None or (study.run.path / "folds").exists():
         return
     allowed = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
     for trained in rounds(candidates, study.class_counts):
-        shortest = min((foretold_training(study, candidate, 0) for candidate in trained), default=np.inf)
-        for study.folds in (usual, fewer):
-            if shortest * (study.folds + study.folds / (study.folds - 1)) <= allowed:
+        for folds, ended in ((usual, usual), (fewer, fewer), (fewer, enough_folds(fewer, len(study.labels)))):
+            study.folds = folds
+            shortest = min((foretold_training(study, candidate, 0) for candidate in trained), default=np.inf)
+            if shortest * (ended + refits(study)) <= allowed:
                 return
     study.folds = usual

@@ -75,10 +75,25 @@ def longest_fold(study: Study, candidate: Candidate) -> float:
     return max((o.seconds_fit for o in study.outcomes.get(candidate.name, {}).values()), default=0.0)
 
 
-def folds_left_seconds(study: Study, candidate: Candidate) -> float:
-    """Seconds of its folds that are not there yet, each as long as its longest so far."""
-    unknown = sum(study.known(candidate.name, 0, fold) is None for fold in range(study.folds))
-    return unknown * longest_fold(study, candidate)
+def folds_left(study: Study, candidate: Candidate) -> int:
+    """How many of its folds are not there yet."""
+    return sum(study.known(candidate.name, 0, fold) is None for fold in range(study.folds))
+
+
+def folds_wanted(study: Study, candidate: Candidate) -> int:
+    """How many more folds it needs to be compared, at least one; all of them where the rows are few."""
+    left = folds_left(study, candidate)
+    return max(study.least_folds - (study.folds - left), min(left, 1))
+
+
+def refits(study: Study) -> float:
+    """Folds that the fit on all rows takes as long as."""
+    return study.folds / (study.folds - 1)
+
+
+def refit_seconds(study: Study, candidates: Sequence[Candidate]) -> float:
+    """Of the fit on all rows of the dearest of these."""
+    return max((longest_fold(study, candidate) for candidate in candidates), default=0.0) * refits(study)
 
 
 def training_seconds(study: Study, candidate: Candidate, fold: int) -> float:

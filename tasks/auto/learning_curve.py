@@ -15,11 +15,12 @@ from datamodules.splits import rank_in_class
 from tasks.auto.calibration import decision_metrics, decisions
 from tasks.auto.candidates import Candidate
 from tasks.auto.folds import each_fold, fitted
-from tasks.auto.study import Study
+from tasks.auto.study import ENOUGH_ROWS, Study
 from tasks.auto.untrained import path_of, rows_of
 
 SHARES = (0.25, 0.5, 0.75)
 MOST_OF_TIME = 0.2  # of what is left
+LEAST_FOLDS = 2  # less say nothing of how folds differ
 DRAWN = ("logistic",)  # candidates with a curve
 FILE, HEADER = "learning_curve.csv", ("candidate", "rows", "repeat", "fold", "macro_f1", "micro_f1")
 
@@ -29,11 +30,15 @@ def learning_curve(study: Study, candidates: Sequence[Candidate]) -> None:
     if study.run.has(FILE):
         return
     lines: list[tuple[Any, ...]] = []
-    folds = each_fold(study.labels, list(study.texts), study.folds, 0)
+    enough = math.ceil(ENOUGH_ROWS * study.folds / len(study.labels))
+    folds = each_fold(study.labels, list(study.texts), study.folds, 0)[: max(enough, LEAST_FOLDS)]
     for candidate in candidates:
         if candidate.name not in DRAWN or not study.is_finished(candidate):
             continue
-        once = sum(o.seconds_fit for (r, _), o in study.outcomes[candidate.name].items() if r == 0)
+        outcomes = study.outcomes[candidate.name]
+        if any((0, fold) not in outcomes for fold in range(len(folds))):
+            continue
+        once = sum(outcomes[0, fold].seconds_fit for fold in range(len(folds)))
         if once * sum(SHARES) > MOST_OF_TIME * study.clock.left:
             continue
         study.say(f"learning curve of {study.entries[candidate.name].title}")

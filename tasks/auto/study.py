@@ -4,6 +4,7 @@ the outcome of every fold. Here it is kept and written into the folder, at once,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +23,14 @@ from tasks.auto.folds import FoldOutcome, cross_calibrated, load_outcome
 
 FOLDS, FOLDS_OF_MANY = 5, 3
 MANY_ROWS = 5000  # from which there are fewer folds
+# held out and predicted, on which a candidate is compared where there is no time for all folds
+ENOUGH_ROWS, ENOUGH_SHARE = 1000, 0.6  # of few rows that share
 NO_ENCODER, NO_UNLABELLED = "no time to load and run the encoder", "no texts without a label"  # reasons
+
+
+def enough_folds(folds: int, rows: int) -> int:
+    """How many of so many folds hold enough of the rows to compare a candidate."""
+    return math.ceil(round(folds * min(ENOUGH_ROWS / rows, ENOUGH_SHARE), 9))
 
 
 @dataclass
@@ -98,6 +106,11 @@ class Study:
         """Rows of each class, or that have each label."""
         return self.labels.sum(axis=0) if self.several else np.bincount(self.labels, minlength=self.num_classes)
 
+    @property
+    def least_folds(self) -> int:
+        """Folds whose rows are enough to compare a candidate."""
+        return enough_folds(self.folds, len(self.labels))
+
     # --- the candidates
 
     def enter(self, candidates: Sequence[Candidate]) -> None:
@@ -162,15 +175,24 @@ class Study:
         answers = np.concatenate([outcome.answers for outcome in outcomes])
         return decision_metrics(labels, answers, self.num_classes)["macro_f1"]
 
+    def has_enough(self, candidate: Candidate) -> bool:
+        """Whether the folds of the first drawing that are there are enough to compare the candidate."""
+        return sum(repeat == 0 for repeat, _ in self.outcomes.get(candidate.name, {})) >= self.least_folds
+
     def finish(self, candidate: Candidate) -> None:
-        """All folds of a drawing are there: figures of the candidate, and its table of out-of-fold predictions."""
+        """All folds of a drawing are there, or enough of the first: figures of the candidate, and its table of
+        out-of-fold predictions."""
         outcomes = self.outcomes[candidate.name]
         whole = {r for r, _ in outcomes if all((r, f) in outcomes for f in range(self.folds))}
-        kept = {key: outcome for key, outcome in outcomes.items() if key[0] in whole}
+        kept = {key: outcome for key, outcome in outcomes.items() if key[0] in (whole or {0})}
         if not candidate.validates:  # one drawing of the folds
             kept = dict(zip(kept, cross_calibrated(list(kept.values()), self.labels), strict=True))
         self._write_out_of_fold(candidate.name, kept)
         self._enter_figures(candidate, list(kept.values()))
+        if not whole:
+            rows = sum(len(outcome.rows) for outcome in kept.values())
+            which = f"{len(kept)} of {self.folds} folds, {rows:,} of {len(self.labels):,} rows"
+            self.entries[candidate.name].reason = f"{which}: no time for the others"
 
     def _enter_figures(self, candidate: Candidate, outcomes: Sequence[FoldOutcome]) -> None:
         entry, fits = self.entries[candidate.name], [outcome.seconds_fit for outcome in outcomes]

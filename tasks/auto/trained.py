@@ -1,6 +1,6 @@
 """Candidates that train the encoder, by successive halving: each trains on the first fold, then each on the second, and
 twice, once enough rows were seen, the worse half of them goes. So does what does not fit into the time; those that are
-left have the same folds."""
+left have the same folds. One that time stops counts by the folds it has, where their rows are enough."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
 from tasks.auto.durations import (
     START_SECONDS,
-    folds_left_seconds,
+    folds_left,
+    folds_wanted,
     longest_fold,
+    refit_seconds,
+    refits,
     seconds_of_trained,
     training_seconds,
 )
@@ -42,7 +45,7 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
         for candidate in list(alive):
             if not _train_fold(study, candidate, fold, [other for other in alive if other is not candidate]):
                 alive.remove(candidate)
-                study.say_why(candidate)
+                _leave(study, candidate)
             study.write()
         trained = list(alive)
         if halvings < MOST_HALVINGS and len(alive) > 1 and fold + 1 < study.folds and _says_much(study, fold):
@@ -51,9 +54,16 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
         alive = those_that_can_end(study, alive, fold)
         for candidate in trained:
             if candidate not in alive:
-                study.say_why(candidate)
+                _leave(study, candidate)
     for candidate in alive:
         study.finish(candidate)
+
+
+def _leave(study: Study, candidate: Candidate) -> None:
+    """Say why it goes; where nothing but time is against it and its folds are enough, they count."""
+    if study.entries[candidate.name].status == "skipped" and study.has_enough(candidate):
+        study.finish(candidate)
+    study.say_why(candidate)
 
 
 def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[Candidate]) -> bool:
@@ -67,16 +77,18 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
     if candidate.reads_unlabelled and not study.unlabelled:
         entry.reason = NO_UNLABELLED
         return False
-    unknown = sum(study.known(candidate.name, 0, f) is None for f in range(study.folds))
-    runs = unknown + study.folds / (study.folds - 1)  # and the last fit, on all rows
-    reserved = min((folds_left_seconds(study, c) for c in others if longest_fold(study, c)), default=0.0)
+    wanted = folds_wanted(study, candidate)
+    runs = wanted + refits(study)
+    begun = [other for other in others if longest_fold(study, other)]
+    reserved = min((_wanted_seconds(study, other) for other in begun), default=0.0)
     overtime = 60 * OVERTIME * study.clock.minutes if longest_fold(study, candidate) else 0.0
-    allowed = (study.clock.left_with_fit + overtime - reserved) / runs
+    time = study.clock.left_with_fit + overtime - reserved
+    finished = [study.by_name[name] for name, entry in study.entries.items() if entry.status == "finished"]
+    allowed = min(time / runs, (time - refit_seconds(study, finished)) / wanted)
     expected = training_seconds(study, candidate, fold)
-    at_pace = seconds_of_trained(study) and not candidate.is_brief  # nothing else could use the time that is left
-    if expected > allowed * (MOST_WRONG_AT_PACE if at_pace else MOST_WRONG):
+    if expected > allowed * _most_wrong(study, candidate):
         left = minutes_of(max(study.clock.left - reserved, 0))
-        entry.reason = f"all folds take about {minutes_of(expected * runs)}, {left} are left"
+        entry.reason = f"{_folds(wanted)} take about {minutes_of(expected * runs)}, {left} are left"
         return False
     study.say(f"{entry.title}, fold {fold + 1} of {study.folds}")
     node = "+callbacks.time_limit"
@@ -87,10 +99,28 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
     except OutOfTime as error:
         study.told_seconds[candidate.name] = error.seconds + START_SECONDS
         whole = minutes_of(study.told_seconds[candidate.name] * runs)
-        entry.reason = f"all folds would take about {whole}, told from its first steps"
+        entry.reason = f"{_folds(wanted)} would take about {whole}, told from its first steps"
         return False
-    study.clock.keep(longest_fold(study, candidate) * study.folds / (study.folds - 1))
+    study.clock.keep(refit_seconds(study, [candidate]))
     return True
+
+
+def _most_wrong(study: Study, candidate: Candidate) -> float:
+    """Times that the seconds told of a fold may be more than there are, for it to begin all the same."""
+    if study.has_enough(candidate):
+        return 1.0
+    at_pace = seconds_of_trained(study) and not candidate.is_brief  # nothing else could use the time that is left
+    return MOST_WRONG_AT_PACE if at_pace else MOST_WRONG
+
+
+def _wanted_seconds(study: Study, candidate: Candidate) -> float:
+    """Of the folds that it needs yet to be compared: none where those that are there are enough."""
+    return 0.0 if study.has_enough(candidate) else folds_wanted(study, candidate) * longest_fold(study, candidate)
+
+
+def _folds(wanted: int) -> str:
+    """What a candidate needs, in words."""
+    return f"{wanted} more fold{'' if wanted == 1 else 's'} and the fit on all rows"
 
 
 def better_half(study: Study, alive: Sequence[Candidate], fold: int) -> list[Candidate]:
@@ -131,7 +161,7 @@ def _says_much(study: Study, fold: int) -> bool:
 
 def those_that_can_end(study: Study, candidates: Sequence[Candidate], fold: int) -> list[Candidate]:
     """Without those whose folds after this one do not fit into the time: the worst go first, or, where too few rows
-    tell which that is, the dearest."""
+    tell which that is, the dearest. The last one stays if it counts as it is, for as many folds as do fit."""
     says_much = _says_much(study, fold)
 
     def longest(candidate: Candidate) -> float:
@@ -139,9 +169,10 @@ def those_that_can_end(study: Study, candidates: Sequence[Candidate], fold: int)
 
     alive = list(candidates)
     while alive:
-        refit = max(map(longest, alive)) * study.folds / (study.folds - 1)
-        together = sum(folds_left_seconds(study, candidate) for candidate in alive)
-        if together == 0 or together + refit <= study.clock.left_with_fit:
+        refit = refit_seconds(study, [c for c in candidates if c in alive or study.has_enough(c)])
+        together = sum(folds_left(study, candidate) * longest(candidate) for candidate in alive)
+        is_last = len(alive) == 1 and study.has_enough(alive[0])
+        if together == 0 or together + refit <= study.clock.left_with_fit or is_last:
             break
         figures = _so_far(study, alive)
         worst = min(alive, key=lambda c: figures[c.name]) if says_much else max(alive, key=longest)

@@ -15,11 +15,13 @@ from tasks.auto import cheap
 from tasks.auto.candidate_runs import read_run
 from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
-from tasks.auto.durations import solving_seconds
+from tasks.auto.durations import refits, solving_seconds
 from tasks.auto.folds import FoldOutcome, cheap_fold, each_fold
 from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
 
 REPEATS, REPEATED_SHARE = 3, 0.2  # of cheap candidates, as far as they take no more than this share of the minutes
+MOST_WRONG = 1.5  # times that the seconds told of the folds may be more than there are, for the first to be solved
+MOST_REPEATED = 2000  # rows; the drawing of the folds hardly matters where there are more
 UNSCALED = ("majority", "neighbours")  # candidates whose scores are shares of rows, and stay what they are
 
 
@@ -36,7 +38,8 @@ def repeat_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     done = [candidate for candidate in candidates if study.is_finished(candidate)]
     once = sum(o.seconds_fit + o.seconds_predict for c in done for o in study.outcomes[c.name].values())
     known = study.drawings_on_disk()
-    share = REPEATED_SHARE * 60 * study.clock.minutes
+    is_many = len(study.labels) > MOST_REPEATED
+    share = 0.0 if is_many else REPEATED_SHARE * 60 * study.clock.minutes
     study.repeats = max(min(REPEATS, 1 + int(share / max(once, 1e-3))), 1 + max(known, default=0))
     for repeat in range(1, study.repeats):
         if study.clock.left <= 0 and repeat not in known:
@@ -50,6 +53,8 @@ def _try_words(study: Study, candidate: Candidate) -> None:
     """Every fold is solved anew, words and all; that takes seconds."""
     for fold in range(study.folds):
         if study.known(candidate.name, 0, fold) is None and (reason := _no_time(study, candidate, fold)):
+            if study.has_enough(candidate):
+                break
             study.entries[candidate.name].reason = reason
             return
         if not read_run(study, candidate, fold):
@@ -68,6 +73,8 @@ def _try_cheap(study: Study, candidate: Candidate, repeat: int) -> None:
             study.keep(candidate.name, repeat, fold, outcome)
             continue
         if candidate.kind != "counts" and (reason := _no_time(study, candidate, fold)):  # those take no time
+            if repeat == 0 and study.has_enough(candidate):
+                break
             if repeat == 0:
                 entry.reason = reason
             return
@@ -82,11 +89,14 @@ def _try_cheap(study: Study, candidate: Candidate, repeat: int) -> None:
 
 
 def _no_time(study: Study, candidate: Candidate, fold: int) -> str | None:
-    """Why there is no time for the folds from this one on; None where there is."""
-    needed = solving_seconds(study, candidate) * (study.folds - fold)
-    if needed <= study.clock.left and study.clock.left > 0:
+    """Why there is no time for the folds from this one on, or for as many as are enough; None where there is."""
+    wanted = max(study.least_folds - fold, 1)
+    runs = wanted + (refits(study) if study.least_folds < study.folds else 0)
+    needed = solving_seconds(study, candidate) * runs
+    most_wrong = 1.0 if candidate.name in study.outcomes else MOST_WRONG  # its first fold says it better
+    if needed <= most_wrong * study.clock.left and study.clock.left > 0:
         return None
-    return f"{study.folds} folds take about {minutes_of(needed)}, no time is left for that"
+    return f"{wanted} folds take about {minutes_of(needed)}, no time is left for that"
 
 
 def _cheap_outcome(

@@ -86,6 +86,18 @@ def test_candidates_meet_on_the_repeats_that_both_have():
     assert ranking.loc[ranking["recommended"], "candidate"].tolist() == ["b"]
 
 
+def test_figures_of_a_part_of_the_rows_are_told_for_all():
+    """Its own would be those of the rows that it happens to have, here the easy ones."""
+    labels, predictions = rows(np.random.default_rng(5), counts=(400, 300, 200), skill=0.6, repeats=1)
+    is_easy = (predictions[:, 0] == labels) | (np.arange(len(labels)) % 4 == 0)
+    whole, part = table(labels, predictions, [0]), table(labels, predictions, [0]).part(is_easy)
+    entries = [{"candidate": name, "title": name, "train_seconds": 1} for name in ("whole", "part")]
+    ranking = rank(entries, {"whole": whole, "part": part}, "quality", 0).set_index("candidate")
+    figures = ["macro_f1", "accuracy", "difference_to_best"]
+    assert ranking.loc["part", figures].tolist() == pytest.approx(ranking.loc["whole", figures].tolist())
+    assert part.estimate().macro_f1 > ranking.loc["part", "macro_f1_upper"] > ranking.loc["part", "macro_f1"]
+
+
 def test_the_cheapest_of_what_is_as_good_and_what_else_may_be_preferred():
     columns = ["candidate", "train_seconds", "size_mib", "texts_per_second", "within_noise", "difference_to_best"]
     finished = pd.DataFrame([

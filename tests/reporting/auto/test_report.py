@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -51,6 +52,20 @@ def test_the_same_folder_gives_the_same_files(folder):
     before = [(folder / name).read_bytes() for name in names]
     write_report(folder)
     assert [(folder / name).read_bytes() for name in names] == before
+
+
+def test_a_report_that_rests_on_some_of_the_folds_says_so(tmp_path):
+    folder = write_folder(tmp_path / "auto-part", rows=400)
+    file = folder / "out_of_fold" / "ce.parquet"
+    table = pd.read_parquet(file)
+    probabilities = table.filter(like="p_").columns
+    table.loc[:, probabilities] = np.eye(4)[np.where(table["row"] % 9 == 0, 0, table["label"])]
+    table[table["row"] % 2 == 0].to_parquet(file)
+    metrics, page = write_report(folder), (folder / "index.html").read_text()
+    assert metrics["recommended"] == "ce" and "Its figures rest on 200 of 400 rows" in page
+    rows = {entry["label"]: (entry["rows"], entry["predicted_rows"]) for entry in metrics["per_class"]}
+    assert rows["Sci/Tech"] == (18, 9) and metrics["duplicates"]["macro_f1_without"] is None
+    assert len(pd.read_csv(folder / "out_of_fold.csv")) == 200
 
 
 def test_nothing_finished(tmp_path):

@@ -143,7 +143,7 @@ def test_time_for_the_folds_of_a_candidate_that_began_is_kept(tmp_path, monkeypa
     study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], np.arange(100) % 2, texts, embeddings)
     brief, half = (c for c in CANDIDATES if c.name in ("setfit_brief", "ce_half"))
     study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in (brief, half)}
-    outcome: Any = SimpleNamespace(seconds_fit=8.0, logits=[0])
+    outcome: Any = SimpleNamespace(seconds_fit=12.0, logits=[0])
     study.keep(brief.name, 0, 0, outcome)
     begun = []
     monkeypatch.setattr(trained, "read_run", lambda study, candidate, *rest: begun.append(candidate.name) or True)
@@ -164,3 +164,30 @@ def test_what_has_no_validation_rows_is_judged_with_the_others_on_the_rows_held_
         study.keep(candidate.name, 0, 0, FoldOutcome(rows, scores, validation, 4.0, 1.0, logits=logits))
     assert [c.name for c in better_half(study, candidates, 0)] == ["setfit_half"]
     assert study.entries["ce_half"].reason.endswith("macro-F1 80.0, the best of those trained 90.0")
+
+
+@pytest.mark.parametrize(("seconds", "folds"), [(60, 1), (80, 2), (100, 3)])
+def test_where_rows_are_many_a_candidate_counts_by_as_many_folds_as_fit(tmp_path, monkeypatch, seconds, folds):
+    """A fold takes 20 s and the fit on all rows 30 s. That time is left when the folds are through."""
+    now, rows = [0.0], 6000
+    labels, texts = np.arange(rows) % 2, list(map(str, range(rows)))
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-3, unlabelled=[], rows=np.empty((rows, 2)), size_mib=1.0)
+    clock = Clock(seconds / 60, now=lambda: now[0])
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    candidates = [c for c in CANDIDATES if c.name in ("ce_half", "ce")]
+    study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in candidates}
+
+    def read(study, candidate, fold, more=()):
+        if candidate.name == "ce":
+            raise time_limit.OutOfTime(100.0, 20.0)
+        now[0] += 20
+        held_out = np.arange(2000 * fold, 2000 * (fold + 1))
+        study.keep(candidate.name, 0, fold, FoldOutcome(held_out, np.eye(2)[labels[held_out]], 0.9, 20.0, 1.0))
+        return True
+
+    monkeypatch.setattr(trained, "read_run", read)
+    trained.try_trained(study, candidates)
+    entry = study.entries["ce_half"]
+    assert entry.status == "finished" and entry.macro_f1 == 1 and study.entries["ce"].status == "skipped"
+    which = f"{folds} of 3 folds, {2000 * folds:,} of 6,000 rows: no time for the others"
+    assert entry.reason == (which if folds < 3 else None) and clock.left_with_fit >= 30

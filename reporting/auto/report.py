@@ -107,6 +107,7 @@ def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, 
     """Of each class: rows, F1 with its interval, precision and recall, means over the repeats."""
     f1 = out_of_fold.estimate().f1[0]
     lower, upper = interval(out_of_fold.resampled(evidence.seed).f1, f1, out_of_fold.widened)
+    lower, upper = (np.where(out_of_fold.rows_of_class > 0, end, blank) for end, blank in ((lower, 0), (upper, 1)))
     scored = [scores_of(out_of_fold, answers) for answers in out_of_fold.answers]
     predicted = out_of_fold.rows_of_class
     rows = [entry["rows"] for entry in evidence.data["classes"]] if is_part(evidence, out_of_fold) else predicted
@@ -219,9 +220,11 @@ def leaks(evidence: Evidence, out_of_fold: OutOfFold | None, pairs: pd.DataFrame
     content: dict[str, Any] = {"pairs": len(pairs), "conflicting": int((~pairs["same_label"].astype(bool)).sum())}
     if out_of_fold is None or pairs.empty:
         return content | {"across_folds": 0, "macro_f1_without": None}
-    fold = pd.Series(out_of_fold.folds, index=out_of_fold.rows)
-    first, second = (pairs[name].map(fold).fillna(-1) for name in ("row_a", "row_b"))  # -1: not predicted
-    apart = pairs[first != second]
+    whole = out_of_fold
+    if is_part(evidence, out_of_fold):  # the first drawing is the same for all
+        whole = max(evidence.out_of_fold.values(), key=lambda part: len(part.rows))
+    fold = pd.Series(whole.folds, index=whole.rows)
+    apart = pairs[pairs["row_a"].map(fold) != pairs["row_b"].map(fold)]
     kept = ~np.isin(out_of_fold.rows, np.concatenate([apart["row_a"], apart["row_b"]]))
     rest = out_of_fold.part(kept)
     has_all_classes = ((rest.rows_of_class > 0) == (out_of_fold.rows_of_class > 0)).all()
@@ -243,7 +246,7 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
             yield f"Always answering the largest class is right as often ({share}): mind macro-F1, not accuracy."
     for entry in unreliable(content["per_class"]):
         span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
-        yield f"{entry['label']}: {entry['rows']} rows, its F1 lies anywhere from {span}."
+        yield f"{entry['label']}: {entry['predicted_rows']} rows, its F1 lies anywhere from {span}."
     chosen_of = evidence.out_of_fold[chosen["candidate"].item()] if len(chosen) else None
     if chosen_of is not None and is_part(evidence, chosen_of):
         share = f"{len(chosen_of.rows):,} of {len(evidence.rows):,} rows"

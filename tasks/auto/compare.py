@@ -45,9 +45,14 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
         return
     allowed = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
     for trained in rounds(candidates, study.class_counts):
-        for folds, ended in ((usual, usual), (fewer, fewer), (fewer, enough_folds(fewer, len(study.labels)))):
-            study.folds = folds
-            shortest = min((foretold_training(study, candidate, 0) for candidate in trained), default=np.inf)
-            if shortest * (ended + refits(study)) <= allowed:
+        for study.folds, is_whole in ((usual, True), (fewer, True), (fewer, False)):
+            needed = (_seconds_to_count(study, candidate, is_whole) for candidate in trained)
+            if min(needed, default=np.inf) <= allowed:
                 return
     study.folds = usual
+
+
+def _seconds_to_count(study: Study, candidate: Candidate, is_whole: bool) -> float:
+    """Of all folds, or as many as are enough, and the fit on all rows."""
+    folds = study.folds if is_whole else enough_folds(candidate, study.folds, len(study.labels))
+    return foretold_training(study, candidate, 0) * (folds + refits(study))

@@ -13,7 +13,7 @@ from tasks.auto.candidate_runs import run_words
 from tasks.auto.candidates import Candidate
 from tasks.auto.folds import ONE_SPLIT_FROM
 from tasks.auto.plans import INNER_SHARE
-from tasks.auto.study import Study
+from tasks.auto.study import Study, enough_folds
 
 STEP_COST = 3.5  # of a text in a training step, in encodings of one
 HALF_COST = 0.4  # of that, where the upper half of the encoder trains
@@ -81,14 +81,19 @@ def folds_left(study: Study, candidate: Candidate) -> int:
 
 
 def folds_wanted(study: Study, candidate: Candidate) -> int:
-    """How many more folds it needs to be compared, at least one; all of them where the rows are few."""
+    """How many more folds it needs to be compared; one where it has those and others are left."""
     left = folds_left(study, candidate)
-    return max(study.least_folds - (study.folds - left), min(left, 1))
+    return max(enough_folds(candidate, study.folds, len(study.labels)) - (study.folds - left), min(left, 1))
 
 
 def refits(study: Study) -> float:
     """Folds that the fit on all rows takes as long as."""
     return study.folds / (study.folds - 1)
+
+
+def finished(study: Study) -> list[Candidate]:
+    """Candidates that may be recommended as they are."""
+    return [study.by_name[name] for name, entry in study.entries.items() if entry.status == "finished"]
 
 
 def refit_seconds(study: Study, candidates: Sequence[Candidate]) -> float:

@@ -28,9 +28,11 @@ ENOUGH_ROWS, ENOUGH_SHARE = 1000, 0.6  # of few rows that share
 NO_ENCODER, NO_UNLABELLED = "no time to load and run the encoder", "no texts without a label"  # reasons
 
 
-def enough_folds(folds: int, rows: int) -> int:
-    """How many of so many folds hold enough of the rows to compare a candidate."""
-    return math.ceil(round(folds * min(ENOUGH_ROWS / rows, ENOUGH_SHARE), 9))
+def enough_folds(candidate: Candidate, folds: int, rows: int) -> int:
+    """How many of so many folds hold enough of the rows to compare a candidate: two at least where one is calibrated on
+    the others."""
+    least = math.ceil(round(folds * min(ENOUGH_ROWS / rows, ENOUGH_SHARE), 9))
+    return least if candidate.validates else max(least, 2)
 
 
 @dataclass
@@ -106,11 +108,6 @@ class Study:
         """Rows of each class, or that have each label."""
         return self.labels.sum(axis=0) if self.several else np.bincount(self.labels, minlength=self.num_classes)
 
-    @property
-    def least_folds(self) -> int:
-        """Folds whose rows are enough to compare a candidate."""
-        return enough_folds(self.folds, len(self.labels))
-
     # --- the candidates
 
     def enter(self, candidates: Sequence[Candidate]) -> None:
@@ -177,11 +174,15 @@ class Study:
 
     def has_enough(self, candidate: Candidate) -> bool:
         """Whether the folds of the first drawing that are there are enough to compare the candidate."""
-        return sum(repeat == 0 for repeat, _ in self.outcomes.get(candidate.name, {})) >= self.least_folds
+        there = sum(self.known(candidate.name, 0, fold) is not None for fold in range(self.folds))
+        return there >= enough_folds(candidate, self.folds, len(self.labels))
 
     def finish(self, candidate: Candidate) -> None:
         """All folds of a drawing are there, or enough of the first: figures of the candidate, and its table of
         out-of-fold predictions."""
+        for fold in range(self.folds):  # of an earlier start too
+            if outcome := self.known(candidate.name, 0, fold):
+                self.keep(candidate.name, 0, fold, outcome)
         outcomes = self.outcomes[candidate.name]
         whole = {r for r, _ in outcomes if all((r, f) in outcomes for f in range(self.folds))}
         kept = {key: outcome for key, outcome in outcomes.items() if key[0] in (whole or {0})}

@@ -15,6 +15,7 @@ from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
 from tasks.auto.durations import (
     START_SECONDS,
+    finished,
     folds_left,
     folds_wanted,
     longest_fold,
@@ -81,13 +82,14 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
     runs = wanted + refits(study)
     begun = [other for other in others if longest_fold(study, other)]
     reserved = min((_wanted_seconds(study, other) for other in begun), default=0.0)
-    overtime = 60 * OVERTIME * study.clock.minutes if longest_fold(study, candidate) else 0.0
+    needs_it = longest_fold(study, candidate) and not study.has_enough(candidate)
+    overtime = 60 * OVERTIME * study.clock.minutes if needs_it else 0.0
     time = study.clock.left_with_fit + overtime - reserved
-    finished = [study.by_name[name] for name, entry in study.entries.items() if entry.status == "finished"]
-    allowed = min(time / runs, (time - refit_seconds(study, finished)) / wanted)
+    comparable = [*finished(study), *(other for other in begun if study.has_enough(other))]
+    allowed = min(time / runs, (time - refit_seconds(study, comparable)) / wanted)
     expected = training_seconds(study, candidate, fold)
     if expected > allowed * _most_wrong(study, candidate):
-        left = minutes_of(max(study.clock.left - reserved, 0))
+        left = minutes_of(max(study.clock.left_with_fit - reserved, 0))
         entry.reason = f"{_folds(wanted)} take about {minutes_of(expected * runs)}, {left} are left"
         return False
     study.say(f"{entry.title}, fold {fold + 1} of {study.folds}")
@@ -161,7 +163,7 @@ def _says_much(study: Study, fold: int) -> bool:
 
 def those_that_can_end(study: Study, candidates: Sequence[Candidate], fold: int) -> list[Candidate]:
     """Without those whose folds after this one do not fit into the time: the worst go first, or, where too few rows
-    tell which that is, the dearest. The last one stays if it counts as it is, for as many folds as do fit."""
+    tell which that is, the dearest. The last one stays if as many fit as it needs to count."""
     says_much = _says_much(study, fold)
 
     def longest(candidate: Candidate) -> float:
@@ -171,8 +173,9 @@ def those_that_can_end(study: Study, candidates: Sequence[Candidate], fold: int)
     while alive:
         refit = refit_seconds(study, [c for c in candidates if c in alive or study.has_enough(c)])
         together = sum(folds_left(study, candidate) * longest(candidate) for candidate in alive)
-        is_last = len(alive) == 1 and study.has_enough(alive[0])
-        if together == 0 or together + refit <= study.clock.left_with_fit or is_last:
+        if len(alive) == 1:
+            together = min(together, _wanted_seconds(study, alive[0]))
+        if together == 0 or together + refit <= study.clock.left_with_fit:
             break
         figures = _so_far(study, alive)
         worst = min(alive, key=lambda c: figures[c.name]) if says_much else max(alive, key=longest)

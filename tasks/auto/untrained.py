@@ -15,7 +15,7 @@ from tasks.auto import cheap
 from tasks.auto.candidate_runs import read_run
 from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
-from tasks.auto.durations import refits, solving_seconds
+from tasks.auto.durations import finished, folds_wanted, refit_seconds, refits, solving_seconds
 from tasks.auto.folds import FoldOutcome, cheap_fold, each_fold
 from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
 
@@ -52,7 +52,7 @@ def repeat_folds(study: Study, candidates: Sequence[Candidate]) -> None:
 def _try_words(study: Study, candidate: Candidate) -> None:
     """Every fold is solved anew, words and all; that takes seconds."""
     for fold in range(study.folds):
-        if study.known(candidate.name, 0, fold) is None and (reason := _no_time(study, candidate, fold)):
+        if study.known(candidate.name, 0, fold) is None and (reason := _no_time(study, candidate, 0, fold)):
             if study.has_enough(candidate):
                 break
             study.entries[candidate.name].reason = reason
@@ -72,7 +72,7 @@ def _try_cheap(study: Study, candidate: Candidate, repeat: int) -> None:
         if outcome is not None:
             study.keep(candidate.name, repeat, fold, outcome)
             continue
-        if candidate.kind != "counts" and (reason := _no_time(study, candidate, fold)):  # those take no time
+        if candidate.kind != "counts" and (reason := _no_time(study, candidate, repeat, fold)):
             if repeat == 0 and study.has_enough(candidate):
                 break
             if repeat == 0:
@@ -88,15 +88,18 @@ def _try_cheap(study: Study, candidate: Candidate, repeat: int) -> None:
     study.finish(candidate)
 
 
-def _no_time(study: Study, candidate: Candidate, fold: int) -> str | None:
-    """Why there is no time for the folds from this one on, or for as many as are enough; None where there is."""
-    wanted = max(study.least_folds - fold, 1)
-    runs = wanted + (refits(study) if study.least_folds < study.folds else 0)
-    needed = solving_seconds(study, candidate) * runs
-    most_wrong = 1.0 if candidate.name in study.outcomes else MOST_WRONG  # its first fold says it better
-    if needed <= most_wrong * study.clock.left and study.clock.left > 0:
+def _no_time(study: Study, candidate: Candidate, repeat: int, fold: int) -> str | None:
+    """Why there is no time for this fold and the next ones, as many as it needs to count, and for the fit on all rows;
+    None where there is. Further drawings count whole."""
+    told, wanted = solving_seconds(study, candidate), study.folds - fold
+    if repeat == 0:
+        wanted = folds_wanted(study, candidate)
+    needed = wanted * told + max(refits(study) * told, refit_seconds(study, finished(study)))
+    is_told = candidate.name in study.outcomes or wanted == 1  # otherwise its first fold says it better
+    if needed <= (1.0 if is_told else MOST_WRONG) * study.clock.left and study.clock.left > 0:
         return None
-    return f"{wanted} folds take about {minutes_of(needed)}, no time is left for that"
+    folds = "one fold" if wanted == 1 else f"{wanted} folds"
+    return f"{folds} and the fit on all rows take about {minutes_of(needed)}, no time is left for that"
 
 
 def _cheap_outcome(

@@ -166,28 +166,49 @@ def test_what_has_no_validation_rows_is_judged_with_the_others_on_the_rows_held_
     assert study.entries["ce_half"].reason.endswith("macro-F1 80.0, the best of those trained 90.0")
 
 
-@pytest.mark.parametrize(("seconds", "folds"), [(60, 1), (80, 2), (100, 3)])
-def test_where_rows_are_many_a_candidate_counts_by_as_many_folds_as_fit(tmp_path, monkeypatch, seconds, folds):
-    """A fold takes 20 s and the fit on all rows 30 s. That time is left when the folds are through."""
-    now, rows = [0.0], 6000
+@pytest.mark.parametrize(
+    ("rows", "seconds", "folds"), [(6000, 60, 1), (6000, 80, 2), (6000, 100, 3), (300, 80, 0), (300, 95, 3)]
+)
+def test_a_candidate_counts_by_as_many_folds_as_fit_if_they_are_enough(tmp_path, monkeypatch, rows, seconds, folds):
+    """A fold takes 20 s, the fit on all rows 30 s where there are three folds, 25 s where there are five. That time is
+    left when the folds are through."""
+    now = [0.0]
     labels, texts = np.arange(rows) % 2, list(map(str, range(rows)))
     embeddings: Any = SimpleNamespace(seconds_per_text=1e-3, unlabelled=[], rows=np.empty((rows, 2)), size_mib=1.0)
     clock = Clock(seconds / 60, now=lambda: now[0])
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
     candidates = [c for c in CANDIDATES if c.name in ("ce_half", "ce")]
-    study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in candidates}
+    study.enter(candidates)
+    size = rows // study.folds
 
     def read(study, candidate, fold, more=()):
         if candidate.name == "ce":
             raise time_limit.OutOfTime(100.0, 20.0)
         now[0] += 20
-        held_out = np.arange(2000 * fold, 2000 * (fold + 1))
-        study.keep(candidate.name, 0, fold, FoldOutcome(held_out, np.eye(2)[labels[held_out]], 0.9, 20.0, 1.0))
+        held_out = np.arange(size * fold, size * (fold + 1))
+        study.save(candidate.name, 0, fold, FoldOutcome(held_out, np.eye(2)[labels[held_out]], 0.9, 20.0, 1.0))
         return True
 
     monkeypatch.setattr(trained, "read_run", read)
     trained.try_trained(study, candidates)
     entry = study.entries["ce_half"]
-    assert entry.status == "finished" and entry.macro_f1 == 1 and study.entries["ce"].status == "skipped"
-    which = f"{folds} of 3 folds, {2000 * folds:,} of 6,000 rows: no time for the others"
-    assert entry.reason == (which if folds < 3 else None) and clock.left_with_fit >= 30
+    assert study.entries["ce"].status == "skipped"
+    if not folds:
+        assert entry.status == "skipped" and "other folds do not fit" in entry.reason
+        return
+    assert entry.status == "finished" and entry.macro_f1 == 1 and clock.left_with_fit >= 25
+    which = f"{folds} of {study.folds} folds, {size * folds:,} of {rows:,} rows: no time for the others"
+    assert entry.reason == (which if folds < study.folds else None)
+    again = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    again.enter(candidates)
+    monkeypatch.setattr(trained, "read_run", partial(_kept, again))
+    trained.try_trained(again, candidates)  # no time for more: what was there counts as before
+    assert again.entries["ce_half"].reason == entry.reason and again.entries["ce_half"].macro_f1 == 1
+
+
+def _kept(again, study, candidate, fold, more=()):
+    outcome = again.known(candidate.name, 0, fold)
+    if outcome is None:
+        raise time_limit.OutOfTime(100.0, 1.0)
+    again.keep(candidate.name, 0, fold, outcome)
+    return True

@@ -24,14 +24,15 @@ from tasks.auto.folds import FoldOutcome, cross_calibrated, load_outcome
 FOLDS, FOLDS_OF_MANY = 5, 3
 MANY_ROWS = 5000  # from which there are fewer folds
 # held out and predicted, on which a candidate is compared where there is no time for all folds
-ENOUGH_ROWS, ENOUGH_SHARE = 1000, 0.6  # of few rows that share
+ENOUGH_ROWS, ENOUGH_SHARE, LEAST_ROWS = 1000, 0.6, 100  # of few rows that share, of very few all: fewer say little
 NO_ENCODER, NO_UNLABELLED = "no time to load and run the encoder", "no texts without a label"  # reasons
 
 
 def enough_folds(candidate: Candidate, folds: int, rows: int) -> int:
     """How many of so many folds hold enough of the rows to compare a candidate: two at least where one is calibrated on
     the others."""
-    least = math.ceil(round(folds * min(ENOUGH_ROWS / rows, ENOUGH_SHARE), 9))
+    enough = min(ENOUGH_ROWS, max(ENOUGH_SHARE * rows, LEAST_ROWS), rows)
+    least = math.ceil(round(folds * enough / rows, 9))
     return least if candidate.validates else max(least, 2)
 
 

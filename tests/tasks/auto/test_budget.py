@@ -18,7 +18,7 @@ from tasks.auto.data import sampled
 from tasks.auto.durations import solving_seconds
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.reading import Labelled
-from tasks.auto.study import Entry, Study
+from tasks.auto.study import Entry, Study, enough_folds
 from tasks.auto.trained import better_half, those_that_can_end
 
 
@@ -204,6 +204,13 @@ def test_a_candidate_counts_by_as_many_folds_as_fit_if_they_are_enough(tmp_path,
     monkeypatch.setattr(trained, "read_run", partial(_kept, again))
     trained.try_trained(again, candidates)  # no time for more: what was there counts as before
     assert again.entries["ce_half"].reason == entry.reason and again.entries["ce_half"].macro_f1 == 1
+
+
+def test_what_is_calibrated_on_other_folds_needs_two():
+    brief, half = (c for c in CANDIDATES if c.name in ("setfit_brief", "ce_half"))
+    assert [enough_folds(c, 3, 9000) for c in (brief, half)] == [2, 1]
+    sizes = ((5, 300), (3, 300), (5, 2000), (5, 150), (3, 90))
+    assert [enough_folds(half, *size) for size in sizes] == [3, 2, 3, 4, 3]
 
 
 def _kept(again, study, candidate, fold, more=()):

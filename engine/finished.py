@@ -12,7 +12,7 @@ from engine.plan import Plan
 from engine.validation import check_targets
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.run_store import DATA, REPEAT, RunFolder, damage_named, find_run, first_line
+from storage.run_store import DATA, QUESTION, REPEAT, RunFolder, damage_named, find_run, first_line
 
 BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
 MODEL = "model"  # the folder in one of `task=auto` that is a run
@@ -32,6 +32,8 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         run = RunFolder(run.path / MODEL)
     if run.read_metrics().get("last_run") is not None:  # a curve of active learning: its last round holds the weights
         run = find_run(run.path.parent, run.metric("last_run", str))
+    if run.has(QUESTION) and run.status == "finished":
+        raise ValueError(f"run={run.id}: it recommends nothing; needed: the same line with more minutes")
     if run.status != "finished":
         raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
     kept = relocated(run.read_config())

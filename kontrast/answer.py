@@ -104,5 +104,7 @@ def auto(
         columns = {"text": checked_texts(data[text]), "label": [_label(value) for value in data[label]]}
         data = written(columns, Path(config_of(words).paths.data)).resolve()
         words += ["text_column=text", "label_column=label"]
+    elif not isinstance(data, str | Path):
+        raise InputError(f"data: found {type(data).__name__}, allowed: a DataFrame, or the path of a file")
     words += overrides({"input": str(data)})
     return Answer(answer(config_of(words), words))

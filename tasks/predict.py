@@ -72,6 +72,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     if config.input is None or config.output is None:
         raise ValueError("input, output: task=predict needs both, files (.csv, .jsonl) or - for stdin and stdout")
     check_output(config.output)
+    if all(map(os.path.isfile, (config.input, config.output))) and os.path.samefile(config.input, config.output):
+        raise ValueError(f"output: found {short(str(config.output))}, the input itself, allowed: another file")
     run, plan = open_run(config, clusters_too=True)
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)

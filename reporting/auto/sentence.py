@@ -81,7 +81,8 @@ def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> lis
     if cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
         parts.append("fine-tuning is not shown to be better")
     elif skipped:
-        parts.append(f"there was no time for {'fine-tuning' if tuned.empty else ' and '.join(skipped)}")
+        some = " and ".join(skipped) if len(skipped) <= MOST_NAMED else f"{len(skipped)} more ways to fine-tune"
+        parts.append(f"there was no time for {'fine-tuning' if tuned.empty else some}")
     elif chosen["rank"] > 1:
         parts.append(f"{ranking['title'][0]} is not shown to be better")
     elif len(within):

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError
 from storage.run_store import COMMAND, QUESTION, RunFolder
+from tasks.auto.candidates import check_names
 from tasks.auto.clock import Clock
 from tasks.auto.guesses import LISTS
 from tasks.auto.reading import GUESS, Labelled, label_more_line, read_labelled, read_texts
@@ -34,6 +35,7 @@ def auto(config: DictConfig, overrides: list[str]) -> Path:
         ValueError: a file that cannot be read or says too little, an option that would do nothing; one line.
     """
     words = passed_on(overrides)
+    check_names(config.methods)
     clock = Clock(config.minutes)
     data = _read(config, overrides, clock)
     folder = RunFolder(Path(config.paths.runs) / _name_of(config, data, words))
@@ -162,7 +164,7 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     lines = ["", metrics["sentence"]] if metrics.get("sentence") else [""]
     warnings = metrics.get("warnings") or []
     lines += [f"warning: {line}" for line in warnings[:MOST_WARNINGS]]
-    lines += [f"{len(warnings) - MOST_WARNINGS} more warnings: metrics.json"] if len(warnings) > MOST_WARNINGS else []
+    lines += [f"more warnings, {len(warnings) - MOST_WARNINGS}: metrics.json"] if len(warnings) > MOST_WARNINGS else []
     if (folder.path / "model" / "metrics.json").is_file():
         lines += [predict_line(folder.path, data.about), f"{COMMAND} task=serve {run_word(folder.path)}"]
     if (more := label_more_line(data)) is not None:

@@ -37,6 +37,8 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     name = folder.id.removeprefix("auto-").rpartition("-")[0]
     used = (folder.read_metrics().get("minutes") or {}).get("used") or 0.0
     clock = Clock(config.minutes, used + clock.used)
+    if used:
+        clock.say(f"going on where an earlier start ended, which used {minutes_of(60 * used)}")
     folder.write_metrics(status="running")
     rows = folder.path / "rows.parquet"
     longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())

@@ -174,6 +174,13 @@ def by_name(several: bool) -> dict[str, Candidate]:
     return {candidate.name: candidate for candidate in (OF_SEVERAL if several else CANDIDATES)}
 
 
+def check_names(methods: Sequence[str] | None) -> None:
+    """Raises InputError: a name that is no candidate, whether texts have one label or several."""
+    allowed = list(by_name(False) | by_name(True))
+    if unknown := [name for name in methods or () if name not in allowed]:
+        raise InputError(f"methods: found {unknown[0]!r}; allowed: {', '.join(allowed)}")
+
+
 def regimes_of(
     class_counts: NDArray[np.integer], rows: int, num_unlabelled: int = 0, several: bool = False
 ) -> list[str]:

@@ -80,6 +80,11 @@ def test_labels_that_cannot_be_learned_are_refused(y, message):
     assert str(error.value) == message
 
 
+def test_what_is_no_table_is_refused_by_its_type():
+    with pytest.raises(InputError, match="^data: found Series, allowed: a DataFrame, or the path of a file$"):
+        kontrast.auto(pd.Series(["a", "b"]))
+
+
 TWO_COLUMNS = pd.DataFrame({"title": ["a", "b"], "body": ["c", "d"]})  # which gives its names one by one
 
 

@@ -119,6 +119,13 @@ def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp
     assert error.startswith(f"{toy_csv['test']}:1: no column 'text' {told}")
 
 
+def test_the_file_that_is_read_is_not_written_over(run, use, tmp_path):
+    source = tmp_path / "new.csv"
+    source.write_text("text\nhail\n")
+    error = use("predict", run, f"input={source}", f"output={tmp_path}/../{tmp_path.name}/new.csv").error
+    assert "the input itself, allowed: another file" in error and source.read_text() == "text\nhail\n"
+
+
 def test_probabilities_of_all_labels_and_the_lines(run, use, tmp_path):
     source, output = tmp_path / "new.csv", tmp_path / "pred.csv"
     source.write_text('text\n"two\nlines"\nhail\n')

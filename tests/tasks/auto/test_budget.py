@@ -12,7 +12,7 @@ from reporting.auto.sentence import FINE_TUNED
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto import passed_on, safe_name, trained
-from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, chosen, regimes_of, rounds
+from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
 from tasks.auto.durations import solving_seconds
@@ -44,8 +44,10 @@ def test_candidates_follow_the_data_and_come_cheapest_first():
     assert [c.name for c in chosen([], ["ce", "logistic"])] == ["majority", "logistic", "ce"]
     several = [c.name for c in chosen([], None, several=True)]
     assert {"majority", "tfidf_linear", "logistic", "neighbours", "linear_words", "bce", "knn_mltc"} <= set(several)
-    with pytest.raises(InputError, match="methods: found 'svm'; allowed: majority, tfidf_linear"):
-        chosen([], ["svm"])
+    for check in (check_names, lambda names: chosen([], names)):
+        with pytest.raises(InputError, match="methods: found 'svm'; allowed: majority, tfidf_linear"):
+            check(["svm"])
+    check_names(["bce", "ce"])
 
 
 def test_with_very_many_classes_what_solves_nothing_comes_first_and_the_solver_of_words_is_not_feared(tmp_path):

@@ -174,9 +174,9 @@ def by_name(several: bool) -> dict[str, Candidate]:
     return {candidate.name: candidate for candidate in (OF_SEVERAL if several else CANDIDATES)}
 
 
-def check_names(methods: Sequence[str] | None) -> None:
-    """Raises InputError: a name that is no candidate, whether texts have one label or several."""
-    allowed = list(by_name(False) | by_name(True))
+def check_names(methods: Sequence[str] | None, several: bool | None = None) -> None:
+    """Raises InputError: a name that is no candidate; None where it is not known yet how many labels texts have."""
+    allowed = list(by_name(False) | by_name(True) if several is None else by_name(several))
     if unknown := [name for name in methods or () if name not in allowed]:
         raise InputError(f"methods: found {unknown[0]!r}; allowed: {', '.join(allowed)}")
 
@@ -217,6 +217,5 @@ def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool 
     candidates = by_name(several)
     if methods is None:
         return [c for c in candidates.values() if not c.regimes or set(c.regimes) & set(regimes)]
-    if unknown := [name for name in methods if name not in candidates]:
-        raise InputError(f"methods: found {unknown[0]!r}; allowed: {', '.join(candidates)}")
+    check_names(methods, several)
     return [c for c in candidates.values() if c.name in methods or c.name == "majority"]

@@ -24,14 +24,14 @@ from tasks.auto.folds import FoldOutcome, cross_calibrated, load_outcome
 FOLDS, FOLDS_OF_MANY = 5, 3
 MANY_ROWS = 5000  # from which there are fewer folds
 # held out and predicted, on which a candidate is compared where there is no time for all folds
-ENOUGH_ROWS, ENOUGH_SHARE, LEAST_ROWS = 1000, 0.6, 100  # of few rows that share, of very few all: fewer say little
+ENOUGH_ROWS, ENOUGH_SHARE, LEAST_HELD_OUT = 1000, 0.6, 100  # of few rows that share, but no fewer than the last
 NO_ENCODER, NO_UNLABELLED = "no time to load and run the encoder", "no texts without a label"  # reasons
 
 
 def enough_folds(candidate: Candidate, folds: int, rows: int) -> int:
     """How many of so many folds hold enough of the rows to compare a candidate: two at least where one is calibrated on
     the others."""
-    enough = min(ENOUGH_ROWS, max(ENOUGH_SHARE * rows, LEAST_ROWS), rows)
+    enough = min(ENOUGH_ROWS, max(ENOUGH_SHARE * rows, LEAST_HELD_OUT), rows)
     least = math.ceil(round(folds * enough / rows, 9))
     return least if candidate.validates else max(least, 2)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from kontrast.estimators import TextClassifier, load
-from kontrast.runs import checked_texts, config_of, overrides, written
+from kontrast.runs import config_of, overrides, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
 
@@ -63,6 +63,15 @@ class Answer:
         return f"<p>{escape(str(self))}</p>{table}<p>{escape(str(self.folder / 'index.html'))}</p>"
 
 
+def _text(value: Any) -> str:
+    """A text as a cell of the table that is read, a missing one as an empty cell. Raises InputError: it is no text."""
+    if isinstance(value, str):
+        return str(value)
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return ""
+    raise InputError(f"data: found {short(value)} in the column of texts, allowed: texts, or nothing")
+
+
 def _label(value: Any) -> str:
     """A label as a cell of the table that is read: several as a JSON list, none that is known as an empty one."""
     if isinstance(value, set):
@@ -76,8 +85,8 @@ def _label(value: Any) -> str:
 
 def auto(
     data: pd.DataFrame | str | Path,
-    text: str = "text",
-    label: str = "label",
+    text: str | None = None,
+    label: str | None = None,
     minutes: float = 20,
     **settings: Any,
 ) -> Answer:
@@ -85,9 +94,9 @@ def auto(
 
     Args:
         data: a table with texts and labels, or the path of a file.
-        text: column of the texts; of a file, both columns are guessed unless they are given in `settings` as
-            `text_column` and `label_column`.
-        label: column of the labels, lists where texts have several; a missing one is a text without a label.
+        text: column of the texts. By default `text` of a table; of a file it is guessed, and so are its labels.
+        label: column of the labels, lists where texts have several; a missing one is a text without a label. By
+            default `label` of a table.
         minutes: how long it may take, > 0.
         settings: any key that the task takes: `prefer="speed"`, `precision=0.9`, `seed=1`, `paths__runs="elsewhere"`.
 
@@ -98,13 +107,15 @@ def auto(
 
     words = ["task=auto", f"minutes={minutes}", *overrides(settings)]
     if isinstance(data, pd.DataFrame):
+        text, label = text or "text", label or "label"
         for name in (text, label):
             if name not in data:
                 raise InputError(f"data: no column {short(name)}, allowed: one of {short_list(data.columns)}")
-        columns = {"text": checked_texts(data[text]), "label": [_label(value) for value in data[label]]}
+        columns = {"text": [_text(value) for value in data[text]], "label": [_label(value) for value in data[label]]}
         data = written(columns, Path(config_of(words).paths.data)).resolve()
-        words += ["text_column=text", "label_column=label"]
+        text, label = "text", "label"
     elif not isinstance(data, str | Path):
         raise InputError(f"data: found {type(data).__name__}, allowed: a DataFrame, or the path of a file")
-    words += overrides({"input": str(data)})
+    columns_of_file = {"text_column": text, "label_column": label}
+    words += overrides({"input": str(data)} | {key: name for key, name in columns_of_file.items() if name is not None})
     return Answer(answer(config_of(words), words))

@@ -23,7 +23,7 @@ LISTS = (list, tuple, set, frozenset, np.ndarray)
 class _Settings(BaseEstimator):
     """Parameters are the method, the encoder, and any setting of the command line, with `__` for its dots."""
 
-    def __init__(self, method: str, encoder: str, **settings: Any) -> None:
+    def __init__(self, method: str, encoder: str | None, **settings: Any) -> None:
         self.method, self.encoder, self.settings = method, encoder, settings
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -44,7 +44,8 @@ class _Settings(BaseEstimator):
 
     def _words(self, columns: Mapping[str, Sequence[Any]], *more: str) -> list[str]:
         """The command line of a fit."""
-        words = [f"method={self.method}", f"encoder={self.encoder}", *overrides(self._choices(True))]
+        words = [f"method={self.method}", *([] if self.encoder is None else [f"encoder={self.encoder}"])]
+        words += overrides(self._choices(True))
         paths = config_of([*words, "dataset=csv", "dataset.train=rows"]).paths
         words += ["dataset=csv", *overrides({"dataset__train": str(written(columns, Path(paths.data)).resolve())})]
         return [*words, *more, *overrides(self._choices(False))]
@@ -62,7 +63,7 @@ class TextClassifier(ClassifierMixin, _Settings):
 
     Args:
         method: a name of `conf/method`.
-        encoder: a name of `conf/encoder`.
+        encoder: a name of `conf/encoder`; None: minilm, or what the method brings.
         settings: any key of the command line, dots as `__`: `seed=1`, `loss__tau=0.5`, `trainer__max_epochs=3`,
             `paths__runs="elsewhere"`, `sampler="class_balanced"`.
 
@@ -72,7 +73,7 @@ class TextClassifier(ClassifierMixin, _Settings):
         folder_: the run's folder.
     """
 
-    def __init__(self, method: str = "ce", encoder: str = "minilm", **settings: Any) -> None:
+    def __init__(self, method: str = "ce", encoder: str | None = None, **settings: Any) -> None:
         super().__init__(method, encoder, **settings)
 
     def __sklearn_tags__(self) -> Any:
@@ -174,7 +175,7 @@ class TextClusterer(ClusterMixin, _Settings):
 
     Args:
         method: a clustering of `conf/method`.
-        encoder: a name of `conf/encoder`.
+        encoder: a name of `conf/encoder`; None: minilm, or what the method brings.
         n_clusters: how many, or "auto" to estimate it, or to leave it to a method that takes no number.
         settings: as those of `TextClassifier`.
 
@@ -185,7 +186,11 @@ class TextClusterer(ClusterMixin, _Settings):
     """
 
     def __init__(
-        self, method: str = "sbert_kmeans", encoder: str = "minilm", n_clusters: int | str = "auto", **settings: Any
+        self,
+        method: str = "sbert_kmeans",
+        encoder: str | None = None,
+        n_clusters: int | str = "auto",
+        **settings: Any,
     ) -> None:
         super().__init__(method, encoder, **settings)
         self.n_clusters = n_clusters
@@ -244,7 +249,7 @@ def _open(run: str | Path, words: Sequence[str]) -> tuple[RunFolder, Any]:
 
 
 def load(run: str | Path, **settings: Any) -> TextClassifier | TextClusterer:
-    """A finished run as a fitted estimator.
+    """A finished run as a fitted estimator; labels are their names, strings, whatever they were.
 
     Args:
         run: its id, the beginning of it, or its folder; a folder of `kontrast.auto` too.

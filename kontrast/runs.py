@@ -15,6 +15,7 @@ from engine.identify import compose_run
 from storage.command_words import quoted
 from storage.errors import InputError, short
 from storage.files import replacing
+from storage.tables import is_visible
 
 PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)  # Hydra knows no other letters without quotes
 
@@ -59,7 +60,7 @@ def checked_texts(texts: Any) -> list[str]:
         texts = np.asarray(texts)[:, 0]
     entries = [str(text) if isinstance(text, np.str_) else text for text in texts]
     for place, text in enumerate(entries):
-        if not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or not is_visible(text):
             raise InputError(f"X[{place}]: found {short(text)}, allowed: a text with at least one visible character")
     if not entries:
         raise InputError("X: no texts, allowed: at least one")

@@ -9,7 +9,7 @@ from reporting.metrics import classification_metrics
 
 DRAWS = 2000
 LEVEL = 0.95
-AT_ONCE = 100  # resamples in memory
+AT_ONCE = 100  # draws in memory
 INTERVAL_METRICS = ("accuracy", "macro_f1")
 MULTILABEL_INTERVAL_METRICS = ("micro_f1", "macro_f1")
 
@@ -17,11 +17,12 @@ MULTILABEL_INTERVAL_METRICS = ("micro_f1", "macro_f1")
 def bootstrap_intervals(
     labels: ArrayLike, predictions: ArrayLike, num_classes: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Percentile bootstrap over rows (Efron and Tibshirani 1993, ch. 13): `accuracy_low`, `accuracy_high`, the same
-    of `macro_f1`, as fractions; they hold `LEVEL` of `DRAWS` resamples.
+    """Percentiles of the Bayesian bootstrap over rows (Rubin 1981): `accuracy_low`, `accuracy_high`, the same of
+    `macro_f1`, as fractions; they hold `LEVEL` of `DRAWS` draws.
 
-    Rows of equal label and prediction are interchangeable, so that a resample is a multinomial draw over the cells of
-    the confusion matrix.
+    In a draw each row has a weight, exponentially distributed, so that rows of equal label and prediction have a gamma
+    one together. Rows drawn with replacement would leave rare classes out of some draws, those of F1 0 among them, and
+    macro-F1 over the others lies above that of all.
 
     Args:
         labels: (N,) class indices, N >= 1.
@@ -60,23 +61,23 @@ def _bounds(figures: dict[str, NDArray[np.float64]]) -> dict[str, float]:
 def _resampled(
     counts: NDArray[np.int64], is_true: NDArray[np.bool_], is_predicted: NDArray[np.bool_], rng: np.random.Generator
 ) -> dict[str, NDArray[np.float64]]:
-    """Figures of each resample (R,), of classes (M, C) that stand for `counts` (M,) rows each.
+    """Figures of each draw (R,), of classes (M, C) that stand for `counts` (M,) rows each.
 
-    Macro-F1 is over the classes that occur in the resample, as in `classification_metrics` and `multilabel_metrics`.
+    Macro-F1 is over the classes that occur, as in `classification_metrics` and `multilabel_metrics`.
     """
     from scipy.sparse import csr_array
 
-    is_right, shares = (is_true == is_predicted).all(axis=1), counts / counts.sum()
-    hits_of = csr_array((is_true & is_predicted).T.astype(np.int64))
-    total_of = csr_array(is_true.T.astype(np.int64) + is_predicted.T)
+    is_right = (is_true == is_predicted).all(axis=1)
+    hits_of = csr_array((is_true & is_predicted).T.astype(np.float64))
+    total_of = csr_array(is_true.T.astype(np.float64) + is_predicted.T)
     parts: dict[str, list[NDArray[np.float64]]] = {"accuracy": [], "micro_f1": [], "macro_f1": []}
     for _ in range(DRAWS // AT_ONCE):
-        draws = rng.multinomial(counts.sum(), shares, size=AT_ONCE)
+        draws = rng.standard_gamma(counts, size=(AT_ONCE, len(counts)))
         hits, total = 2 * (hits_of @ draws.T), total_of @ draws.T  # (C, AT_ONCE)
         occurs = total > 0
         f1 = np.divide(hits, total, out=np.zeros(total.shape), where=occurs)
-        parts["accuracy"].append(draws[:, is_right].sum(axis=1) / counts.sum())
-        parts["micro_f1"].append(hits.sum(axis=0) / np.maximum(total.sum(axis=0), 1))
+        parts["accuracy"].append(draws[:, is_right].sum(axis=1) / draws.sum(axis=1))
+        parts["micro_f1"].append(hits.sum(axis=0) / np.maximum(total.sum(axis=0), 1e-300))
         parts["macro_f1"].append(f1.sum(axis=0) / np.maximum(occurs.sum(axis=0), 1))
     return {name: np.concatenate(values) for name, values in parts.items()}
 

@@ -25,8 +25,8 @@ def predict_line(folder: Path, file: Mapping[str, Any]) -> str:
 
 def run_word(folder: Path) -> str:
     """`run=FOLDER`, from the working folder where it lies below that."""
-    where = os.path.relpath(folder)
-    return f"run={quoted_word(str(folder) if where.startswith('..') else where)}"
+    whole, here = Path(os.path.abspath(folder)), Path.cwd()
+    return f"run={quoted_word(str(whole.relative_to(here) if whole.is_relative_to(here) else folder))}"
 
 
 def reading_words(typed: Mapping[str, Any], prefix: str = "") -> list[str]:

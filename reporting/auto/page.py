@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from reporting.auto import drawings
+from reporting.auto import drawings, resampling, several_labels
 from reporting.auto.commands import predict_line
 from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import second_figure
@@ -36,7 +36,7 @@ def html_page(
         evidence: what was asked and measured.
         ranking: of `reporting.auto.ranking.rank`.
         metrics: what `metrics.json` says.
-        tables: duplicates and, where something is recommended, errors and suspect_labels.
+        tables: duplicates and, where something is recommended, errors, confusion and suspect_labels.
         folder: for the commands.
     """
     context: dict[str, Any] = {
@@ -45,6 +45,8 @@ def html_page(
         "folder": folder.name,
         "predict_line": predict_line(folder, evidence.data["files"][0]),
         "titles": TITLES,
+        "draws": resampling.DRAWS,
+        "widened": several_labels.WIDENED if evidence.several else resampling.WIDENED,
         "pairs": records(tables["duplicates"].head(MOST_ROWS)),
         "bar": drawings.interval_bar,
         "short": drawings.short_title,
@@ -52,7 +54,7 @@ def html_page(
         "rows_to_label": rows_to_label,
         "tried": {entry["candidate"]: entry for entry in evidence.candidates},
     }
-    context |= _of_candidates(ranking) | _of_recommended(metrics) | _of_errors(evidence.several, metrics, tables)
+    context |= _of_candidates(ranking) | _of_recommended(metrics) | _of_errors(evidence.several, tables)
     return _environment().get_template("page.html.j2").render(context)
 
 
@@ -95,15 +97,15 @@ def _of_recommended(metrics: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_errors(several: bool, metrics: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+def _of_errors(several: bool, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     """Of its errors and of labels that may be wrong: empty where nothing is recommended."""
     errors, suspects = tables.get("errors"), tables.get("suspect_labels")
-    has_confusion = "confusion" in metrics
+    counts = tables["confusion"].iloc[:, 1:] if "confusion" in tables else None
     return {
         "confusions": confusions(errors) if errors is not None and not several else [],
         "wrong": records(errors.head(MOST_TEXTS)) if errors is not None and several else [],
-        "label_pairs": label_pairs(metrics) if has_confusion and several else [],
-        "matrix": matrix(metrics) if has_confusion and not several else None,
+        "label_pairs": label_pairs(counts) if counts is not None and several else [],
+        "matrix": matrix(counts) if counts is not None and not several else None,
         "num_errors": 0 if errors is None else len(errors),
         "suspects": [] if suspects is None else records(suspects.head(MOST_ROWS)),
         "num_suspects": 0 if suspects is None else len(suspects),
@@ -127,10 +129,13 @@ def confusions(errors: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def label_pairs(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The most frequent pairs of a label that was missed and another that was given to the same text."""
-    counts = np.array(metrics["confusion"])
-    names = [entry["label"] for entry in metrics["per_class"]]
+def label_pairs(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The most frequent pairs of a label that was missed and another that was given to the same text.
+
+    Args:
+        table: (C, C) counts, columns by label.
+    """
+    counts, names = table.to_numpy(), list(table)
     missed, instead = np.unravel_index(np.argsort(-counts, axis=None, kind="stable")[:MOST_CONFUSIONS], counts.shape)
     return [
         {"label": names[first], "predicted": names[second], "rows": int(counts[first, second])}
@@ -139,13 +144,12 @@ def label_pairs(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def matrix(metrics: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Names and counts with the share of their class, as shades; None with more than `MOST_CLASSES`."""
-    counts = np.array(metrics["confusion"])
+def matrix(table: pd.DataFrame) -> dict[str, Any] | None:
+    """Names and counts (C, C) with the share of their class, as shades; None with more than `MOST_CLASSES`."""
+    counts, names = table.to_numpy(), list(table)
     if len(counts) > MOST_CLASSES:
         return None
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    names = [entry["label"] for entry in metrics["per_class"]]
     rows = [
         {"name": name, "cells": [{"count": int(c), "shade": f"{s:.2f}"} for c, s in zip(*pair, strict=True)]}
         for name, *pair in zip(names, counts, shares, strict=True)

@@ -32,7 +32,8 @@ LINE = ["file", "line", "text", "label"]
 
 
 def write_report(folder: Path | str) -> dict[str, Any]:
-    """Write ranking.csv, metrics.json, out_of_fold.csv, errors.csv, suspect_labels.csv, duplicates.csv and index.html.
+    """Write ranking.csv, metrics.json, out_of_fold.csv, errors.csv, confusion.csv, suspect_labels.csv, duplicates.csv
+    and index.html.
 
     Args:
         folder: with `data.json`, `candidates.json`, `question.json`, `rows.parquet`, `out_of_fold/*.parquet` and, where
@@ -58,6 +59,8 @@ def write_report(folder: Path | str) -> dict[str, Any]:
         tables["errors"] = table[table["label"] != table["predicted"]].iloc[:, : len(LINE) + 2]
         tables["errors"] = tables["errors"].sort_values("confidence", ascending=False, kind="stable")
         tables["suspect_labels"] = suspect_rows(evidence, out_of_fold)
+        tables["confusion"] = pd.DataFrame(confused(out_of_fold), columns=evidence.labels)
+        tables["confusion"].insert(0, "label", evidence.labels, allow_duplicates=True)
     metrics = {"recommended": name, **figures(evidence, ranking, out_of_fold, pairs)}
     for title, table in {"ranking": ranking, **tables}.items():
         run.write_csv(f"{title}.csv", _cells(table), list(table.columns))
@@ -90,7 +93,6 @@ def figures(
         rule = abstention(*out_of_fold.surest(), question.get("precision") or PRECISION)
         sure, right = out_of_fold.confidence()
         content |= {
-            "confusion": confused(out_of_fold).tolist(),
             "calibration": {
                 "ece": expected_calibration_error(sure, right) if len(sure) else None,
                 "brier": out_of_fold.brier(),

@@ -10,7 +10,7 @@ from scipy import sparse
 
 DRAWS = 2000
 PRIOR = 0.5  # pseudo-rows that are right, and as many that are wrong, of each class: Jeffreys' prior of a share
-MOST_DIRECTIONS = 50  # classes, those predicted most, that share the wrong ones: with all, 1,000 classes take minutes
+MOST_DIRECTIONS, MOST_CELLS = 50, 10_000  # classes, those predicted most, that share the wrong ones, and pairs of both
 LEVEL = 0.95
 WIDENED = 1.12  # resampled rows know nothing of how the models of the folds differ; see `interval`
 PIECE = 1 << 22  # weights in memory at a time
@@ -47,7 +47,8 @@ class Patterns:
         predicted = np.zeros(self.num_classes)
         np.add.at(predicted, self.predictions.ravel(), np.repeat(self.counts, self.predictions.shape[1]))
         predicted[classes] += PRIOR
-        likely = classes[np.argsort(-predicted[classes], kind="stable")[:MOST_DIRECTIONS]]
+        directions = min(MOST_DIRECTIONS, max(MOST_CELLS // len(classes), 2))  # with more, 1,000 classes take minutes
+        likely = classes[np.argsort(-predicted[classes], kind="stable")[:directions]]
         true, wrong = (grid.ravel() for grid in np.meshgrid(classes, classes, indexing="ij"))
         kept = (true == wrong) | np.isin(wrong, likely)
         true, wrong = true[kept], wrong[kept]

@@ -80,13 +80,14 @@ def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> lis
     parts = []
     if cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
         parts.append("fine-tuning is not shown to be better")
-    elif skipped:
-        some = " and ".join(skipped) if len(skipped) <= MOST_NAMED else f"{len(skipped)} more ways to fine-tune"
-        parts.append(f"there was no time for {'fine-tuning' if tuned.empty else some}")
-    elif chosen["rank"] > 1:
-        parts.append(f"{ranking['title'][0]} is not shown to be better")
-    elif len(within):
-        parts.append(f"not shown to be better than {within['title'].iloc[0]}")
+    else:
+        if skipped:
+            some = " and ".join(skipped) if len(skipped) <= MOST_NAMED else f"{len(skipped)} more ways to fine-tune"
+            parts.append(f"there was no time for {'fine-tuning' if tuned.empty else some}")
+        if chosen["rank"] > 1:
+            parts.append(f"{ranking['title'][0]} is not shown to be better")
+        elif len(others := within[within["candidate"] != "majority"]):
+            parts.append(f"not shown to be better than {others['title'].iloc[0]}")
     if not within.empty and (within["candidate"] == "majority").any():
         what = "the commonest labels" if evidence.several else "the largest class"
         parts.append(f"not shown to be better than always answering {what}")

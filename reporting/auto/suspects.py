@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from storage.tables import folded
+
 NEARLY = 0.95  # cosine similarity of embeddings
-MOST_PAIRS = 1000
 NEIGHBOURS = 6  # a text's own, and five more
 
 
@@ -55,8 +56,8 @@ def suspect_label_sets(labels: NDArray[np.bool_], probabilities: NDArray[np.floa
 
 
 def duplicates(texts: list[str], labels: NDArray[np.int64], embeddings: NDArray[np.float32] | None) -> pd.DataFrame:
-    """Pairs of rows with one text, case and spaces aside, or, where there are embeddings, nearly one; at most
-    `MOST_PAIRS`, the most alike first.
+    """Pairs of rows with one text, case and spaces aside, or, where there are embeddings, nearly one, the most alike
+    first.
 
     Args:
         texts: N of them.
@@ -69,7 +70,7 @@ def duplicates(texts: list[str], labels: NDArray[np.int64], embeddings: NDArray[
     pairs = _equal(texts)
     if embeddings is not None and len(embeddings) > 1:
         pairs = {**_near(embeddings), **pairs}
-    ordered = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:MOST_PAIRS]
+    ordered = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
     table = pd.DataFrame([(*pair, value) for pair, value in ordered], columns=["first", "second", "similarity"])
     same = labels[table["first"].to_numpy(int)] == labels[table["second"].to_numpy(int)]
     return table.assign(same_label=same)
@@ -78,7 +79,7 @@ def duplicates(texts: list[str], labels: NDArray[np.int64], embeddings: NDArray[
 def _equal(texts: list[str]) -> dict[tuple[int, int], float]:
     """Each later row with the first of its text."""
     first: dict[str, int] = {}
-    pairs = ((first.setdefault(" ".join(text.casefold().split()), place), place) for place, text in enumerate(texts))
+    pairs = ((first.setdefault(folded(text), place), place) for place, text in enumerate(texts))
     return {pair: 1.0 for pair in pairs if pair[0] != pair[1]}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from reporting.auto.commands import predict_line, run_word
@@ -23,6 +24,9 @@ PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidate
 MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
 OF_FILE = ("text_column", "label_column", "encoding", "header", "delimiter", "markup", "unlabelled", "label_separator")
+OF_RUNS = tuple(
+    f"dataset.{key}" for key in ("max_length", "singleton_classes", "most_unlabelled", "many_above", "few_below")
+)
 OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "force", *OF_FILE)
 
 
@@ -38,6 +42,7 @@ def auto(config: DictConfig, overrides: list[str]) -> Path:
     check_names(config.methods)
     clock = Clock(config.minutes)
     data = _read(config, overrides, clock)
+    check_names(config.methods, data.several, bool(data.unlabelled))
     folder = RunFolder(Path(config.paths.runs) / _name_of(config, data, words))
     with folder.lock():
         if config.force:
@@ -89,6 +94,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     if config.unlabelled is not None:
         data.unlabelled += read_texts(config.unlabelled, text, **reading)
         data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
+    data.leave_out_labelled()
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
     guessed += f", text_column={alone} reads that alone" if (alone := data.about["alone"]) else ""
     encoding = f"; {data.about['encoding']}" if data.about["encoding"] else ""
@@ -108,8 +114,11 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
     for key in OF_FILE:
         if _typed(overrides, key):
             raise InputError(f"{key}: has no effect with dataset={config.dataset.name}; allowed with input=FILE")
+    for key in OF_RUNS:
+        if _typed(overrides, key):
+            raise InputError(f"{key}: has no effect, task=auto chooses it; allowed with task=fit")
     clock.say(f"reading the data set {config.dataset.name}: loading PyTorch")
-    from datamodules.labels import without_label
+    from datamodules.labels import label_array, without_label
     from tasks.auto.plans import plan_of
 
     words = [word for word in overrides if re.match(r"(dataset|paths)[=.]", word)]
@@ -118,9 +127,13 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
     corpus = plan.corpus(whole=whole)
     table, names = corpus.table("train"), corpus.label_names
     data = Labelled(f"dataset {corpus.name}", several=corpus.multilabel)
-    rows = zip(table["text"].to_pylist(), table["label"].to_pylist(), without_label(table), strict=True)
-    for number, (text, label, is_unlabelled) in enumerate(rows, 1):
-        if is_unlabelled:
+    has_label = ~without_label(table)
+    if budget := plan.dataset.budget:
+        kept = budget.select(label_array(table, len(names)), np.random.default_rng(config.seed), names)
+        has_label[np.setdiff1d(np.arange(len(table)), kept)] = False
+    rows = zip(table["text"].to_pylist(), table["label"].to_pylist(), has_label, strict=True)
+    for number, (text, label, is_labelled) in enumerate(rows, 1):
+        if not is_labelled:
             data.unlabelled.append(text)
             continue
         data.texts.append(text)
@@ -130,6 +143,7 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
     data.about = {"path": data.file, "format": "data set", "encoding": None, "delimiter": None, **columns}
     if "test" in corpus.splits and not whole:
         data.notes.append("its test rows are not read")
+    data.leave_out_labelled()
     return data.checked()
 
 

@@ -18,7 +18,7 @@ from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
 from tasks.auto.cheap import unit_rows
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
-from tasks.auto.data import facts, max_length_for, sampled, write_rows
+from tasks.auto.data import MOST_ROWS, facts, max_length_for, sampled, write_rows
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
 from tasks.auto.last_fit import fit_on_all_rows
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
@@ -101,6 +101,8 @@ def _sampled_again(data: Labelled, most: int, seed: int, folder: RunFolder) -> L
     if len(table) == len(data.labels):
         return data
     note = f"{len(table):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
+    if (now := min(most, MOST_ROWS)) > len(table):
+        note += f"; these minutes would do for about {min(now, len(data.labels)):,}: force=true starts anew with them"
     texts, labels, lines = (table[column].to_pylist() for column in ("text", "label", "line"))
     labels = [tuple(label) for label in labels] if data.several else labels
     return replace(data, texts=texts, labels=labels, lines=lines, notes=[*data.notes, note])

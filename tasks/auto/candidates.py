@@ -174,9 +174,13 @@ def by_name(several: bool) -> dict[str, Candidate]:
     return {candidate.name: candidate for candidate in (OF_SEVERAL if several else CANDIDATES)}
 
 
-def check_names(methods: Sequence[str] | None, several: bool | None = None) -> None:
-    """Raises InputError: a name that is no candidate; None where it is not known yet how many labels texts have."""
-    allowed = list(by_name(False) | by_name(True) if several is None else by_name(several))
+def check_names(methods: Sequence[str] | None, several: bool | None = None, has_unlabelled: bool = True) -> None:
+    """Raises InputError: a name that is no candidate, or one that reads texts without a label where there are none;
+    None where it is not known yet how many labels texts have."""
+    candidates = by_name(False) | by_name(True) if several is None else by_name(several)
+    allowed = [name for name, candidate in candidates.items() if has_unlabelled or not candidate.reads_unlabelled]
+    if idle := [name for name in methods or () if name in candidates and name not in allowed]:
+        raise InputError(f"methods: {idle[0]} reads texts without a label, found none; allowed with unlabelled=FILE")
     if unknown := [name for name in methods or () if name not in allowed]:
         raise InputError(f"methods: found {unknown[0]!r}; allowed: {', '.join(allowed)}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.class_descriptions import called_alike, spelt_out
 from datamodules.labels import class_counts
 from datamodules.splits import rank_in_class
+from storage.errors import short
 from storage.files import replacing
 from storage.run_store import RunFolder
+from storage.tables import folded
 from tasks.auto.candidates import regimes_of
 from tasks.auto.reading import Labelled
 
@@ -107,7 +109,7 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         before: rows before sampling, None where all are taken.
     """
     counts = class_counts(labels, len(names))
-    normal = [re.sub(r"\s+", " ", text).strip().lower() for text in data.texts]
+    normal = list(map(folded, data.texts))
     by_text: dict[str, set[Any]] = {}
     for text, label in zip(normal, data.labels, strict=True):
         by_text.setdefault(text, set()).add(label)
@@ -120,6 +122,9 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         more = ", …" if len(singles) > 5 else ""
         what = "labels" if data.several else "classes"
         notes.append(f"{what} of one row cannot be measured: {', '.join(singles[:5])}{more}")
+    if (alike := called_alike(list(map(spelt_out, names)))) is not None:
+        first, second = (short(names[place]) for place in alike)
+        notes.append(f"{first} and {second} are classes of their own, though they are called alike")
     if duplicates:
         notes.append(f"{duplicates} rows repeat the text of another; equal texts stay in one fold")
     if conflicting:

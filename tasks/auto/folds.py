@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from datamodules.labels import class_counts
-from datamodules.splits import fold_numbers, stratified_split
+from datamodules.splits import fold_numbers, split_together
 from storage.files import replacing
+from storage.tables import folded
 from tasks.auto.calibration import (
     AnyCalibration,
     best_scale,
@@ -87,7 +88,7 @@ def inner_logits(
     """The setting of least cross-entropy fitted to all rows, its name, and what the models of the inner folds say of
     their validation rows: logits (M, C) and labels (M,). Arguments are those of `fitted`."""
     if isinstance(path, Stacked):
-        folds = fold_numbers(labels, texts, min(INNER_FOLDS, len(set(texts))))
+        folds = fold_numbers(labels, texts, min(INNER_FOLDS, len(set(map(folded, texts)))))
         return *path.fitted(rows, labels, folds), labels
     parts = _inner_parts(labels, texts)
     if isinstance(path, Added):
@@ -132,8 +133,8 @@ def _added(
 
 def _inner_parts(labels: NDArray[np.int64], texts: list[str]) -> Parts:
     if len(labels) >= ONE_SPLIT_FROM:
-        return [stratified_split(labels, 0.2, np.random.default_rng([0, _INNER]), "keep_in_train")]
-    numbers = fold_numbers(labels, texts, min(INNER_FOLDS, len(set(texts))), repeat=0)
+        return [split_together(labels, texts, 0.2, np.random.default_rng([0, _INNER]), "keep_in_train")]
+    numbers = fold_numbers(labels, texts, min(INNER_FOLDS, len(set(map(folded, texts)))), repeat=0)
     return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(numbers.max() + 1)]
 
 

@@ -36,7 +36,7 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
     """What stands between the labels of a text, `LISTS` where cells are lists, None where each is one label.
 
     A separator is taken for one where the parts of the cells that hold it stand in other cells too, alone or beside
-    other labels: "Sci/Tech" and "Food, Drink" are one label each.
+    other labels: "Sci/Tech" and "Food, Drink" are one label each, and so is the number "1,5".
     """
     filled = [cell for cell in cells if cell is not None and str(cell).strip()]
     if filled and all(isinstance(cell, list | tuple) or json_list(cell) is not None for cell in filled):
@@ -46,7 +46,7 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
         joined = [cell for cell in different if separator in cell]
         cells_of = Counter(part for cell in different for part in {part.strip() for part in cell.split(separator)})
         parts = [part.strip() for cell in joined for part in cell.split(separator)]
-        if joined and sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts):
+        if joined and not _numbers(joined) and sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts):
             return separator
     return None
 

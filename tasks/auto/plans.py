@@ -32,7 +32,7 @@ def plan_of(words: Sequence[str]) -> Plan:
 
 def data_words(rows: Path, name: str, max_length: int, markup: str) -> list[str]:
     """Overrides for the rows that a study keeps in its folder."""
-    return ["dataset=csv", f"dataset.train={quoted(str(rows))}", f"dataset.name={name}",
+    return ["dataset=csv", f"dataset.train={quoted(str(rows))}", f"dataset.name={quoted(name)}",
             f"dataset.max_length={max_length}", f"dataset.markup={markup}"]  # fmt: skip
 
 

@@ -23,7 +23,9 @@ from storage.tables import (
     Table,
     checked_delimiter,
     checked_encoding,
+    folded,
     format_of,
+    is_visible,
     open_table,
     text_of,
 )
@@ -63,6 +65,15 @@ class Labelled:
         """How many rows have each label, in the order of the rows."""
         return Counter(name for label in self.labels for name in (label if isinstance(label, tuple) else [label]))
 
+    def leave_out_labelled(self) -> None:
+        """Leave out the texts without a label that stand with one too: where a fold is held out, its texts would be
+        learned from."""
+        labelled = set(map(folded, self.texts))
+        kept = [text for text in self.unlabelled if folded(text) not in labelled]
+        if number := len(self.unlabelled) - len(kept):
+            self.notes.append(f"{number:,} texts without a label stand with one too, and are left out of those without")
+        self.unlabelled = kept
+
     def checked(self) -> Labelled:
         """Itself. Raises InputError where no choice between methods can be made of it."""
         counts = self.rows_of_label()
@@ -75,9 +86,9 @@ class Labelled:
                 f"least 10 rows and 2 classes of 2 (no labels yet: task=cluster shows topics"
                 f"{'; to label more: ' + line if (line := label_more_line(self)) else ''})"
             )
-        if len(set(self.texts)) < 5:
-            raise InputError(f"{where}: {len(set(self.texts))} different texts in {rows} rows; allowed: at least 5")
-        if len(counts) > MOST_CLASSES * rows:
+        if (different := len(set(map(folded, self.texts)))) < 5:
+            raise InputError(f"{where}: {different} different texts in {rows} rows; allowed: at least 5")
+        if len(counts) > MOST_CLASSES * sum(counts.values()):
             column = self.about.get("label_column", "label")
             raise InputError(
                 f"{where}: column {short(column)} has {len(counts)} different values in {rows} rows, too many for "
@@ -158,7 +169,7 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str) -> N
         if isinstance(value, str) and (match := MARKUP.search(value)):
             example, marked = example or short(match.group(), 30), marked + 1
             value = without_markup(value) if markup == "strip" else value
-        if not isinstance(value, str) or not value.strip():
+        if not isinstance(value, str) or not is_visible(value):
             empty += 1
             continue
         _add(data, where, value, row.get(label), separator)
@@ -203,7 +214,7 @@ def read_texts(
     table.need_text(text_column, hint)
     values = (table.text(where, row, text_column, hint) for where, row in table.rows)
     texts = [without_markup(value) if markup == "strip" else value for value in values if isinstance(value, str)]
-    if not (texts := [text for text in texts if text.strip()]):
+    if not (texts := [text for text in texts if is_visible(text)]):
         raise InputError(f"unlabelled={file}: no texts in column {short(text_column)}; allowed: at least one")
     return texts
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from storage.files import replacing
 from storage.run_store import RunFolder
+from storage.tables import folded
 from tasks.auto.calibration import decision_metrics
 from tasks.auto.candidates import Candidate, by_name
 from tasks.auto.clock import Clock
@@ -96,7 +97,7 @@ class Study:
         self.by_name = by_name(self.several)
         clock.expect_report(len(labels), self.num_classes)
         most = FOLDS if len(labels) < MANY_ROWS else FOLDS_OF_MANY
-        self.folds = min(most, len(set(texts)))
+        self.folds = min(most, len(set(map(folded, texts))))
         if (run.path / "folds").exists() and run.has("question.json"):  # an earlier start chose
             self.folds = run.read_json("question.json").get("folds", self.folds)
         self.entries: dict[str, Entry] = {}

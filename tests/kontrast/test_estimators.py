@@ -42,7 +42,7 @@ def test_settings_are_the_command_lines_words():
 def test_parameters_are_copied_changed_and_reached_through_a_pipeline():
     classifier = kontrast.TextClassifier("sharprecl", loss__tau=0.5)
     copy = clone(classifier).set_params(loss__tau=0.3, seed=2)
-    assert copy.get_params() == {"method": "sharprecl", "encoder": "minilm", "loss__tau": 0.3, "seed": 2}
+    assert copy.get_params() == {"method": "sharprecl", "encoder": None, "loss__tau": 0.3, "seed": 2}
     assert classifier.get_params()["loss__tau"] == 0.5
     pipeline = Pipeline([("text", clone(classifier))]).set_params(text__loss__tau=0.1)
     assert pipeline["text"].settings == {"loss__tau": 0.1}
@@ -83,6 +83,17 @@ def test_labels_that_cannot_be_learned_are_refused(y, message):
 def test_what_is_no_table_is_refused_by_its_type():
     with pytest.raises(InputError, match="^data: found Series, allowed: a DataFrame, or the path of a file$"):
         kontrast.auto(pd.Series(["a", "b"]))
+
+
+def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_text(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config))
+    kontrast.auto(str(tmp_path / "a.csv"), text="body", label="kind")
+    assert (asked[0].text_column, asked[0].label_column) == ("body", "kind")
+    kontrast.auto(pd.DataFrame({"text": ["one", None], "label": [1, 2]}), paths__data=str(tmp_path))
+    assert pd.read_parquet(asked[1].input)["text"].tolist() == ["one", ""]
+    with pytest.raises(InputError, match="data: found 3 in the column of texts, allowed: texts, or nothing"):
+        kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), paths__data=str(tmp_path))
 
 
 TWO_COLUMNS = pd.DataFrame({"title": ["a", "b"], "body": ["c", "d"]})  # which gives its names one by one

@@ -23,6 +23,8 @@ def test_tables_agree_with_each_other(folder):
     assert ranking["recommended"].sum() == 1 and ranking["macro_f1"].dropna().is_monotonic_decreasing
     answers, errors = pd.read_csv(folder / "out_of_fold.csv"), pd.read_csv(folder / "errors.csv")
     assert len(errors) == (answers["label"] != answers["predicted"]).sum()
+    counts = pd.read_csv(folder / "confusion.csv", index_col="label").to_numpy()
+    assert (np.trace(counts), counts.sum()) == (len(answers) - len(errors), len(answers))
     assert answers.filter(like="p_").sum(axis=1).round(4).eq(1).all()
     pairs = pd.read_csv(folder / "duplicates.csv")
     assert pairs[["line_a", "line_b"]].values.tolist() == [["my.csv:2", "my.csv:301"], ["my.csv:7", "my.csv:11"]]

@@ -48,6 +48,10 @@ def test_candidates_follow_the_data_and_come_cheapest_first():
         with pytest.raises(InputError, match="methods: found 'svm'; allowed: majority, tfidf_linear"):
             check(["svm"])
     check_names(["bce", "ce"])
+    with pytest.raises(InputError, match="methods: found 'ce'; allowed: majority, tfidf_linear, .*bce"):
+        check_names(["ce"], several=True)
+    with pytest.raises(InputError, match="methods: kontrast reads texts without a label, found none; allowed with"):
+        check_names(["kontrast"], several=False, has_unlabelled=False)
 
 
 def test_with_very_many_classes_what_solves_nothing_comes_first_and_the_solver_of_words_is_not_feared(tmp_path):

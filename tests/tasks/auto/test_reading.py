@@ -11,7 +11,7 @@ from reporting.auto.commands import predict_line
 from storage.command_words import quoted
 from storage.errors import InputError
 from tasks.auto.guesses import LISTS, guess_columns, guess_separator
-from tasks.auto.reading import label_more_line, read_labelled, read_texts
+from tasks.auto.reading import Labelled, label_more_line, read_labelled, read_texts
 from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
@@ -122,7 +122,7 @@ def test_a_second_file_of_texts(tmp_path):
 
 
 def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):
-    rows = [*zip(TEXTS, LABELS, strict=True), ("", "red"), ("<p>unknown</p>", "")]
+    rows = [*zip(TEXTS, LABELS, strict=True), ("\u200b", "red"), ("<p>unknown</p>", "")]
     data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows))
     assert data.unlabelled == ["<p>unknown</p>"] and len(data.labels) == 12
     assert data.notes == ["1 rows without a text are left out", "1 rows without a label", MARKED]
@@ -223,6 +223,7 @@ def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, s
         (["Health, Beauty", "Health, Fitness", "Travel"], None),
         (["a;b", "c"], None),
         ([1, 2.0, True, None], None),
+        (["1,0", "1,5", "2,0", "2,5"], None),
     ],
 )
 def test_several_labels_in_a_cell_are_told_from_one_label_with_a_mark_in_it(cells, expected):
@@ -240,6 +241,12 @@ def test_several_labels_are_read_and_one_label_where_that_is_said(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"text": "one text", "label": []}\n{"text": "two texts", "label": null}\n')
     lists = read_labelled(str(tmp_path / "b.jsonl"), separator=LISTS)  # of the second it is not known
     assert lists.labels == [()] and lists.unlabelled == ["two texts"]
+
+
+def test_no_text_of_a_fold_is_learned_from_as_one_without_a_label():
+    data = Labelled("a.csv", ["one text", "two"], ["a", "b"], [2, 3], ["One  Text ", "three"])
+    data.leave_out_labelled()
+    assert data.unlabelled == ["three"] and data.notes[0].startswith("1 texts without a label stand with one too")
 
 
 @pytest.mark.slow

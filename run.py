@@ -28,11 +28,10 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on how to dis
 def main(config: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
 
-    from engine.command_line import announce, exit_code
+    from engine.command_line import exit_code
 
     def run() -> None:
-        announce(config)
-        from tasks.dispatch import run_task  # torch is imported only when there is something to do
+        from tasks.dispatch import run_task
 
         run_task(config, list(HydraConfig.get().overrides.task))
 
@@ -41,7 +40,14 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    from engine.command_line import check_pair, check_sweep, exit_code, with_keys_of_each_job, without_null_groups
+    from engine.command_line import (
+        check_pair,
+        check_sweep,
+        exit_code,
+        with_keys_of_each_job,
+        with_literal_texts,
+        without_null_groups,
+    )
 
     sys.argv[1:] = without_null_groups(sys.argv[1:])
     if {"--version", "-V"} & set(sys.argv[1:]):
@@ -56,6 +62,7 @@ if __name__ == "__main__":
     def checked() -> None:
         check_pair(sys.argv[1:])
         check_sweep(sys.argv[1:])
+        sys.argv[1:] = with_literal_texts(sys.argv[1:])
         if {"-m", "--multirun"} & set(sys.argv[1:]) or any(word.startswith("sweep=") for word in sys.argv[1:]):
             sys.argv[1:] = with_keys_of_each_job(sys.argv[1:])
         main()

@@ -13,14 +13,14 @@ import yaml
 
 from storage.errors import InputError, short
 from storage.plain_yaml import load_yaml
-from storage.tables import TextLines, parsed_json
+from storage.tables import TextLines, folded, parsed_json
 
 KNOWN = Path(__file__).parent / "class_names"
-CODE = re.compile(r"[A-Za-z]{0,2}[-_.]?\d+([-_.]\d+)*")
+CODE = re.compile(r"(?:(?:label|class|category|topic|cluster)[-_. ]?|[A-Z]{0,2}[-_.]?)\d+(?:[-_.]\d+)*", re.IGNORECASE)
 
 
 def is_code(label: str) -> bool:
-    """Whether a label says nothing by itself: `3`, `C01`, `1.2`."""
+    """Whether a label says nothing by itself: `3`, `C01`, `1.2`, `LABEL_0`."""
     return CODE.fullmatch(label.strip()) is not None
 
 
@@ -28,6 +28,15 @@ def spelt_out(label: str) -> str:
     """A label as words: `sci_tech` and `sciTech` are `sci tech`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", label)
     return re.sub(r"[_\-./]+", " ", words).strip() or label
+
+
+def called_alike(descriptions: Sequence[str]) -> tuple[int, int] | None:
+    """Two classes whose descriptions differ in case and white space at most; None where there are none."""
+    first: dict[str, int] = {}
+    for place, text in enumerate(map(folded, descriptions)):
+        if first.setdefault(text, place) != place:
+            return first[text], place
+    return None
 
 
 def known_descriptions(dataset: str, label_names: Sequence[str]) -> tuple[str, ...] | None:

@@ -319,6 +319,8 @@ def _hold_out_test(dataset: Dataset, parts: Parts, names: list[str]) -> str:
     labelled, labels = np.flatnonzero(~unlabelled), label_array(table, len(names))
     rng = np.random.default_rng(dataset.split_seed)
     _, test = stratified_split(labels[labelled], dataset.test_fraction, rng, dataset.singleton_classes, names)
+    if not len(test):
+        return "no test split: the source ships none, and no class has two rows with a label"
     keep[labelled[test]] = False
     parts["test"] = table, ~keep
     rule = f"{dataset.test_fraction:.0%} stratified test split of the train rows by seed {dataset.split_seed}"

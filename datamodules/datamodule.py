@@ -18,7 +18,7 @@ from datamodules.imbalance import Listed
 from datamodules.label_budget import LabelBudget
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
 from datamodules.samplers import Batches, OrderedBatches, PairedBatches, StagedBatches
-from datamodules.splits import Protocol, fold_numbers, random_split, stratified_split
+from datamodules.splits import Protocol, fold_numbers, random_split, split_together, stratified_split
 from storage.errors import InputError
 
 # Batches are cut from memory-mapped arrays; worker processes would only cost here.
@@ -27,7 +27,7 @@ warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 log = logging.getLogger(__name__)
 
 # streams of random numbers of one seed; the sampler has stream 1
-SPLIT_STREAM, THIN_STREAM, VIEW_STREAM, ORDER_STREAM, LABEL_STREAM = 2, 3, 4, 5, 6
+SPLIT_STREAM, THIN_STREAM, VIEW_STREAM, ORDER_STREAM, LABEL_STREAM, UNLABELLED_STREAM = 2, 3, 4, 5, 6, 8
 
 
 class DataModule(LightningDataModule):
@@ -55,7 +55,7 @@ class DataModule(LightningDataModule):
         seed: of the split, the thinning, the augmentation and the batch order.
         singleton_classes: classes of one train row under a stratified split: refuse, or leave them in train.
         num_workers: loader processes.
-        budget: how many train rows keep their label, before anything else is drawn.
+        budget: how many train rows keep their label, before anything else is drawn, and how many without one count.
         takes_unlabelled: train rows without a label are set aside as rows without one, and not refused.
         shot_bounds: train rows above which a class has many, and below which it has few; for figures alone.
         trains_unlabelled: train batches hold the rows of "unlabelled" too, with label -1, at the positions behind those
@@ -100,7 +100,7 @@ class DataModule(LightningDataModule):
         self.augment, self.imbalance, self.sampler = augment, imbalance, sampler
         self.protocol = Protocol(**protocol) if isinstance(protocol, Mapping) else protocol
         self.num_views, self.seed, self.num_workers = num_views, seed, num_workers
-        self.budget, self.takes_unlabelled = budget or LabelBudget(), takes_unlabelled
+        self.budget, self.takes_unlabelled = LabelBudget() if budget is None else budget, takes_unlabelled
         self.trains_unlabelled, self.shot_bounds = trains_unlabelled, shot_bounds
         self.singleton_classes = singleton_classes
         self.label_names = tuple(corpus.label_names)
@@ -161,7 +161,7 @@ class DataModule(LightningDataModule):
             self._hold_out_fold(rows, labels["train"], contents(tables["train"]).to_pylist())
         splits = "val" not in rows and self.protocol.name in ("clean", "kfold") and self.protocol.val_fraction > 0
         if splits and self.protocol.val_from == "unthinned":
-            self._split(rows, labels["train"])
+            self._split(rows, labels["train"], tables["train"])
         if self.imbalance is not None:
             rng = np.random.default_rng([self.seed, 0, THIN_STREAM])
             selected = self.imbalance.select(labels["train"][rows["train"]], rng, self.label_names)
@@ -175,7 +175,7 @@ class DataModule(LightningDataModule):
             labels["train"] = labels["train"].copy()
             labels["train"][self.imbalance.rows] = answers
         if splits and self.protocol.val_from == "thinned":
-            self._split(rows, labels["train"])
+            self._split(rows, labels["train"], tables["train"])
         if self.protocol.name == "few_shot":
             rng = np.random.default_rng([self.seed, 0, SPLIT_STREAM])
             train, val = random_split(len(rows["train"]), self.protocol.val_fraction, rng)
@@ -187,7 +187,12 @@ class DataModule(LightningDataModule):
         dtype = np.uint8 if self.multilabel else np.int64
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}
         if "unlabelled" in rows:
-            self._leave_out_leaks(tables)
+            self._leave_out_unlabelled(tables)
+        elif self.budget.most_unlabelled is not None:
+            raise InputError(
+                f"dataset.most_unlabelled: found {self.budget.most_unlabelled} and no train row without a label; "
+                "allowed: null"
+            )
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
 
@@ -202,15 +207,17 @@ class DataModule(LightningDataModule):
         rows["train"] = np.setdiff1d(rows["train"], rows["test"])
         self._table_of["test"] = "train"
 
-    def _split(self, rows: dict[str, np.ndarray], labels: np.ndarray) -> None:
-        """Set validation rows aside from the train rows, class by class."""
-        train, val = stratified_split(
-            labels[rows["train"]],
-            self.protocol.val_fraction,
-            np.random.default_rng([self.seed, 0, SPLIT_STREAM]),
-            self.singleton_classes,
-            self.label_names,
-        )
+    def _split(self, rows: dict[str, np.ndarray], labels: np.ndarray, table: pa.Table) -> None:
+        """Set validation rows aside from the train rows, class by class; those of folds with equal inputs together."""
+        rng = np.random.default_rng([self.seed, 0, SPLIT_STREAM])
+        options = (self.protocol.val_fraction, rng, self.singleton_classes, self.label_names)
+        if self.protocol.name == "kfold":
+            inputs = contents(table).take(rows["train"]).to_pylist()
+            train, val = split_together(labels[rows["train"]], inputs, *options)
+        else:
+            train, val = stratified_split(labels[rows["train"]], *options)
+        if not len(val):
+            raise InputError("protocol: no class has two train rows, so that none can validate; allowed: more rows")
         rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
         self._table_of["val"] = "train"
 
@@ -218,9 +225,8 @@ class DataModule(LightningDataModule):
         self, rows: np.ndarray, labels: np.ndarray, unlabelled: np.ndarray, answers: np.ndarray | None
     ) -> dict[str, np.ndarray]:
         """The train rows that keep their label, and those that have none or lose it to the budget, as "unlabelled"."""
-        keeps_all = not self.budget
-        sets_aside = self.takes_unlabelled and answers is None
-        if keeps_all and self.protocol.name != "fixed" and not sets_aside:
+        keeps_all, sets_aside = not self.budget, self.takes_unlabelled or self.protocol.name == "fixed"
+        if keeps_all and (answers is not None or not sets_aside):  # answers say which rows of the table they are to
             self._refuse_unlabelled(labels, answers)
             return {}
         rng = np.random.default_rng([self.seed, 0, LABEL_STREAM])
@@ -232,8 +238,9 @@ class DataModule(LightningDataModule):
             self._table_of["unlabelled"] = "train"
         return {"train": labelled} | ({"unlabelled": rest} if len(rest) else {})
 
-    def _leave_out_leaks(self, tables: dict[str, pa.Table]) -> None:
-        """Leave out the texts without a label that are held out, too: no held-out text is learned from."""
+    def _leave_out_unlabelled(self, tables: dict[str, pa.Table]) -> None:
+        """Leave out the texts without a label that are held out, too: no held-out text is learned from; and of the
+        others what is more than `most_unlabelled`."""
         inputs = {split: contents(tables[self._table_of[split]]).take(rows) for split, rows in self.indices.items()}
         held_out = [chunk for split in ("val", "test") if split in inputs for chunk in inputs[split].chunks]
         if held_out:
@@ -241,6 +248,8 @@ class DataModule(LightningDataModule):
             if number := int(is_leak.sum()):
                 log.warning("dataset: %d texts without a label are also in test or validation; left out", number)
                 self.indices["unlabelled"] = self.indices["unlabelled"][~is_leak]
+        rng = np.random.default_rng([self.seed, 0, UNLABELLED_STREAM])
+        self.indices["unlabelled"] = self.budget.select_unlabelled(self.indices["unlabelled"], rng)
         if len(self.indices["unlabelled"]):
             self.labels["unlabelled"] = np.full(len(self.indices["unlabelled"]), -1)
         else:

@@ -13,13 +13,14 @@ from storage.errors import InputError
 
 @dataclass(frozen=True)
 class LabelBudget:
-    """Labels in all, or of each class; with neither every row keeps its own.
+    """Labels in all, or of each class; with neither every row keeps its own. Then the rows without a label, at most.
 
     With one state of the generator the rows of a smaller budget are among those of a larger.
     """
 
     labels: int | None = None
     labels_per_class: int | None = None
+    most_unlabelled: int | None = None
 
     def __post_init__(self) -> None:
         if self.labels is not None and self.labels_per_class is not None:
@@ -58,3 +59,7 @@ class LabelBudget:
                 f"allowed: 1 to {sizes.max(initial=0)}, the rows of the largest class"
             )
         return rows[rank_in_class(labels[rows], rng) < self.labels_per_class]
+
+    def select_unlabelled(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Those of the sorted `rows` (N,) without a label that are learned from, sorted."""
+        return rows if self.most_unlabelled is None else np.sort(rng.permutation(rows)[: self.most_unlabelled])

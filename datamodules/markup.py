@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|&(?:[a-z]{2,8}|#\d{1,5});")
+MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|&(?:[a-zA-Z]{2,8}|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
 _UNSEEN = re.compile(r"<!--.*?-->|<(script|style)\b[^<>]*>.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _SPACES = re.compile(r"[^\S\n]+")

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import numpy as np
 
 from storage.errors import InputError
+from storage.tables import folded
 
 _FOLDS = 8  # stream of random numbers; the data module has the lower ones
 
@@ -102,7 +103,7 @@ def stratified_split(
         first = singletons[0] if label_names is None else repr(label_names[singletons[0]])
         raise InputError(
             f"dataset.singleton_classes: class {first} has one train row ({len(singletons)} such classes), too few for "
-            "a stratified validation split; allowed: at least 2 rows per class, "
+            "a stratified validation split; allowed: at least 2 rows per class beside the test rows, "
             "or dataset.singleton_classes=keep_in_train"
         )
     quota = np.clip(np.floor(val_fraction * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 0))
@@ -162,8 +163,9 @@ def random_split(size: int, val_fraction: float, rng: np.random.Generator) -> tu
     return np.sort(order[number:]), np.sort(order[:number])
 
 
-def fold_numbers(labels: np.ndarray, texts: Sequence[str], folds: int, repeat: int = 0) -> np.ndarray:
-    """The fold of each row, ``(N,)``, 0 to ``folds`` - 1: stratified, and equal texts together.
+def fold_numbers(labels: np.ndarray, texts: Sequence[Any], folds: int, repeat: int = 0) -> np.ndarray:
+    """The fold of each row, ``(N,)``, 0 to ``folds`` - 1: stratified, and texts together that are equal, case and white
+    space aside.
 
     A text that stands in several folds would be learned by heart in one and asked for in another. Folds depend on
     labels, texts, ``folds`` and ``repeat`` alone, so that all methods are compared on the same ones. Rows of several
@@ -171,16 +173,14 @@ def fold_numbers(labels: np.ndarray, texts: Sequence[str], folds: int, repeat: i
 
     Args:
         labels: ``(N,)`` class indices, or ``(N, C)`` of 0 and 1.
-        texts: N texts.
+        texts: N texts, or other inputs.
         folds: >= 2, at most N.
         repeat: number of the drawing, >= 0.
 
     Raises:
         InputError: fewer different texts than folds.
     """
-    number: dict[str, int] = {}
-    group = np.array([number.setdefault(text, len(number)) for text in texts])
-    first = np.unique(group, return_index=True)[1]  # a group counts as the class of its first row
+    group, first = _groups(texts)
     if len(first) < folds:
         raise InputError(f"protocol.folds: found {folds} for {len(first)} different texts, allowed: 2 to {len(first)}")
     rng = np.random.default_rng([repeat, folds, _FOLDS])
@@ -191,6 +191,29 @@ def fold_numbers(labels: np.ndarray, texts: Sequence[str], folds: int, repeat: i
     fold_of_group = np.empty(len(first), np.int64)
     fold_of_group[order] = np.arange(len(first)) % folds
     return fold_of_group[group]
+
+
+def split_together(
+    labels: np.ndarray,
+    texts: Sequence[Any],
+    val_fraction: float,
+    rng: np.random.Generator,
+    singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
+    label_names: Sequence[str] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`stratified_split` with equal texts on one side, as `fold_numbers` has them."""
+    group, first = _groups(texts)
+    _, val = stratified_split(labels[first], val_fraction, rng, singleton_classes, label_names)
+    is_val = np.isin(group, val)
+    return np.flatnonzero(~is_val), np.flatnonzero(is_val)
+
+
+def _groups(inputs: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The group of each row (N,), equal texts being one, and the first row of each (G,), as whose class it counts."""
+    number: dict[Any, int] = {}
+    keys = (folded(row) if isinstance(row, str) else row for row in inputs)
+    group = np.array([number.setdefault(key, len(number)) for key in keys])
+    return group, np.unique(group, return_index=True)[1]
 
 
 def _multilabel_folds(labels: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import re
@@ -15,7 +14,8 @@ from typing import Any
 
 from engine.world import is_first_process
 from launching.interrupts import ignore_interrupts
-from storage.errors import Stopped
+from storage.command_words import in_shell_quotes, quoted
+from storage.errors import Stopped, nearest
 from storage.files import NO_SPACE, is_stdout, write_text
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
@@ -24,6 +24,11 @@ FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 # groups that a config names whether or not there is such a file
 OPTIONAL = ("method_dataset", "method_protocol", "method_active")
 OF_THE_SWEEP = ("hydra", "paths")  # groups that say how and where it runs, before there is a job
+OF_TEXT = (
+    *("input", "output", "unlabelled", "add", "run", "text_column", "label_column"),
+    *(f"dataset.{key}" for key in ("train", "val", "test", "unlabelled", "class_descriptions", "name")),
+    *("dataset.text_column", "dataset.label_column", "active.answers_from", "active.answers"),
+)  # keys of names that people gave their files and columns
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 
@@ -138,6 +143,25 @@ def with_keys_of_each_job(arguments: list[str]) -> list[str]:
     return words
 
 
+def with_literal_texts(arguments: list[str]) -> list[str]:
+    """Names of files and columns that Hydra's grammar cannot read, as `données.csv` and `train (1).csv`, in its quotes;
+    what it can read, a name in quotes for instance, stays as it is."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    def is_readable(word: str) -> bool:
+        try:
+            return bool(OverridesParser.create().parse_override(word))
+        except HydraException:
+            return False
+
+    pairs = [argument.partition("=") for argument in arguments]
+    return [
+        f"{key}={quoted(value)}" if key in OF_TEXT and value and not is_readable(argument) else argument
+        for argument, (key, _, value) in zip(arguments, pairs, strict=True)
+    ]
+
+
 def check_pair(arguments: list[str]) -> None:
     """Refuse a choice of `OPTIONAL` that does not exist, which Hydra would pass over.
 
@@ -149,7 +173,7 @@ def check_pair(arguments: list[str]) -> None:
         for words in (argument.removeprefix(f"{group}=") for argument in arguments if argument.startswith(f"{group}=")):
             for name in (word.strip() for word in words.split(",")):
                 if name not in names:
-                    allowed = f"{', '.join(names)}{_nearest(name, names)}"
+                    allowed = f"{', '.join(names)}{nearest(name, names)}"
                     raise ValueError(f"{group}={name}: unknown choice; allowed: {allowed}")
 
 
@@ -239,7 +263,10 @@ def explain(error: Exception) -> str:
     if isinstance(error, InstantiationException) and (match := re.search(r"full_key: (\S+)", text)):
         return f"{match[1]}: {error.__cause__ or text.splitlines()[0]}; allowed: what its _target_ takes"
     if isinstance(error, OverrideParseException):
-        return f"{error.override}: not of the form key=value; quotes are needed around a value with one of = , [ {{ $"
+        key, mark, value = error.override.partition("=")
+        literally = in_shell_quotes(f"{key}={quoted(value)}")
+        hint = f"; what is no plain word or number needs two kinds of quotes: {literally}" if mark else ""
+        return f"{error.override}: not of the form key=value{hint}"
     if isinstance(error, MissingMandatoryValue) and error.full_key:
         return f"{error.full_key}: missing; allowed: {error.full_key}=VALUE"
     if getattr(error, "options", None) is not None or "Available options in" in text:
@@ -267,7 +294,7 @@ def _unknown_choice(error: Exception, text: str) -> str:
     if options is None:
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
     group, _, choice = str(missing).removesuffix(".yaml").rpartition("/")
-    return f"{group}={choice}: unknown choice; allowed: {', '.join(sorted(options))}{_nearest(choice, options)}"
+    return f"{group}={choice}: unknown choice; allowed: {', '.join(sorted(options))}{nearest(choice, options)}"
 
 
 def _unknown_key(key: str) -> str:
@@ -280,12 +307,7 @@ def _unknown_key(key: str) -> str:
         return f"{key}: unknown key; there is no group {parent!r} in this config"
     if not keys:
         return f"{key}: unknown key; {parent} is null here; allowed: {parent}=NAME first"
-    return f"{key}: unknown key; allowed {where}: {', '.join(keys)}{_nearest(name, keys)}"
-
-
-def _nearest(name: str, options: list[str]) -> str:
-    close = difflib.get_close_matches(name, options, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return f"{key}: unknown key; allowed {where}: {', '.join(keys)}{nearest(name, keys)}"
 
 
 def _keys_under(parent: str) -> list[str] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -15,6 +17,7 @@ from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import DATA, QUESTION, REPEAT, RunFolder, damage_named, find_run, first_line
 
 BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
+SOLVED = "solved"  # in a checkpoint: the figures of a solution, JSON
 MODEL = "model"  # the folder in one of `task=auto` that is a run
 WORDS = "words"  # the folder of a run with the vocabulary of an encoder that learned one
 
@@ -77,8 +80,13 @@ def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str
     return module.eval(), label_names
 
 
-def load_weights(module: EncoderModule, run: RunFolder, name: str = BEST, more_allowed: bool = False) -> None:
+def load_weights(
+    module: EncoderModule, run: RunFolder, name: str = BEST, more_allowed: bool = False
+) -> dict[str, Any] | None:
     """Weights of a run's checkpoint into the module; it may hold more than these only where that is allowed.
+
+    Returns:
+        The figures of the solution that these weights are; None where they are an epoch's.
 
     Raises:
         ValueError: no checkpoint, a damaged one, one of another run, or tensors of other shapes or names.
@@ -100,3 +108,4 @@ def load_weights(module: EncoderModule, run: RunFolder, name: str = BEST, more_a
         raise ValueError(f"{file}: its tensors are not those of method={module.name} ({reason}); {REPEAT}") from error
     if missing:
         raise ValueError(f"{file}: {', '.join(missing)} missing; {REPEAT}")
+    return json.loads(checkpoint[SOLVED]) if SOLVED in checkpoint else None

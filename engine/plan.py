@@ -16,6 +16,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
+from datamodules.class_descriptions import called_alike
 from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import DataModule
 from datamodules.sources import SourceFile, fetch
@@ -159,6 +160,7 @@ class Plan:
         encoder: Any = None,
         splits: Sequence[str] | None = None,
         source: Any = None,
+        started_from: str = "",
     ) -> dict[str, np.ndarray]:
         """Embeddings by the encoder as it comes, (V, N, D) of each split; from the cache where they are there.
 
@@ -167,10 +169,11 @@ class Plan:
             encoder: the encoder itself, where it is loaded already.
             splits: these alone.
             source: what another encoder than the run's is made from.
+            started_from: id of the run whose weights `encoder` has.
         """
         loaded: Any = encoder or (source or self.encoder).load(self.config.seed).eval()
         loaded.to(self.device)
-        key = self._features_key(source or self.encoder)
+        key = "-".join(filter(None, [self._features_key(source or self.encoder), started_from]))
         features = cached_features(loaded, datamodule, key, self._path("cache"), splits)
         loaded.cpu()
         return features
@@ -220,13 +223,17 @@ class Plan:
         return module
 
     def class_names(self, label_names: Sequence[str]) -> ClassNames | None:
-        """What the classes are called, for methods that read it; None, said on stderr, where the labels are codes."""
+        """What the classes are called, for methods that read it; None, said on stderr, where the labels are codes,
+        or two are called alike."""
         descriptions = self.dataset.describe_classes(label_names)
         if descriptions is None:
-            shown = ", ".join(label_names[:3])
-            print(f"dataset={self.dataset.name}: labels are codes ({shown}, …), names are not used", file=sys.stderr)
-            return None
-        return ClassNames(descriptions, self.encoder.tokenizer())
+            why = f"labels are codes ({', '.join(label_names[:3])}, …)"
+        elif (alike := called_alike(descriptions)) is not None:
+            why = f"{' and '.join(repr(label_names[place]) for place in alike)} are called alike"
+        else:
+            return ClassNames(descriptions, self.encoder.tokenizer())
+        print(f"dataset={self.dataset.name}: {why}, names are not used", file=sys.stderr)
+        return None
 
     def label_pieces(self, label_names: Sequence[str]) -> list[list[int]]:
         """Token ids of what each class is called, for methods that read them; underscores are spaces."""

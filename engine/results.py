@@ -200,7 +200,10 @@ def report(run: RunFolder) -> None:
 
 def _report(run: RunFolder) -> None:
     metrics = run.read_metrics()
-    split = "test" if "test/accuracy" in metrics else "val"  # rows labelled by a person, and no test rows
+    split = next((split for split in ("test", "val") if f"{split}/accuracy" in metrics), None)
+    if split is None:
+        print("nothing is measured: no row with a label is held out (dataset.test=FILE); task=predict answers texts")
+        return
     show_figures(metrics, split)
     print()
     if "threshold" in metrics:

@@ -67,7 +67,8 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
         to_the_end = "trainer.max_epochs=converged, the default over a frozen encoder, trains to the end"
         idle["callbacks.early_stopping"] = f"{to_the_end}; allowed with a number of epochs"
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
-        idle["dataset.unlabelled"] = f"method={method['name']} does not read texts without labels"
+        for key in ("unlabelled", "most_unlabelled"):
+            idle[f"dataset.{key}"] = f"method={method['name']} does not read texts without labels"
     if (active := plain.get("active")) and "mc_probabilities" not in signature(target_class(active["strategy"]))[0]:
         idle["active.mc_passes"] = f"active={active['name']} asks for no passes with dropout on"
     if active:

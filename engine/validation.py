@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import AfterValidator, Field, InstanceOf, Strict, TypeAdapter, ValidationError
 
 from engine.allowed_targets import MODULES, target_findings
+from storage.errors import nearest
 from storage.run_store import first_line
 
 BOUNDS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "~": "pattern"}
@@ -65,7 +66,7 @@ class Top:
     encoding: Annotated[str | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     delimiter: Annotated[str | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     header: Annotated[bool, "with task=predict|drift|evaluate|datastore|auto"] = True
-    label_separator: Annotated[Annotated[str, "~ .+"] | None, "with task=auto"] = None
+    label_separator: Annotated[Annotated[str, "~ .+"] | None, "with task=evaluate|datastore|auto"] = None
     probabilities: Annotated[bool, "with task=predict"] = False
     explain: Annotated[bool, "with task=predict"] = False
     sure: Annotated[Annotated[float, "> 0", "< 1"] | None, "with task=predict|serve"] = None
@@ -191,7 +192,8 @@ def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: s
         elif isinstance(value, Mapping) and "_target_" in value:
             continue  # a node of its own
         elif problem := mismatch(value, parameters[name].annotation):
-            yield f"{where}: found {_shown(value)}; allowed: {problem}"
+            meant = nearest(value, problem.split(", ")) if isinstance(value, str) else ""
+            yield f"{where}: found {_shown(value)}; allowed: {problem}{meant}"
     if node.get("_partial_") and key not in CALLED_WITH_ALL:
         return
     for name, parameter in parameters.items():

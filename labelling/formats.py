@@ -24,7 +24,11 @@ QUESTION = "label"  # what the question is called in what is written
 
 
 def read_answers(
-    file: Path, text_column: str = "text", label_column: str = "label", separator: str | None = None
+    file: Path,
+    text_column: str = "text",
+    label_column: str = "label",
+    separator: str | None = None,
+    reading: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Answer]:
     """The answers of a file in any of the formats; rows without a label are left out.
 
@@ -32,12 +36,13 @@ def read_answers(
         file: CSV, TSV, XLSX, JSON, JSON Lines or Parquet, see `storage.tables.open_table`.
         text_column, label_column: of a plain table; `text` and `label` are looked for too.
         separator: what stands between the classes of a text in a plain table, where texts have several.
+        reading: further arguments of `open_table`, for a plain table.
 
     Raises:
         InputError: no such file, one that is of no format, a row without a text, a label that is no text.
     """
     answers: list[Answer] = []
-    for where, row in open_table(file).rows:
+    for where, row in open_table(file, **reading).rows:
         if "annotations" in row and isinstance(row.get("data"), Mapping):
             answers += _as_exported(where, row, _of_label_studio, "tasks of Label Studio")
         elif isinstance(row.get("fields"), Mapping) and "responses" in row:
@@ -72,7 +77,8 @@ def _of_table(
     text, label = text_of(row, text_column), row[label_column]
     if isinstance(label, str) and label and separator is not None:
         label = from_table(label, separator)
-    if label not in (None, "") and (label != [] or separator is not None):
+    label = None if isinstance(label, str) and not label.strip() else label
+    if label is not None and (label != [] or separator is not None):
         said = str(row["annotator"]) if row.get("annotator") else ""
         ours = set(COLUMNS) <= row.keys()  # elsewhere a column `time` may hold anything
         yield _answer(where, text, label, said, _details(where, row, separator) if ours else {"note": row.get("note")})

@@ -1,5 +1,7 @@
 """The exceptions of bad input and of files that cannot be used; each message is one line."""
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 SHOWN = 80  # characters of a bad value that a message repeats
@@ -27,3 +29,9 @@ def short_list(names: Any, limit: int = 20) -> str:
     """Names for a message, at most ``limit`` of them."""
     names = list(names)
     return ", ".join(short(name) for name in names[:limit]) + (", …" if len(names) > limit else "")
+
+
+def nearest(name: str, options: Iterable[str]) -> str:
+    """The words " (did you mean …?)" with the option that a mistyped name is close to; none where none is."""
+    close = difflib.get_close_matches(name, list(options), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

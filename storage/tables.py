@@ -46,6 +46,7 @@ TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json",
 FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
 TOO_DEEP = f"JSON that is nested too deeply, allowed: {MAX_DEPTH} levels"
 WRITTEN = {**TEXT_FORMATS, ".jsonl": "json lines", ".ndjson": "json lines", ".txt": "csv", "": "csv"}
+NO_TABLES = {b"PK\x03\x04": "a ZIP archive, as XLSX is", b"\xd0\xcf\x11\xe0": "an old Excel file", b"%PDF": "a PDF"}
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark begins the same
@@ -132,11 +133,21 @@ def is_visible(text: str) -> bool:
     return any(not c.isspace() and unicodedata.category(c) not in UNSEEN for c in text)
 
 
+def folded(text: str) -> str:
+    """A text as two are compared that may be one: case and white space aside."""
+    return " ".join(text.casefold().split())
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a cell of texts holds none, nothing that can be seen."""
+    return value is None or (isinstance(value, str) and not is_visible(value))
+
+
 def checked_text(value: Any, where: str) -> str:
     """The value itself. Raises InputError where it is no text with a visible character."""
     if isinstance(value, str) and is_visible(value):
         return value
-    shown = "an empty text" if value is None or isinstance(value, str) else short(value)
+    shown = "an empty text" if is_blank(value) else short(value)
     raise InputError(f"{where}: found {shown}, allowed: a string with at least one visible character")
 
 
@@ -264,6 +275,9 @@ class TextLines:
 
     def _lines(self, file: Any, name: str) -> Iterator[str]:
         sample = file.peek(SAMPLE)[:SAMPLE]
+        if self.asked is None and (kind := next((kind for m, kind in NO_TABLES.items() if sample.startswith(m)), None)):
+            allowed = "text, as CSV; XLSX or Parquet under a name that ends so"
+            raise InputError(f"{name}: found {kind}, allowed: {allowed}")
         mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
         if self.asked is None and not mark and sample.count(0) > len(sample) / 3:
             place = f"byte 0x00 at position {sample.index(0) + 1}"
@@ -376,7 +390,9 @@ def _open_csv(
     reader = csv.reader(itertools.chain(parts, lines), delimiter=delimiter, strict=True)
     with _csv_errors(name, lambda: 1):
         first = next(reader, [])
-    header = first if has_header else _by_position(len(first))
+    named = _without_blank_end(first, 1)
+    header = first if len(first) < len(named) + 2 else named  # a column without a name is one; several cannot be told
+    header = header if has_header else _by_position(len(first))
     rows = _fields(reader, header, name, delimiter)
     if not has_header:
         rows = itertools.chain([(f"{name}:1", dict(zip(header, first, strict=True)))], rows)
@@ -421,11 +437,21 @@ def _checked_columns(name: str, header: Sequence[str]) -> tuple[str, ...]:
     return tuple(header)
 
 
+def _without_blank_end(fields: list[str], least: int) -> list[str]:
+    """Fields without empty ones at the end beyond the first `least`, which spreadsheets write of columns that were
+    formatted only."""
+    while len(fields) > least and not fields[-1].strip():
+        fields = fields[:-1]
+    return fields
+
+
 def _fields(reader: Any, header: Sequence[str], name: str, delimiter: str) -> Iterator[tuple[str, Row]]:
     line = reader.line_num + 1  # where a row begins: a quoted field may hold line ends
     with _csv_errors(name, lambda: line):
         for fields in reader:
-            if fields:  # a blank line has none
+            if len(fields) > 1:
+                fields = _without_blank_end(fields, len(header))
+            if fields and (len(header) == 1 or any(field.strip() for field in fields)):  # a blank line has none
                 if len(fields) != len(header):
                     raise InputError(
                         f"{name}:{line}: {len(fields)} fields, allowed: {len(header)} as in the first line; "

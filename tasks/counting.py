@@ -59,12 +59,13 @@ class Tally:
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
-        self.kept = self.computed = 0
+        self.kept = self.computed = self.blank = 0
         self.labels: Counter[str] = Counter()
         self.sure: Counter[str] = Counter()
 
-    def add(self, answers: list[Row], kept: bool) -> None:
-        """A piece of answers; `kept` by an earlier start."""
+    def add(self, answers: list[Row], kept: bool, blank: int = 0) -> None:
+        """A piece of answers; `kept` by an earlier start; and rows that have no text."""
+        self.blank += blank
         if kept:
             self.kept += len(answers)
         else:
@@ -78,7 +79,7 @@ class Tally:
     def line(self) -> str:
         """Rows, rows a second, how often each label was answered, how many answers are unsure."""
         seconds = time.perf_counter() - self.started
-        parts = [f"{self.kept + self.computed:,} rows"]
+        parts = [f"{self.kept + self.computed + self.blank:,} rows"]
         if self.kept:
             parts.append(f"{self.kept:,} of them by an earlier start")
         if self.computed:
@@ -87,4 +88,5 @@ class Tally:
         more = len(self.labels) - len(shown)
         labels = ", ".join(shown) + (f", {more} more labels" if more > 0 else "")
         unsure = f"; unsure (sure=no): {self.sure['no']:,}" if self.sure else ""
-        return f"{', '.join(parts)}: {labels}{unsure}"
+        blank = f"; not answered, without a text: {self.blank:,}" if self.blank else ""
+        return f"{', '.join(parts)}: {labels or 'none answered'}{unsure}{blank}"

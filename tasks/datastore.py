@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from engine.finished import load_module, open_run
 from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
-from storage.tables import Row, text_of
+from storage.tables import Row, is_blank, text_of
+from tasks.auto.guesses import LISTS, guess_separator
+from tasks.auto.reading import LOOKED_AT
 from tasks.predict import Encoded, pieces, read_rows
 
 
@@ -37,9 +40,8 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
             torch.set_num_threads(plan.config.trainer.num_threads)
         module, label_names = load_module(run, plan)
         encoded, known = Encoded(module, plan), {name: number for number, name in enumerate(label_names)}
-        rows = read_rows(config, plan, "add").rows
+        rows, reading = with_reader_of_labels(read_rows(config, plan, "add").rows, config, plan, module.multilabel)
         texts, labels, vectors = [], [], []
-        reading = reader_of_labels(plan, module.multilabel)
         for piece in pieces(rows):
             labels += [_labels(where, row, config.label_column, known, reading) for where, row in piece]
             texts += [text_of(row, config.text_column) for _, row in piece]
@@ -50,9 +52,25 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
     return store.folder
 
 
-def reader_of_labels(plan: Plan, several: bool) -> Callable[[Any], list[Any]]:
-    """What gives the labels in a field, as the data set of a run writes them."""
-    return partial(_names, separator=getattr(plan.dataset, "label_separator", None)) if several else _one_name
+def with_reader_of_labels(
+    rows: Iterable[tuple[str, Row]], config: DictConfig, plan: Plan, several: bool
+) -> tuple[Iterable[tuple[str, Row]], Callable[[Any], list[Any]]]:
+    """The rows, and what gives the labels in a field of them.
+
+    Several are separated as `label_separator` says, or as in the data set of the run; where neither says it, it is
+    guessed as `task=auto` does.
+    """
+    if not several:
+        return rows, _one_name
+    separator = config.label_separator or getattr(plan.dataset, "label_separator", None)
+    if separator is None:
+        rows = iter(rows)
+        first = list(islice(rows, LOOKED_AT))
+        cells = [row.get(config.label_column) for _, row in first]
+        rows, separator = chain(first, rows), guess_separator(cells)
+        if separator is None and not any(isinstance(cell, list) for cell in cells):
+            return rows, _one_or_none  # no text of the file has two
+    return rows, partial(_names, separator=None if separator == LISTS else separator)
 
 
 def labels_in(where: str, row: Row, column: str, reading: Callable[[Any], list[Any]]) -> list[str]:
@@ -80,6 +98,10 @@ def _one_name(field: Any) -> list[Any]:
     if isinstance(field, list):
         raise ValueError("one label, for texts have one")
     return [field]
+
+
+def _one_or_none(field: Any) -> list[Any]:
+    return [] if is_blank(field) else _one_name(field)
 
 
 def _names(field: Any, separator: str | None) -> list[Any]:

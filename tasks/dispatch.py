@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from engine.command_line import report_job
+from engine.command_line import announce, report_job
 from engine.validation import validate_top
 from launching.interrupts import raised_interrupts
 from storage.files import is_stdout
@@ -19,10 +19,10 @@ from storage.files import is_stdout
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 READING = ("text_column", "encoding", "delimiter", "header", "trainer.num_threads")
 ON_A_RUN = {
-    "evaluate": ("run", "input", "label_column", *READING),
+    "evaluate": ("run", "input", "label_column", "label_separator", *READING),
     "predict": ("run", "input", "output", "probabilities", "explain", "sure", *READING),
     "drift": ("run", "input", "output", *READING),
-    "datastore": ("run", "add", "label_column", *READING),
+    "datastore": ("run", "add", "label_column", "label_separator", *READING),
     "serve": ("run", "host", "port", "sure", "trainer.num_threads"),
     "export": ("run", "output", "format", "quantize", "retrieval"),
 }
@@ -49,7 +49,8 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
         task = "search"
     if task == "fit" and config.get("active") is not None:
         task = "active"
-    work = _loaded(task)
+    announce(plain)
+    work = _loaded(task)  # torch is imported only when there is something to do
     with raised_interrupts():
         folder: Path = work(config, overrides)
     report_job("finished", run=folder)

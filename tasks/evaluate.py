@@ -16,13 +16,15 @@ from omegaconf import DictConfig
 from engine.finished import load_weights, open_run
 from engine.plan import Plan
 from engine.results import show_figures
+from reporting.calibration import answers, brier_score, expected_calibration_error
 from reporting.intervals import bootstrap_intervals, majority_metrics, multilabel_intervals
 from reporting.metrics import ClassScores, class_scores, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
 from storage.errors import short, short_list
 from storage.run_store import RunFolder
-from tasks.datastore import labels_in, reader_of_labels
+from storage.tables import is_blank
+from tasks.datastore import labels_in, with_reader_of_labels
 from tasks.fit import measure, run_names
 from tasks.predict import Predictor, classifier_predictor, pieces, read_rows
 
@@ -36,10 +38,10 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
 
     With `input` the rows of that file, read as `task=predict` reads them, stand for the test rows; its figures, their
     intervals, those of each class and the confusions are in `evaluation-input.json`. Rows with a label that the run
-    does not know are said and left out.
+    does not know, or without a text, are said and left out.
 
     Raises:
-        ValueError: a row without a text or a label, or not one label that the run knows; with file and line.
+        ValueError: a row without a label, or not one label that the run knows; with file and line.
     """
     run, plan = open_run(config)
     if config.input is not None:
@@ -66,6 +68,9 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:
         )
         figures |= bootstrap_intervals(true, best, len(names), np.random.default_rng(0))
         figures |= majority_metrics(true, class_counts)
+        probabilities = scores.astype(np.float64)
+        figures["ece"] = expected_calibration_error(*answers(true, probabilities))
+        figures["brier"] = brier_score(true, probabilities)
         per_class = class_scores(true, best, len(names))
         more = {"confusion": confusion_matrix(true, best, len(names))}
         table = worst_confusions(true, best, names, class_counts)
@@ -75,6 +80,10 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:
         figures |= multilabel_intervals(labels, scores > np.asarray(predictor.threshold), np.random.default_rng(0))
         per_class, more = label_scores(labels, scores, predictor.threshold), {}
         table = worst_labels(_rows(names, class_counts, per_class))
+    absent = (per_class.references == 0) & (per_class.predictions > 0)
+    if absent.any():
+        strange = short_list(np.array(names)[absent].tolist())
+        _warn(f"{config.input}: no row is of {strange}; some are predicted so, which macro-F1 counts as 0")
     figures = run_names(plan) | {f"test/{name}": value for name, value in figures.items()}
     about = {"input": str(config.input), "rows": len(labels), "rows_of_unknown_labels": unknown}
     run.write_json(FILE, about | figures | {"classes": _rows(names, class_counts, per_class)} | more)
@@ -89,21 +98,29 @@ def _scored_rows(
     config: DictConfig, plan: Plan, predictor: Predictor
 ) -> tuple[NDArray[np.int64], NDArray[np.floating], dict[str, int]]:
     """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
-    names, reading = predictor.label_names, reader_of_labels(plan, predictor.threshold is not None)
+    names, several = predictor.label_names, predictor.threshold is not None
+    table = read_rows(config, plan, "input", blank_allowed=True)
+    rows, reading = with_reader_of_labels(table.rows, config, plan, several)
+    blank: list[str] = []
     unknown: Counter[str] = Counter()
     first, labels, scores = "", [], []
-    for piece in pieces(read_rows(config, plan, "input").rows):
+    for piece in pieces(rows):
         inputs = []
         for where, row in piece:
+            if is_blank(text := plan.dataset.input_of(row, config.text_column)):
+                blank.append(where)
+                continue
             row_labels = labels_in(where, row, config.label_column, reading)
             if strange := set(row_labels) - set(names):
                 unknown.update(strange)
                 first = first or where
                 continue
             labels.append(np.isin(names, row_labels))
-            inputs.append(plan.dataset.input_of(row, config.text_column))
+            inputs.append(text)
         if inputs:
             scores.append(predictor.scores(inputs)[0])
+    if blank:
+        _warn(f"{blank[0]}: {len(blank):,} rows without a text are left out")
     if unknown:
         shown = ", ".join(f"{short(name)} ({number:,} rows)" for name, number in unknown.most_common(10))
         _warn(f"{first}: the run does not know every label; left out of all figures: {shown}")

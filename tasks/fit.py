@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
@@ -19,9 +20,10 @@ from callbacks.checkpoint import AtomicCheckpointIO
 from callbacks.embeddings import EmbeddingMap, EmbeddingPicture
 from callbacks.evaluation_rows import ModelOutputs
 from callbacks.open_logs import close_logs, log_outcome
+from callbacks.time_limit import OutOfTime
 from datamodules.datamodule import DataModule
 from engine.environment import environment
-from engine.finished import WORDS, load_weights
+from engine.finished import SOLVED, WORDS, load_weights
 from engine.identity import completed, run_id
 from engine.plan import Plan, instantiate_partial
 from engine.processes import run_processes
@@ -84,8 +86,9 @@ def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work:
         run.write_metrics(names, status="running", error=None)
         work()
     except Exception as error:
-        if run.status != "finished":
-            run.write_metrics(status="failed", error=first_line(error))
+        if run.status != "finished":  # with more time a run out of time goes on
+            status = "interrupted" if isinstance(error, OutOfTime) else "failed"
+            run.write_metrics(status=status, error=first_line(error))
         raise
     except BaseException as stop:  # Ctrl-C, SIGTERM, and the exit that Lightning turns them into
         if run.status != "finished":
@@ -192,24 +195,27 @@ def _train_by_epochs(
 ) -> dict[str, Any]:
     """Train epoch by epoch, from the last whole one where there is one; the selected epoch's weights are loaded."""
     last = run.checkpoints / "last.ckpt"
+    started_from = ""
     if plan.plain.get("start_from") and not last.is_file():
-        _start_from(plan, module)
+        started_from = _start_from(plan, module)
     figures: dict[str, Any] = {}
     if module.trains_unlabelled:
-        start = plan.features(datamodule, splits=[split for split in datamodule.learning_splits if split != "val"])
-        tokens = {split: datamodule.token_rows(split) for split in start}  # type: ignore[attr-defined]  # of texts
+        names = [split for split in datamodule.learning_splits if split != "val"]
+        encoder = module.encoder.eval() if started_from else None  # names are read by these weights, so texts are too
+        start = plan.features(datamodule, encoder, names, started_from=started_from)
         embeddings = {split: torch.from_numpy(values[0]) for split, values in start.items()}
+        tokens = {split: datamodule.token_rows(split) for split in names}  # type: ignore[attr-defined]  # of texts
         figures |= module.begin({split: ((ids, embeddings[split]), y) for split, (ids, y) in tokens.items()})
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
-    load_weights(module, run)
-    if module.solved_after_training:
+    solved = load_weights(module, run)
+    if module.solved_after_training and solved is None:  # an earlier start may have come so far
         splits: dict[str, Any] = dict(module.to(plan.device).embedded_splits(datamodule))  # the trainer left it behind
         if module.solved_from == "both":
             tokens = {name: datamodule.token_rows(name)[0] for name in splits}  # type: ignore[attr-defined]  # of texts
             splits = {name: ((tokens[name], rows), labels) for name, (rows, labels) in splits.items()}
-        figures |= module.cpu().solve(splits)
-        _save_best(run, module)
-    return figures | {"epochs": trainer.current_epoch}
+        solved = module.cpu().solve(splits)
+        _save_best(run, module, solved)
+    return figures | (solved or {}) | {"epochs": trainer.current_epoch}
 
 
 def _solve(run: RunFolder, module: ClassifierModule, datamodule: Any) -> dict[str, Any]:
@@ -217,20 +223,24 @@ def _solve(run: RunFolder, module: ClassifierModule, datamodule: Any) -> dict[st
     reader = {"tokens": "token_rows", "both": "token_and_feature_rows"}.get(module.solved_from, "feature_rows")
     rows = getattr(datamodule, reader)  # of tokens where the data are texts
     figures = module.solve({split: rows(split) for split in datamodule.learning_splits})
-    _save_best(run, module)
+    _save_best(run, module, figures)
     return {"epochs": 0} | figures
 
 
-def _save_best(run: RunFolder, module: ClassifierModule) -> None:
-    """Write the weights of now as those of the run."""
-    checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
+def _save_best(run: RunFolder, module: ClassifierModule, figures: Mapping[str, Any]) -> None:
+    """Write the weights of now, a solution with these figures, as those of the run."""
+    checkpoint: dict[str, Any] = {"state_dict": module.state_dict(), SOLVED: json.dumps(figures, default=float)}
     module.on_save_checkpoint(checkpoint)
     if run.writes:
         AtomicCheckpointIO().save_checkpoint(checkpoint, run.checkpoints / "best.ckpt")
 
 
-def _start_from(plan: Plan, module: ClassifierModule) -> None:
-    """Weights of a finished run into `module`, which keeps its own name. Raises ValueError: no run that fits."""
+def _start_from(plan: Plan, module: ClassifierModule) -> str:
+    """Weights of a finished run, whose id is returned, into `module`, which keeps its own name.
+
+    Raises:
+        ValueError: no run that fits.
+    """
     run, own_id = find_run(plan.config.paths.runs, plan.plain["start_from"], "start_from"), module.run_id
     if run.status != "finished":
         raise ValueError(f"start_from={run.id}: its status is {run.status}; allowed: a finished run")
@@ -242,6 +252,7 @@ def _start_from(plan: Plan, module: ClassifierModule) -> None:
         raise ValueError(f"start_from={run.id}: found {own} classes; allowed: {module.num_classes}")
     load_weights(module, run)
     module.run_id = own_id
+    return run.id
 
 
 def measure(

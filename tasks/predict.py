@@ -36,6 +36,7 @@ from storage.tables import (
     check_output,
     checked_delimiter,
     checked_encoding,
+    is_blank,
     write_table,
 )
 from tasks.counting import Tally, counted_rows
@@ -58,6 +59,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
 
     `probabilities=true` adds `line`, where the row begins in its file, and `p_LABEL` for every label.
 
+    A row with a blank text is written without an answer, and the line at the end says how many there were.
+
     Stopped or killed, the same call goes on after the rows that it has answered, and writes the same bytes; of what
     comes through a pipe or goes into one nothing is kept. Memory does not grow with the rows.
 
@@ -65,8 +68,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     `neighbours`, JSON: of each that voted, the nearest first, `text`, `labels`, `distance` and `weight`.
 
     Raises:
-        ValueError: input or output missing, no text column, an empty text, a column with the name of one that is
-            written; the line names file and line. With retrieval a datastore that is missing, damaged or of another
+        ValueError: input or output missing, no text column, a text that is none, a column with the name of one that
+            is written; the line names file and line. With retrieval a datastore that is missing, damaged or of another
             model; `explain` without retrieval; `sure` where the run cannot tell.
     """
     if config.input is None or config.output is None:
@@ -86,7 +89,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         predictor: Assigner | Predictor = Assigner(run, plan)
     else:
         predictor = classifier_predictor(run, plan, config.explain, config.probabilities, config.sure)
-    table = read_rows(config, plan, "input")
+    table = read_rows(config, plan, "input", blank_allowed=True)
     columns = (*(["line"] if config.probabilities else []), *predictor.columns)
     with ExitStack() as stack:
         journal = None
@@ -113,19 +116,22 @@ def _answered(
     """The rows of the table with their answers."""
     for piece in pieces(_refuse_columns(columns, table.rows)):
         inputs = [input_of(row, config.text_column) for _, row in piece]
-        answers, kept = _piece_answers(predictor, inputs, journal)
-        tally.add(answers, kept)
+        answers, kept = _piece_answers(predictor, [text for text in inputs if not is_blank(text)], journal)
+        tally.add(answers, kept, blank=len(piece) - len(answers))
         count(len(piece))
-        for (where, row), answer in zip(piece, answers, strict=True):
+        of_texts = iter(answers)
+        for (where, row), text in zip(piece, inputs, strict=True):
+            answer = dict.fromkeys(predictor.columns) if is_blank(text) else next(of_texts)
             yield row | ({"line": line_of(where)} if config.probabilities else {}) | answer
 
 
 def _piece_answers(
     predictor: Assigner | Predictor, texts: list[str], journal: Journal | None
 ) -> tuple[list[Row], bool]:
-    if journal is None:
-        return predictor.answers(texts), False
-    return journal.answers(lambda: predictor.answers(texts))
+    def compute() -> list[Row]:
+        return predictor.answers(texts) if texts else []
+
+    return (compute(), False) if journal is None else journal.answers(compute)
 
 
 def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
@@ -317,8 +323,9 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
         yield piece
 
 
-def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
-    """The table that `config[key]` names, opened as training opens its own; every row has an input.
+def read_rows(config: DictConfig, plan: Plan, key: str, blank_allowed: bool = False) -> Table:
+    """The table that `config[key]` names, opened as training opens its own; every row has an input, or where that is
+    allowed a blank text.
 
     Raises:
         ValueError: as `predict` does.
@@ -328,6 +335,6 @@ def read_rows(config: DictConfig, plan: Plan, key: str) -> Table:
         raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
     encoding = checked_encoding(config.get("encoding"), "encoding")
     delimiter = checked_delimiter(config.get("delimiter"), "delimiter")
-    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter)
+    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter, blank_allowed)
     table.refuse_idle(delimiter)
     return table

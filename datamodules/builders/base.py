@@ -11,7 +11,7 @@ from datamodules.label_budget import LabelBudget
 from datamodules.markup import without_markup
 from datamodules.sources import SourceFile
 from storage.errors import InputError
-from storage.tables import Table, checked_text, format_of, open_table, text_of
+from storage.tables import Table, checked_text, format_of, is_blank, open_table, text_of
 
 if TYPE_CHECKING:
     from datamodules.collation import Batch
@@ -40,6 +40,7 @@ class Dataset:
         class_descriptions: YAML, JSON or CSV file with a description of each label, in place of what the data set
             knows of its classes.
         unlabelled: file with inputs without labels, which come after the train rows.
+        most_unlabelled: at most so many of all rows without a label are learned from, drawn by the run's seed.
         many_above: classes of more train rows than this have many; accuracy is also given for these.
         few_below: classes of fewer have few; those between have a medium number.
 
@@ -74,13 +75,14 @@ class Dataset:
         labels_per_class: Annotated[int, ">= 1"] | None = None,
         class_descriptions: str | None = None,
         unlabelled: str | None = None,
+        most_unlabelled: Annotated[int, ">= 1"] | None = None,
         many_above: Annotated[int, ">= 0"] = 100,
         few_below: Annotated[int, ">= 0"] = 20,
     ) -> None:
         if few_below > many_above + 1:
             raise InputError(f"dataset.few_below: found {few_below}, allowed: <= {many_above + 1}, see many_above")
         self.shot_bounds = many_above, few_below
-        self.budget = LabelBudget(labels, labels_per_class)
+        self.budget = LabelBudget(labels, labels_per_class, most_unlabelled)
         self.class_descriptions = class_descriptions
         self.unlabelled = None if unlabelled is None else Path(unlabelled).expanduser()
         self.name = name
@@ -178,9 +180,19 @@ class Dataset:
         raise NotImplementedError
 
     def open_inputs(
-        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+        self,
+        source: str,
+        column: str,
+        encoding: str | None,
+        header: bool,
+        delimiter: str | None = None,
+        blank_allowed: bool = False,
     ) -> Table:
-        """A table of new inputs, each in its column and checked. Raises InputError: no file, no column, a bad input."""
+        """A table of new inputs, each in its column and checked, or also blank where that is allowed.
+
+        Raises:
+            InputError: no file, no column, a bad input.
+        """
         raise NotImplementedError
 
     def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
@@ -195,7 +207,7 @@ class Dataset:
         if self.class_descriptions is not None:
             file = Path(self.class_descriptions).expanduser()
             return read_descriptions(file, label_names, names_suffice=self.label_names is not None)
-        return None if self.own_files() else known_descriptions(self.name, label_names)
+        return known_descriptions(self.name, label_names)
 
     def about(self) -> dict[str, Any]:
         """Facts for the card."""
@@ -308,7 +320,13 @@ class TextDataset(Dataset):
         return batches_alone(texts, encoder.tokenizer(), self.max_length, batch_size, of_one_width)
 
     def open_inputs(
-        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+        self,
+        source: str,
+        column: str,
+        encoding: str | None,
+        header: bool,
+        delimiter: str | None = None,
+        blank_allowed: bool = False,
     ) -> Table:
         table = open_table(source, None, delimiter or self.delimiter, column, encoding, header)
         learned = f"; the run learned from {self.learned_from}" if self.learned_from not in (None, column) else ""
@@ -318,7 +336,9 @@ class TextDataset(Dataset):
         def with_texts() -> Iterator[tuple[str, Row]]:
             where = None
             for where, row in table.rows:
-                checked_text(table.text(where, row, column, hint), where)
+                value = table.text(where, row, column, hint)
+                if not (blank_allowed and is_blank(value)):
+                    checked_text(value, where)
                 yield where, row
             if where is None:
                 raise InputError(f"{table.name}: no rows")

@@ -45,7 +45,7 @@ class UserFiles(TextDataset):
         text_column: str = "text",
         label_column: str = "label",
         aug_column: str | None = None,
-        label_names: list[str] | None = None,
+        label_names: list[str | int] | None = None,
         split_seed: Annotated[int, ">= 0"] = 0,
         empty_label: EmptyLabel = "refuse",
         markup: Markup = "keep",
@@ -190,7 +190,7 @@ class Jsonl(UserFiles):
         return open_table(path, "json", encoding=self.encoding)
 
 
-def _checked_names(names: list[str]) -> tuple[str, ...]:
+def _checked_names(names: Sequence[str | int]) -> tuple[str, ...]:
     stripped = [str(name).strip() for name in names]
     if len(stripped) < 2 or len(set(stripped)) != len(stripped) or "" in stripped:
         raise InputError(f"dataset.label_names: found {stripped}, allowed: at least 2 different names")

@@ -12,6 +12,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,14 @@ from omegaconf import DictConfig, OmegaConf
 from datamodules.class_descriptions import spelt_out
 from datamodules.corpus import Corpus, prepare
 from datamodules.labels import without_label
+from datamodules.markup import without_markup
 from engine.validation import check_targets
 from labelling.answers import NO_LABEL, Answer, AnswerBook, Label, all_of_kind, check_labels, classes_of, record_new
 from labelling.desk import AT_RANDOM, Desk, Suggestion
 from labelling.formats import read_answers
 from storage.errors import InputError
 from storage.run_store import RunFolder
+from storage.tables import checked_delimiter
 from tasks.active.file import FileOracle
 from tasks.active.prompt import Prompt
 
@@ -108,7 +111,14 @@ class People:
         if (file := self.plain["answers_from"]) is not None:
             dataset = self.config.dataset
             columns = (dataset.get("text_column", "text"), dataset.get("label_column", "label"))
-            answers = read_answers(Path(file).expanduser(), *columns, self.book.separator)
+            path, pool = Path(file).expanduser(), Path(dataset.get("train") or "").expanduser()
+            keys = ("encoding", "delimiter", "header") if path.resolve() == pool.resolve() else ()
+            reading = {key: dataset[key] for key in keys if key in dataset}
+            if "delimiter" in reading:
+                reading["delimiter"] = checked_delimiter(reading["delimiter"], "dataset.delimiter")
+            answers = read_answers(path, *columns, self.book.separator, reading)
+            if dataset.get("markup") == "strip":  # as the pool has its texts
+                answers = [replace(answer, text=without_markup(answer.text)) for answer in answers]
             try:
                 answers = all_of_kind(answers, self.book.separator is not None)
                 check_labels(answers, [*label_names, *self.book.added_classes])

@@ -2,7 +2,14 @@
 
 import pytest
 
-from datamodules.class_descriptions import KNOWN, is_code, known_descriptions, read_descriptions, spelt_out
+from datamodules.class_descriptions import (
+    KNOWN,
+    called_alike,
+    is_code,
+    known_descriptions,
+    read_descriptions,
+    spelt_out,
+)
 from storage.errors import InputError
 
 LABELS = ("a", "b")
@@ -47,10 +54,12 @@ def test_no_such_file(tmp_path):
 
 
 def test_labels_that_say_nothing():
-    assert all(map(is_code, ("3", "C01", "1.2", "cs-7"))) and not any(map(is_code, ("cs.CL", "acq", "world news")))
+    assert all(map(is_code, ("3", "C01", "1.2", "cs-7", "LABEL_0", "class 1")))
+    assert not any(map(is_code, ("cs.CL", "acq", "world news")))
     assert spelt_out("sci_techNews") == "sci tech News"
     assert known_descriptions("no such set", ("1", "2")) is None
     assert known_descriptions("no such set", ("one_two", "b")) == ("one two", "b")
+    assert called_alike(["sport", "world", "Sport "]) == (0, 2) and called_alike(["sport", "world"]) is None
 
 
 def test_the_files_that_come_along_are_sound():

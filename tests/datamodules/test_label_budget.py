@@ -21,6 +21,15 @@ def test_a_smaller_budget_is_within_a_larger(labels, seed, data):
     assert (labels[kept[1]] >= 0).all()
 
 
+@given(st.sets(st.integers(0, 99)), st.integers(0, 2**32 - 1), st.data())
+def test_fewer_texts_without_a_label_are_within_more(rows, seed, data):
+    rows = np.sort(np.array(list(rows), int))
+    sizes = sorted(data.draw(st.tuples(*[st.integers(1, 120)] * 2)))
+    kept = [LabelBudget(most_unlabelled=n).select_unlabelled(rows, np.random.default_rng(seed)) for n in sizes]
+    assert set(kept[0]) <= set(kept[1]) <= set(rows)
+    assert [list(part) == sorted(part) and len(part) for part in kept] == [min(n, len(rows)) for n in sizes]
+
+
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(0, 2**32 - 1))
 def test_so_many_of_each_class(labels, seed):
     labels = np.array(labels)

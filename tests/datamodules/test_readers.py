@@ -219,6 +219,7 @@ def test_hub_reads_a_data_set_by_path_and_columns(hub_folder, tmp_path):
     corpus = prepare(Hub(hub_folder, **options), tmp_path / "prepared", None)
     expected = [("red apple", "fruit"), ("green pear", "fruit"), ("grey iron", "metal"), ("old zinc", "metal")]
     assert rows(corpus, "train") == rows(corpus, "test") == expected
+    assert Hub(hub_folder, **options).describe_classes(corpus.label_names) == ("fruit", "metal")
     held_out = prepare(Hub(hub_folder, test_split=None, **options), tmp_path / "prepared", None)
     assert len(rows(held_out, "train")) + len(rows(held_out, "test")) == 4
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datamodules.splits import Protocol, fold_numbers, rank_in_class, stratified_split
+from datamodules.splits import Protocol, fold_numbers, rank_in_class, split_together, stratified_split
 from storage.errors import InputError
 
 OHSUMED = [585, 430, 377, 240, 215, 179, 176, 168, 155, 122, 114, 101, 92, 83, 59, 54, 49, 40, 35, 29, 25, 21, 9]
@@ -69,9 +69,12 @@ def test_folds_share_out_each_class_and_keep_equal_texts_together():
     assert np.ptp(np.bincount(folds)) <= 1
     assert np.array_equal(folds, fold_numbers(labels, texts, 5))
     assert not np.array_equal(folds, fold_numbers(labels, texts, 5, repeat=1))
-    texts[3] = texts[40] = texts[41]
+    texts[3], texts[40], texts[41] = "Text  3", "text 3", "TEXT 3 "  # one text, typed in three ways
     folds = fold_numbers(labels, texts, 5)
     assert folds[3] == folds[40] == folds[41]
+    for seed in range(5):
+        train, val = split_together(labels, texts, 0.3, np.random.default_rng(seed), "keep_in_train")
+        assert sorted([*train, *val]) == list(range(len(labels))) and len({3, 40, 41} & set(val)) in (0, 3)
     with pytest.raises(InputError, match="found 5 for 1 different texts"):
         fold_numbers(labels, ["same"] * len(labels), 5)
 

@@ -39,6 +39,17 @@ def test_the_held_out_fifth_is_of_labelled_rows(train, more, tmp_path):
     assert corpus.label_names == ("a", "b") and corpus.fingerprint != plain.fingerprint
 
 
+def test_where_no_class_has_two_labelled_rows_nothing_is_held_out(tmp_path):
+    path = tmp_path / "few.csv"
+    path.write_text("text,label\none,a\ntwo,b\nthree,\nfour,\n")
+    options = {"empty_label": "unlabelled", "singleton_classes": "keep_in_train"}
+    corpus = prepare(Csv(train=str(path), **options), tmp_path / "data", None)
+    assert set(corpus.splits) == {"train"} and texts(corpus) == ["three", "four"]
+    path.write_text("text\none\ntwo\n")
+    options = {"empty_label": "unlabelled", "label_names": [0, 1]}
+    assert prepare(Csv(train=str(path), **options), tmp_path / "data", None).label_names == ("0", "1")
+
+
 def test_all_rows_together_hold_them_behind_the_labelled(train, more, tmp_path):
     corpus = prepare(Csv(train=train, unlabelled=more), tmp_path / "data", None, all_rows=True)
     assert texts(corpus) == ["new", "text 3", "new"] and corpus.table("train")["text"][20:].to_pylist() == texts(corpus)

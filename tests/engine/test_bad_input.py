@@ -22,6 +22,7 @@ ONE_LINE = [
     (["method_dataset=nonsense"], ["method_dataset=nonsense: unknown choice; allowed: acl_cifar100, "]),
     (["trainer=gpu"], ["trainer.accelerator", "gpu", "no GPU", "cpu"]),
     (["dataset=[1]"], ["dataset=[1]", "group=choice"]),
+    (["loss.tau=é"], ["loss.tau=é: not of the form key=value; ", "two kinds of quotes: \"loss.tau='é'\""]),
     (["output={a: 1}"], ["output", "text"]),
     (["task=predict"], ["run", "predict"]),
     (["optimizer.lr=1e30", "trainer.gradient_clip_val=null"], ["loss", "optimizer.lr"]),
@@ -51,7 +52,7 @@ MORE = [  # of kinds that the tests of plans have too
     (["trainer.gradient_cache_chunk=128"], ["trainer.gradient_cache_chunk", "128", "below a batch's 128 rows"]),
     (["trainer.gradient_cache_chunk=8", "encoder.train=frozen"], ["trainer.gradient_cache_chunk", "frozen"]),
     (["trainer.precision=16-mixed"], ["trainer.precision", "16-mixed", "bf16"]),
-    (["task=foo"], ["task", "foo", "describe"]),
+    (["task=atuo"], ["task: found 'atuo'; allowed: fit, auto, describe", "(did you mean auto?)"]),
     (["task=evaluate", "run=nothing-like-it"], ["nothing-like-it"]),
 ]
 

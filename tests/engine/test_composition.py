@@ -6,7 +6,7 @@ import pytest
 from hydra.utils import get_object
 
 from engine.choices import choices
-from engine.command_line import with_keys_of_each_job
+from engine.command_line import with_keys_of_each_job, with_literal_texts
 from engine.composition import serves
 from tests.engine.plans import findings
 
@@ -112,3 +112,10 @@ def test_a_sweep_over_a_group_leaves_its_keys_to_the_jobs(line: str, key: str) -
     """Hydra would look for them in the default choice of the group."""
     words = with_keys_of_each_job(line.split())
     assert key in words and len(words) == len(line.split())
+
+
+def test_names_of_files_and_columns_are_taken_as_they_are_typed() -> None:
+    typed = ["input=données.csv", "dataset.train=~/train (1).csv", "text_column=it's", "input='a b.csv'", "output=a&b"]
+    quoted = ["input='données.csv'", "dataset.train='~/train (1).csv'", "text_column='it\\'s'", "input='a b.csv'"]
+    others = ["loss.tau=é", "imbalance.rows=[1,2", "--help", "-m"]
+    assert with_literal_texts([*typed, *others]) == [*quoted, "output='a&b'", *others]

@@ -19,6 +19,9 @@ def test_labels_are_thinned_and_the_rest_is_text_without_label(solve, use, toy_c
         assert result.metrics["solver/steps"] > 0
         assert sum(result.metrics["class_counts"]) == number
     assert kept[4] < kept[12]
+    few = solve("method=prototypes", "dataset.labels=12", "dataset.most_unlabelled=5")
+    few_indices = json.loads((few.folder / "kept_indices.json").read_text())
+    assert set(few_indices["train"]) == kept[12] and len(few_indices["unlabelled"]) == 5
     assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
     stored = [row["prediction"] for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]
     assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
@@ -77,6 +80,8 @@ def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, to
         (["loss=cross_entropy"], "loss: "),
         (["method=ce", "dataset.labels=0", "protocol=clean"], "protocol: found clean without a labelled row"),
         (["method=ce", "dataset.unlabelled=X"], "dataset.unlabelled: has no effect; method=ce does not read texts"),
+        (["method=ce", "dataset.labels=9", "dataset.most_unlabelled=9"], "dataset.most_unlabelled: has no effect; "),
+        (["dataset.most_unlabelled=9"], "dataset.most_unlabelled: found 9 and no train row without a label; allowed: "),
         (["method=ce", "dataset.class_descriptions=X"], "dataset.class_descriptions: has no effect; method=ce"),
         (["dataset.unlabelled=/none.csv"], "dataset.unlabelled=/none.csv: no such file"),
         (["dataset.class_descriptions=/none.csv"], "dataset.class_descriptions=/none.csv: no such file"),

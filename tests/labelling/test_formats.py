@@ -38,6 +38,10 @@ def test_a_table_whose_text_is_joined(tmp_path):
     (tmp_path / "a.csv").write_text("title,body,kind\none,two,x\n,three,y\n")
     read = read_answers(tmp_path / "a.csv", "title+body", "kind")
     assert [(answer.text, answer.label) for answer in read] == [("one\ntwo", "x"), ("three", "y")]
+    (tmp_path / "b.csv").write_text("größe;x\nthree; \n", encoding="utf-16")
+    reading = {"encoding": "utf-16", "header": False, "delimiter": ";"}
+    read = read_answers(tmp_path / "b.csv", "column_1", "column_2", reading=reading)
+    assert [(answer.text, answer.label) for answer in read] == [("größe", "x")]  # a blank label is none
     with pytest.raises(InputError, match=r"a.csv:2: found the columns title, body, kind; allowed: head\+lead and kind"):
         read_answers(tmp_path / "a.csv", "head+lead", "kind")
 

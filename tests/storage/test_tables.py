@@ -47,6 +47,19 @@ def predicted(path: Path) -> list[tuple]:
     return [(row["text"], row["label"], where) for where, row in table.rows]
 
 
+def test_what_a_spreadsheet_writes_of_columns_and_rows_that_are_empty(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("text,label,,\none,a,,\n,,,\ntwo,b,,\n")
+    assert list(open_table(file).rows) == [
+        (f"{file}:2", {"text": "one", "label": "a"}), (f"{file}:4", {"text": "two", "label": "b"})]  # fmt: skip
+    file.write_text("text,label,,\none,a,,more\n")
+    with pytest.raises(InputError, match="a.csv:2: 4 fields, allowed: 2 as in the first line"):
+        list(open_table(file).rows)
+    (tmp_path / "old.xls").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500))
+    with pytest.raises(InputError, match="old.xls: found an old Excel file, allowed: text, as CSV; XLSX or Parquet"):
+        list(open_table(tmp_path / "old.xls").rows)
+
+
 @settings(deadline=None)
 @given(data=st.data(), name=st.sampled_from(["a.csv", "a.tsv.gz", "a.csv.gz", "a.tsv"]))
 def test_cells_come_back_by_both_paths(folder, data, name):
@@ -104,7 +117,7 @@ def is_utf8(body: bytes) -> bool:
     [
         (b"text,label\ncaf\xe9,x\np\xc3\xa8re,x\n", "FILE:3: UTF-8, and lines before are not; allowed: one"),
         (b"text,label\np\xc3\xa8re,x\ncaf\xe9,x\n", "FILE:3: byte 0xe9 at position 4 is not UTF-8, allowed: UTF-8"),
-        (b"PK\x03\x04\xff\xff", "FILE:1: byte 0xff at position 5 is not UTF-8, allowed: UTF-8 text"),
+        (b"PK\x03\x04\xff\xff", "FILE: found a ZIP archive, as XLSX is, allowed: text, as CSV; XLSX or Parquet"),
         (b"text,label\n\x81a,x\n", "FILE:2: byte 0x81 at position 1 is not UTF-8, allowed: UTF-8 text"),
     ],
 )

@@ -44,6 +44,9 @@ def test_a_labelled_file_as_test_rows_gives_the_figures_of_those_rows(run, use, 
     again = use("evaluate", run, f"input={toy_csv['test']}")
     figures = json.loads((again.folder / "evaluation-input.json").read_text())
     keys = [f"test/{name}{end}" for name in ("accuracy", "macro_f1") for end in ("", "_low", "_high")]
+    assert [figures[f"test/{name}"] for name in ("ece", "brier")] == pytest.approx(
+        [run.metrics[f"test/{name}"] for name in ("ece", "brier")], abs=1e-6
+    )
     assert {key: figures[key] for key in keys} == {key: run.metrics[key] for key in keys}
     assert [sum(row) for row in figures["confusion"]] == [row["rows"] for row in figures["classes"]]
 
@@ -55,6 +58,9 @@ def test_a_labelled_file_as_test_rows_gives_the_figures_of_those_rows(run, use, 
     assert warning in more.err.splitlines()
     with_unknown = json.loads((more.folder / "evaluation-input.json").read_text())
     assert with_unknown == figures | {"input": str(source), "rows_of_unknown_labels": {"never seen": 3}}
+    source.write_text(csv_of([row for row in table if row["label"] != table[0]["label"]]))
+    absent = use("evaluate", run, f"input={source}").err
+    assert f"{source}: no row is of '{table[0]['label']}'; some are predicted so, which macro-F1 counts as 0" in absent
     source.write_text("text\na text\n")
     assert "labelled.csv:2: no column 'label'; found 'text'" in use("evaluate", run, f"input={source}").error
 
@@ -70,6 +76,24 @@ def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tm
     ]
     for row, expected in zip(predicted, stored, strict=True):
         assert float(row["probability"]) == pytest.approx(float(expected["probability"]), abs=2e-6)
+
+
+def test_a_row_without_a_text_is_kept_and_not_answered(run, use, toy_csv, tmp_path):
+    table = rows(toy_csv["test"])
+    blank = [*table[:2], {"text": " \u200b", "label": "metal"}, *table[2:]]
+    (tmp_path / "in.csv").write_text(csv_of(blank))
+    predicted = use("predict", run, f"input={tmp_path}/in.csv", f"output={tmp_path}/out.csv")
+    assert predicted.err.splitlines()[-1].endswith("; not answered, without a text: 1")
+    answered = rows(tmp_path / "out.csv")
+    assert [row["text"] for row in answered] == [row["text"] for row in blank]
+    assert [row["prediction"] for row in answered if not row["prediction"]] == [""] == [answered[2]["probability"]]
+    use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/whole.csv")
+    assert [row["prediction"] for row in answered[:2] + answered[3:]] == [
+        row["prediction"] for row in rows(tmp_path / "whole.csv")
+    ]
+    evaluated = use("evaluate", run, f"input={tmp_path}/in.csv")
+    assert f"warning: {tmp_path}/in.csv:4: 1 rows without a text are left out" in evaluated.err.splitlines()
+    assert json.loads((run.folder / "evaluation-input.json").read_text())["rows"] == len(table)
 
 
 def test_order_columns_quotes_and_line_ends_are_kept(run, use, tmp_path):
@@ -203,8 +227,6 @@ def test_answers_are_kept_for_the_same_question_and_as_far_as_they_are_whole(tmp
     ("name", "content", "finding"),
     [
         ("a.csv", "title\nx\n", ":1: no column 'text' (set text_column=NAME), allowed with"),
-        ("a.csv", "text\nx\n \n", ":3: found an empty text"),
-        ("a.csv", 'text\n"two\nlines"\n" "\n', ":4: found an empty text"),
         ("a.csv", "text\n", ": no rows"),
         ("a.csv", "text,prediction\nx,mine\n", ":2: column 'prediction' would be overwritten"),
         ("a.csv", "", ": the file is empty"),
@@ -215,7 +237,7 @@ def test_answers_are_kept_for_the_same_question_and_as_far_as_they_are_whole(tmp
         ("a.jsonl", '{"text": "x"}\n[]\n', ":2: "),
         ("a.jsonl", '{"text": "x"}\n{"text": 3}\n', ":2: "),
         ("a.jsonl", '{"text": "x"}\n{"text"\n', ":2: "),
-        ("a.jsonl", '{"text": null}\n', ":1: found an empty text"),
+        ("a.csv", "PK\x03\x04", ": found a ZIP archive, as XLSX is, allowed: text, as CSV"),
         ("a.csv", "text,x,x\na,b,c\n", ":1: 2 columns 'x'"),
     ],
 )

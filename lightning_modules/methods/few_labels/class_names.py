@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+AT_ONCE = 1024  # phrases that the encoder sees
 TEMPLATES = ("{}", "This text is about {}.", "The topic is {}.", "Category: {}")
 
 
@@ -29,7 +30,8 @@ class ClassNames(nn.Module):
         super().__init__()
         phrases = [[part.strip() for part in text.split(",") if part.strip()] or [text] for text in descriptions]
         texts = [template.format(phrase) for parts in phrases for phrase in parts for template in TEMPLATES]
-        tokens = tokenizer(texts, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
+        options = {"padding": True, "padding_side": "right", "truncation": True, "max_length": max_length}
+        tokens = tokenizer(texts, return_tensors="pt", **options)
         owner = [c for c, parts in enumerate(phrases) for _ in parts for _ in TEMPLATES]
         self.num_classes = len(phrases)
         for name, value in (("input_ids", tokens["input_ids"]), ("attention_mask", tokens["attention_mask"])):
@@ -38,6 +40,7 @@ class ClassNames(nn.Module):
 
     def forward(self, encoder: nn.Module) -> Tensor:
         """Anchors (C, D) of unit length: the mean over a class's phrases, each embedded to unit length."""
-        embeddings = functional.normalize(encoder(self.input_ids, self.attention_mask), dim=1)
+        pairs = zip(self.input_ids.split(AT_ONCE), self.attention_mask.split(AT_ONCE), strict=True)
+        embeddings = functional.normalize(torch.cat([encoder(*pair) for pair in pairs]), dim=1)
         anchors = embeddings.new_zeros(self.num_classes, embeddings.shape[1])
         return functional.normalize(anchors.index_add_(0, self.owner, embeddings), dim=1)

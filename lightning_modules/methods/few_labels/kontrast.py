@@ -117,6 +117,8 @@ class KontrastModule(PrototypesModule):
         Args:
             splits: token ids of each row with embeddings (N, D) by the encoder as it comes, and labels (N,).
         """
+        self.refit_weight.zero_()  # those that it started from may have had one
+        self.refit_bias.zero_()
         embeddings, labels = joined({split: (rows[1], known) for split, (rows, known) in splits.items()})
         targets, figures = labels.clone(), {}
         if bool((labels < 0).any()):

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from attack.toy import TOPICS
 from callbacks.time_limit import LOOKED_AT, TimeLimit
 from lightning_modules.methods.few_labels.kontrast import KontrastModule
+from storage.run_store import RunFolder
 from tests.command_lines import best_weights, rows
 
 
@@ -106,14 +107,16 @@ def test_labels_by_pairs_and_those_of_half_way_survive_a_resume(fit, monkeypatch
 
 
 @pytest.mark.slow
-def test_pairs_that_cannot_end_in_time_are_not_learned_to_the_end(fit, monkeypatch):
+def test_pairs_that_cannot_end_in_time_are_not_learned_to_the_end(fit, monkeypatch, tmp_path):
     steps_done = []
     monkeypatch.setattr(TimeLimit, "on_train_batch_end", lambda *_: steps_done.append("an epoch"))
     step = TimeLimit.on_step_beforehand
     monkeypatch.setattr(TimeLimit, "on_step_beforehand", lambda *args: (steps_done.append(args[1:]), step(*args)))
     limit = ["+callbacks.time_limit._target_=callbacks.time_limit.TimeLimit", "+callbacks.time_limit.seconds=0.01"]
     line = [*SHORT, "dataset.labels_per_class=8", "sampler.batch_size=16", "method.pair_steps=8"]
-    assert "training would take about" in fit(*line, *limit).error
+    stopped = fit(*line, *limit)
+    assert "training would take about" in stopped.error
+    assert RunFolder(next((tmp_path / "runs").iterdir())).status == "interrupted"
     assert steps_done == [(done, 4 * 4 + 8) for done in range(1, LOOKED_AT + 1)]
 
 

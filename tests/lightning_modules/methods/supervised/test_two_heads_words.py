@@ -11,6 +11,7 @@ from lightning_modules.heads.stacking import stacking_weights
 from lightning_modules.heads.tfidf import fitted_rows, logistic_regression, token_counts, weighted
 from lightning_modules.methods.supervised.two_heads_words import TwoHeadsWordsModule
 from losses import BilateralLoss
+from storage.run_store import RunFolder
 from tests.lightning_modules.methods.supervised.test_classification import COUNTS, Features
 
 VOCABULARY = 20
@@ -81,3 +82,20 @@ def test_validation_rows_weigh_heads_and_words(read_words):
         answers = module(batch_of(tokens, embeddings))["logits"].softmax(1)
     torch.testing.assert_close(answers.double(), expected, atol=1e-4, rtol=0)
     assert bool(module.words.weight.any()) == read_words
+
+
+@pytest.mark.slow
+def test_stopped_after_the_heads_are_joined_it_does_not_join_them_again(fit, monkeypatch, tmp_path):
+    line = ["method=two_heads_words", "trainer.max_epochs=1"]
+    whole = fit(*line, f"paths.runs={tmp_path}/whole")
+    finish = RunFolder.finish
+
+    def stopped(run, figures):
+        monkeypatch.setattr(RunFolder, "finish", finish)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunFolder, "finish", stopped)
+    assert fit(*line).code == 130
+    resumed = fit(*line)
+    assert (resumed.folder / "predictions.csv").read_text() == (whole.folder / "predictions.csv").read_text()
+    assert resumed.metrics["solver/weights"] == whole.metrics["solver/weights"]

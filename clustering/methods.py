@@ -257,4 +257,8 @@ class DenseWordsClustering(DensityClustering):
             except ValueError as error:
                 raise ValueError(f"{error}, or a larger method.sample_rows") from error
             return replace(agreed, assignments=agreed.model.clusters(vectors, words))
-        return agreed_regions(vectors, words, self(vectors), int(rng.integers(2**31)), self.steps)
+        regions = self(vectors)
+        if not regions.max():
+            found = f"found {self.min_cluster_size}, and one region alone is dense enough"
+            raise ValueError(f"method.min_cluster_size: {found}; allowed: a smaller number, 2 at least")
+        return agreed_regions(vectors, words, regions, int(rng.integers(2**31)), self.steps)

@@ -63,10 +63,12 @@ def replacing_folder(path: Path | str) -> Iterator[Path]:
             yield temporary
             for path in (temporary, *temporary.rglob("*")):  # some libraries write for their own user alone
                 path.chmod(0o755 if path.is_dir() else 0o644)
+            former = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
             if target.exists():
-                shutil.rmtree(target)
+                os.replace(target, former)
             os.replace(temporary, target)
             _sync_folder(target.parent)
+            shutil.rmtree(former, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

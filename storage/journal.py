@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from storage.errors import ReportError
 from storage.files import hold, write_errors
 
 
@@ -67,7 +68,8 @@ def kept_answers(output: Path | str, question: Any) -> Iterator[Journal]:
         try:
             with write_errors(path):
                 yield Journal(file, question)
-        except ValueError:
-            path.unlink(missing_ok=True)
+        except ValueError as error:
+            if not isinstance(error, ReportError):  # a full disk is no bad input
+                path.unlink(missing_ok=True)
             raise
         path.unlink(missing_ok=True)

@@ -192,7 +192,8 @@ def _table(run: RunFolder, name: str) -> pa.Table:
 
     as_text = csv.ConvertOptions(column_types=dict.fromkeys(TEXT_COLUMNS, pa.string()))
     try:
-        table = csv.read_csv(run.path / f"{name}.csv", convert_options=as_text)
+        lines = csv.ParseOptions(newlines_in_values=True)  # texts may have some
+        table = csv.read_csv(run.path / f"{name}.csv", parse_options=lines, convert_options=as_text)
     except (OSError, pa.ArrowInvalid) as error:
         raise ReportError(f"run {run.id}: {name}.csv cannot be read ({first_line(error)})") from error
     table = table.drop_columns([column for column in LEFT_OUT if column in table.column_names])

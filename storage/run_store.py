@@ -285,6 +285,8 @@ class RunFolder:
                 return False
         except Timeout:
             return True
+        except PermissionError:  # of another person, whose processes cannot be asked
+            return True
 
     @contextmanager
     def lock(self, wait: bool = True, say: Callable[[str], None] = _say) -> Iterator[RunFolder]:

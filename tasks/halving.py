@@ -24,7 +24,7 @@ from engine.unread import unread
 from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.tables import MISSING, Table, percent
-from storage.command_words import shell_line
+from storage.command_words import literal, shell_line
 from storage.files import write_text
 from storage.run_store import RunFolder
 
@@ -97,15 +97,22 @@ def _value(range_: Mapping[str, Any], rng: np.random.Generator) -> Any:
     if choices := range_.get("choices"):
         return list(choices)[int(rng.integers(len(choices)))]
     low, high = range_["low"], range_["high"]
-    if isinstance(low, int) and isinstance(high, int):
+    is_whole, is_log = isinstance(low, int) and isinstance(high, int), bool(range_.get("log"))
+    if is_whole and not is_log:
         return int(rng.integers(low, high + 1))
-    drawn = np.exp(rng.uniform(np.log(low), np.log(high))) if range_.get("log") else rng.uniform(low, high)
-    return float(f"{drawn:.{DIGITS}g}")
+    drawn = np.exp(rng.uniform(np.log(low), np.log(high))) if is_log else rng.uniform(low, high)
+    return round(drawn) if is_whole else float(f"{drawn:.{DIGITS}g}")
 
 
 def words(settings: Settings) -> list[str]:
     """Settings as overrides."""
-    return [f"{key}={value}" for key, value in settings.items()]
+    return [f"{key}={_word(value)}" for key, value in settings.items()]
+
+
+def _word(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return literal(value) if isinstance(value, str) else str(value)
 
 
 @dataclass(frozen=True)

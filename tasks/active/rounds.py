@@ -303,7 +303,7 @@ def _guess(probabilities: np.ndarray, names: Sequence[str], threshold: Any) -> t
     limits = np.broadcast_to(threshold, len(probabilities)) if np.ndim(threshold) == 0 else np.asarray(threshold)
     limits = np.pad(limits, (0, len(probabilities) - len(limits)), constant_values=1.0)  # of classes added since
     applies = probabilities > limits
-    guess = tuple(sorted(name for name, is_one in zip(names, applies, strict=True) if is_one))
+    guess = tuple(sorted(names[c] for c in np.flatnonzero(applies).tolist()))  # names may have classes added since
     return guess, float(np.where(applies, probabilities, 1 - probabilities).prod())
 
 
@@ -316,14 +316,21 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def _round_module(run: RunFolder, plan: Plan) -> ClassifierModule:
-    """The trained module of a round; trained again where another curve, which shares the run, dropped its weights."""
+    """The trained module of a round."""
+    return load_module(run, Plan.make(_with_weights(run, plan)))[0]
+
+
+def _with_weights(run: RunFolder, plan: Plan) -> DictConfig:
+    """The config of a round's run, which is trained again where another curve, that shares it, dropped its weights."""
     round_config = OmegaConf.create(run.read_config())
     round_config.paths = plan.config.paths
     if not (run.checkpoints / "best.ckpt").is_file():
+        if start := round_config.get("start_from"):
+            _with_weights(RunFolder(run.path.parent / start), plan)
         round_config.force = True
         with redirect_stdout(sys.stderr):
             trained_run(Plan.make(round_config))
-    return load_module(run, Plan.make(round_config))[0]
+    return round_config
 
 
 def _answers(pool: Pool, rounds: list[Round], run: RunFolder, people: People | None) -> list[Code]:
@@ -360,6 +367,7 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     before = trained_rounds(rounds[:-1])
     if not experiment.reset_weights and before and _has_the_classes(plan, before[-1], pool):
         round_config.start_from = before[-1].run
+        _with_weights(RunFolder(Path(plan.config.paths.runs) / str(before[-1].run)), plan)
     with redirect_stdout(sys.stderr):
         finished = trained_run(Plan.make(round_config))
     metrics = finished.read_metrics()

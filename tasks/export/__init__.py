@@ -106,6 +106,7 @@ def _checked_folder(output: str | None, run: RunFolder) -> Path:
     folder = Path(output) if output else run.path / "export"
     if output == "-" or (os.path.lexists(folder) and not os.path.isdir(folder)):
         raise ValueError(f"output: {short(str(folder))} is no folder; allowed: a new or empty folder")
-    if folder.exists() and any(folder.iterdir()) and not (folder / "kontrast.json").exists():
-        raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder")
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    if names and ("kontrast.json" not in names or any(name.startswith(".") for name in names)):
+        raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder, or an earlier export")
     return folder

@@ -4,6 +4,7 @@ import json
 import shlex
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
@@ -144,3 +145,11 @@ def test_a_search_with_the_tiny_encoder(files, store, small, tmp_path):
         assert not any(key.startswith("test/") for key in run.read_metrics()), "a search never reads test"
         assert {row["split"] for row in run.read_csv("predictions.csv")} == {"val"}
         assert "test" not in run.read_json("kept_indices.json")
+
+
+def test_settings_are_drawn_as_their_range_says_and_typed_as_they_are_read():
+    rng = np.random.default_rng(0)
+    drawn = [module._value({"low": 1, "high": 1000, "log": True}, rng) for _ in range(400)]
+    assert all(isinstance(value, int) for value in drawn) and 20 < np.median(drawn) < 50
+    typed = {"a": None, "b": True, "c": "x, y", "d": 1e-5}
+    assert module.words(typed) == ["a=null", "b=true", "c='x, y'", "d=1e-05"]

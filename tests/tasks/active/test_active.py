@@ -236,6 +236,16 @@ def test_a_round_may_go_on_from_the_last_weights(learn, fit):
     assert moved[0] < 1e-6 < 1e-2 < moved[1]
 
 
+@pytest.mark.slow
+def test_a_curve_goes_on_from_a_round_whose_weights_another_curve_dropped(learn):
+    line = ["active.budget=16", "trainer.max_epochs=1", "active.reset_weights=false"]
+    first, second = (learn(f"active={name}", *line) for name in ("random", "entropy"))
+    assert (first.code, second.code) == (0, 0), second.err
+    assert [rows(result.folder / "curve.csv")[0]["run"] for result in (first, second)] == 2 * [
+        rows(first.folder / "curve.csv")[0]["run"]
+    ]
+
+
 def _distance(single, other):
     weights = [best_weights(run)["classifier.weight"] for run in (single, other)]
     return float((weights[0] - weights[1]).abs().max())

@@ -18,7 +18,29 @@ UNTRAINED_SHARE = 0.25  # of the minutes, foreseen for candidates that train no 
 
 
 def compare(study: Study, candidates: Sequence[Candidate]) -> None:
-    """Try the candidates, cheapest first, and write what comes of it after each."""
+    """Try the candidates, cheapest first, and write what comes of it after each.
+
+    Where their first steps say that none which trains the encoder can end its folds, and that fewer would do, all of
+    them begin anew with fewer.
+    """
+    _try_all(study, candidates)
+    if _fewer_would_do(study, candidates):
+        study.clock.say(f"time for fine-tuning with {FOLDS_OF_MANY} folds, not with {study.folds}: all begin anew")
+        study.divide(FOLDS_OF_MANY)
+        _try_all(study, candidates)
+
+
+def _fewer_would_do(study: Study, candidates: Sequence[Candidate]) -> bool:
+    trained = {candidate.name: candidate for candidate in candidates if candidate.kind == "trained"}
+    if study.folds <= FOLDS_OF_MANY or trained.keys() & study.outcomes.keys():
+        return False
+    outcomes = [pair for of_candidate in study.outcomes.values() for pair in of_candidate.items()]
+    again = sum(outcome.seconds_fit for (repeat, _), outcome in outcomes if not repeat)
+    told = (seconds * (FOLDS_OF_MANY + refits(study, trained[name])) for name, seconds in study.told_seconds.items())
+    return again + min(told, default=np.inf) <= study.clock.left_with_fit
+
+
+def _try_all(study: Study, candidates: Sequence[Candidate]) -> None:
     study.enter(candidates)
     untrained = [candidate for candidate in candidates if candidate.kind != "trained"]
     # with very many classes a solver may leave no time for the others; words alone are the least of a loss
@@ -55,4 +77,4 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
 def _seconds_to_count(study: Study, candidate: Candidate, is_whole: bool) -> float:
     """Of all folds, or as many as are enough, and the fit on all rows."""
     folds = study.folds if is_whole else enough_folds(candidate, study.folds, len(study.labels))
-    return foretold_training(study, candidate, 0) * (folds + refits(study))
+    return foretold_training(study, candidate, 0) * (folds + refits(study, candidate))

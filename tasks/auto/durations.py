@@ -86,9 +86,11 @@ def folds_wanted(study: Study, candidate: Candidate) -> int:
     return max(enough_folds(candidate, study.folds, len(study.labels)) - (study.folds - left), min(left, 1))
 
 
-def refits(study: Study) -> float:
-    """Folds that the fit on all rows takes as long as."""
-    return study.folds / (study.folds - 1)
+def refits(study: Study, candidate: Candidate) -> float:
+    """Folds of the candidate that its fit on all rows takes as long as; where few rows train, it has as many steps."""
+    if candidate.kind != "trained" or study.embeddings is None:
+        return study.folds / (study.folds - 1)
+    return foretold_training(study, candidate, None) / foretold_training(study, candidate, 0)
 
 
 def finished(study: Study) -> list[Candidate]:
@@ -98,7 +100,7 @@ def finished(study: Study) -> list[Candidate]:
 
 def refit_seconds(study: Study, candidates: Sequence[Candidate]) -> float:
     """Of the fit on all rows of the dearest of these."""
-    return max((longest_fold(study, candidate) for candidate in candidates), default=0.0) * refits(study)
+    return max((longest_fold(study, candidate) * refits(study, candidate) for candidate in candidates), default=0.0)
 
 
 def training_seconds(study: Study, candidate: Candidate, fold: int) -> float:
@@ -118,11 +120,12 @@ def seconds_of_trained(study: Study) -> dict[str, float]:
     return study.told_seconds | {name: longest_fold(study, study.by_name[name]) for name in trained}
 
 
-def foretold_training(study: Study, candidate: Candidate, fold: int) -> float:
-    """Seconds of one fold, told from the encoder's speed; the study has embeddings."""
+def foretold_training(study: Study, candidate: Candidate, fold: int | None) -> float:
+    """Seconds of one fold, or of all rows, told from the encoder's speed; the study has embeddings."""
     assert study.embeddings is not None
     words = run_words(study, candidate, fold)
-    rows = (1 - INNER_SHARE if candidate.validates else 1) * len(study.labels) * (study.folds - 1) / study.folds
+    rows = (1 - INNER_SHARE if candidate.validates else 1) * len(study.labels)
+    rows *= 1 if fold is None else (study.folds - 1) / study.folds
     if candidate.reads_unlabelled:
         rows += len(study.embeddings.unlabelled)
     least = _number(words, "trainer.least_steps", 0) * _number(words, "sampler.batch_size", USUAL_BATCH)

@@ -5,6 +5,7 @@ the outcome of every fold. Here it is kept and written into the folder, at once,
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -109,6 +110,15 @@ class Study:
     def class_counts(self) -> NDArray[np.int64]:
         """Rows of each class, or that have each label."""
         return self.labels.sum(axis=0) if self.several else np.bincount(self.labels, minlength=self.num_classes)
+
+    def divide(self, folds: int) -> None:
+        """Begin anew with so many folds, in the folder too."""
+        for name in ("folds", "out_of_fold"):  # the folds first: with them gone, a later start chooses how many
+            shutil.rmtree(self.run.path / name, ignore_errors=True)
+        (self.run.path / "learning_curve.csv").unlink(missing_ok=True)
+        if self.run.has("question.json"):
+            self.run.write_json("question.json", self.run.read_json("question.json") | {"folds": folds, "repeats": 1})
+        self.folds, self.repeats, self.entries, self.outcomes = folds, 1, {}, {}
 
     # --- the candidates
 

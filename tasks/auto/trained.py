@@ -79,7 +79,7 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
         entry.reason = NO_UNLABELLED
         return False
     wanted = folds_wanted(study, candidate)
-    runs = wanted + refits(study)
+    runs = wanted + refits(study, candidate)
     begun = [other for other in others if longest_fold(study, other)]
     reserved = min((_wanted_seconds(study, other) for other in begun), default=0.0)
     needs_it = longest_fold(study, candidate) and not study.has_enough(candidate)

@@ -94,7 +94,7 @@ def _no_time(study: Study, candidate: Candidate, repeat: int, fold: int) -> str 
     told, wanted = solving_seconds(study, candidate), study.folds - fold
     if repeat == 0:
         wanted = folds_wanted(study, candidate)
-    needed = wanted * told + max(refits(study) * told, refit_seconds(study, finished(study)))
+    needed = wanted * told + max(refits(study, candidate) * told, refit_seconds(study, finished(study)))
     is_told = candidate.name in study.outcomes or wanted == 1  # otherwise its first fold says it better
     if needed <= (1.0 if is_told else MOST_WRONG) * study.clock.left and study.clock.left > 0:
         return None

@@ -11,7 +11,7 @@ from callbacks import time_limit
 from reporting.auto.sentence import FINE_TUNED
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import passed_on, safe_name, trained
+from tasks.auto import compare, passed_on, safe_name, trained
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
@@ -210,6 +210,38 @@ def test_a_candidate_counts_by_as_many_folds_as_fit_if_they_are_enough(tmp_path,
     monkeypatch.setattr(trained, "read_run", partial(_kept, again))
     trained.try_trained(again, candidates)  # no time for more: what was there counts as before
     assert again.entries["ce_half"].reason == entry.reason and again.entries["ce_half"].macro_f1 == 1
+
+
+@pytest.mark.parametrize(("seconds", "folds"), [(100, 3), (55, 5)])
+def test_where_five_folds_cannot_be_trained_and_three_can_all_begin_anew(tmp_path, monkeypatch, seconds, folds):
+    """A fold takes 16 s as the fit on all rows does, and so do five folds of the other candidate."""
+    labels, texts = np.arange(100) % 2, list(map(str, range(100)))
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-6, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    clock, tried = Clock(seconds / 60, now=lambda: 0.0), []
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+
+    def solve(study, candidate):
+        for fold in range(study.folds):
+            rows = np.flatnonzero(np.arange(100) % study.folds == fold)
+            outcome = FoldOutcome(rows, np.eye(2)[labels[rows]], 0.9, 16 / study.folds, 1.0)
+            study.save(candidate.name, 0, fold, outcome)
+        study.finish(candidate)
+
+    def read(study, candidate, fold, more=()):
+        tried.append((study.folds, fold))
+        if study.folds == 5:
+            raise time_limit.OutOfTime(11.0, 9.0)  # besides its start
+        solve(study, candidate)
+        return True
+
+    monkeypatch.setattr(trained, "read_run", read)
+    monkeypatch.setattr(compare, "try_untrained", solve)
+    for name in ("learning_curve", "repeat_folds"):
+        monkeypatch.setattr(compare, name, lambda *_: None)
+    compare.compare(study, [c for c in CANDIDATES if c.name in ("majority", "setfit_brief")])
+    assert study.folds == folds and tried[0] == (5, 0) and ((3, 0) in tried) == (folds == 3)
+    assert study.entries["setfit_brief"].status == ("finished" if folds == 3 else "skipped")
+    assert {file.stem for file in (tmp_path / "folds").glob("majority*")} == {f"majority-0-{n}" for n in range(folds)}
 
 
 def test_what_is_calibrated_on_other_folds_needs_two():

@@ -19,6 +19,7 @@ from reporting.statistics import holm
 LEVEL = 0.05
 AS_GOOD = 0.005  # of macro-F1
 AS_CHEAP = 2.0  # times the train seconds of the cheapest, which a busy machine makes as well
+SOON = 60.0  # seconds more than the cheapest that nobody minds
 PREFER = ("quality", "speed", "size")
 COLUMNS = (
     *("rank", "candidate", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper"),
@@ -242,8 +243,9 @@ def recommend(
     """The candidate to take among those within noise of the best; None where there is none.
 
     `quality`: of those whose macro-F1 is at most `AS_GOOD` below the best the cheapest in train seconds, where up to
-    `AS_CHEAP` times as many count alike, and of those alike the best; in place of a part of a sum the sum, which few
-    rows may put below it by chance; `speed`: whatever classifies the most texts a second; `size`: the smallest.
+    `AS_CHEAP` times as many, or `SOON` more, count alike, and of those alike the best; in place of a part of a sum the
+    sum, which few rows may put below it by chance; `speed`: whatever classifies the most texts a second; `size`: the
+    smallest.
 
     Args:
         parts: of candidates that are sums, the candidates that they add.
@@ -257,8 +259,10 @@ def recommend(
         as_good = within["candidate"]
         within = within[within["difference_to_best"] >= -AS_GOOD]
         within = within if len(within) else finished.head(1)
-        alike = within[within["train_seconds"] <= AS_CHEAP * within["train_seconds"].min()]
-        best = str(alike.sort_values("difference_to_best", ascending=False, kind="stable")["candidate"].iloc[0])
+        cheapest = within["train_seconds"].min()
+        alike = within[within["train_seconds"] <= max(AS_CHEAP * cheapest, cheapest + SOON)]
+        order = ["difference_to_best", "train_seconds"]
+        best = str(alike.sort_values(order, ascending=[False, True], kind="stable")["candidate"].iloc[0])
         return next((name for name in as_good if best in parts.get(name, ())), best)
     order = {
         "speed": (["texts_per_second", "train_seconds"], [False, True]),

@@ -101,13 +101,16 @@ def test_figures_of_a_part_of_the_rows_are_told_for_all():
 def test_the_cheapest_of_what_is_as_good_and_what_else_may_be_preferred():
     columns = ["candidate", "train_seconds", "size_mib", "texts_per_second", "within_noise", "difference_to_best"]
     finished = pd.DataFrame([
-        ("best", 101, 90, 10, True, 0.0), ("near", 50, 80, 20, True, -0.004),
+        ("best", 401, 90, 10, True, 0.0), ("near", 200, 80, 20, True, -0.004),
         ("far", 5, 70, 30, True, -0.006), ("worse", 1, 1, 99, False, -0.003),
     ], columns=columns)  # fmt: skip
     assert [recommend(finished, prefer) for prefer in ("quality", "speed", "size")] == ["near", "far", "far"]
     assert recommend(finished.head(0)) is None
-    finished.loc[finished["candidate"] == "best", "train_seconds"] = 99  # less than twice those of the cheaper one
-    assert recommend(finished) == "best"
+    for seconds, near in ((399, 200), (70, 11), (11, 11)):  # less than twice those of the cheaper one, or a minute more
+        finished.loc[finished["candidate"].isin(["best", "near"]), "train_seconds"] = [seconds, near]
+        assert recommend(finished) == "best"
+    finished.loc[finished["candidate"] == "near", ["train_seconds", "difference_to_best"]] = [10, 0.0]
+    assert recommend(finished) == "near"
 
 
 def test_a_sum_is_taken_in_place_of_its_part_unless_the_part_is_shown_to_be_better():

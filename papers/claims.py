@@ -16,6 +16,7 @@ from reporting.statistics import (
     BootstrapComparison,
     PairedComparison,
     detectable_effect,
+    difference_beyond_p,
     equivalence_p,
     holm,
     paired_comparison,
@@ -53,6 +54,7 @@ class Claim:
     effect: float = 1.0
     tuned_on: str | None = None  # column whose scores were in sight when settings were chosen
     seeds: int = 3
+    post_hoc: bool = False  # its definition was written when a table here had figures of it already
 
     def needed(self, number: int) -> int:
         """So many of ``number`` comparisons must hold for the statement to."""
@@ -64,7 +66,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison of a claim: yes and no are significant after Holm's correction, open is neither."""
+    """One comparison of a claim: yes and no are significant after Holm's correction, open is neither.
+
+    `p` is of a two-sided test, whose difference says which of the two. Where a claim says that a difference is small,
+    or that it is not, `p` speaks for it alone, and `p_against` is of a test of the contrary.
+    """
 
     against: str
     column: str
@@ -72,6 +78,8 @@ class Check:
     result: PairedComparison
     p: float | None
     holm_p: float | None = None
+    p_against: float | None = None
+    holm_p_against: float | None = None
     outcome: Outcome = "open"
     spread: float | None = None  # standard deviation of the paired differences
     bootstrap: BootstrapComparison | None = None
@@ -151,6 +159,10 @@ def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Map
     encoders = [runs[name].read_config().get("encoder") or {} for name in sorted(ids & runs.keys())]
     if any(encoder.get("train") == "frozen" for encoder in encoders):
         yield "frozen encoder"
+    if layers := {encoder["num_top_layers"] for encoder in encoders if encoder.get("train") == "top_layers"}:
+        yield f"{max(layers)} top layer{'' if max(layers) == 1 else 's'} trained"
+    if claim.post_hoc:
+        yield "defined when a table here had figures of it already"
     if claim.tuned_on in {check.column for check in checks}:
         yield f"settings were chosen with scores on {claim.tuned_on} in sight"
 
@@ -252,30 +264,29 @@ def _check(claim: Claim, rival: str, column: str, metric: str, a: Mapping[int, f
         return Check(rival, column, metric, spread, spread.t_test_p)
     result = paired_comparison(a, b)
     if claim.test == "equal":
-        return Check(rival, column, metric, result, equivalence_p(a, b, claim.margin))
+        within, beyond = equivalence_p(a, b, claim.margin), difference_beyond_p(a, b, claim.margin)
+        return Check(rival, column, metric, result, within, p_against=beyond)
+    within = equivalence_p(a, b, claim.margin) if claim.test == "differs" and claim.margin else None
     if result.t_test_p is None and result.interval is None and result.difference != 0:
-        return Check(rival, column, metric, result, 0.0)  # the same difference at every seed
-    return Check(rival, column, metric, result, result.t_test_p)
+        return Check(rival, column, metric, result, 0.0, p_against=within)  # the same difference at every seed
+    return Check(rival, column, metric, result, result.t_test_p, p_against=within)
 
 
 def _corrected(claim: Claim, checks: Sequence[Check]) -> list[Check]:
-    corrected = holm([check.p for check in checks])
-    return [
-        replace(check, holm_p=p, outcome=_outcome(claim, check, p)) for check, p in zip(checks, corrected, strict=True)
+    corrected = zip(holm([check.p for check in checks]), holm([check.p_against for check in checks]), strict=True)
+    checks = [
+        replace(check, holm_p=p, holm_p_against=against) for check, (p, against) in zip(checks, corrected, strict=True)
     ]
+    return [replace(check, outcome=_outcome(claim, check, check.holm_p)) for check in checks]
 
 
 def _outcome(claim: Claim, check: Check, p: float | None) -> Outcome:
     result = check.result
-    if claim.test == "equal":
-        interval = result.interval or (result.difference, result.difference)
-        outside = interval[0] > claim.margin or interval[1] < -claim.margin
-        return "yes" if p is not None and p < LEVEL else "no" if outside else "open"
-    if claim.test == "differs" and result.interval and max(map(abs, result.interval)) < claim.margin:
+    if check.holm_p_against is not None and check.holm_p_against < LEVEL:
         return "no"
     if p is None or p >= LEVEL:
         return "open"
-    if claim.test == "differs":
+    if claim.test in ("equal", "differs"):
         return "yes"
     return "yes" if (result.difference > 0) == (claim.test in ("greater", "positive")) else "no"
 

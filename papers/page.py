@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from papers.claims import Verdict
+from papers.claims import Check, Verdict
 from papers.grid import Budget
 from papers.render import (
     RANKING,
@@ -33,8 +33,10 @@ CHECK_HEADER = (
 )
 HOW_JUDGED = (
     "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that "
-    "two claims make has the larger p of the two. A claim holds where as many comparisons as its quantifier asks "
-    "for are significant its way, and is contradicted where so many are significant the other way that it cannot "
+    "two claims make has the larger p of the two. Where a claim says that a difference is small, or that it is not, "
+    "each side has a test and a correction of its own (within and beyond its margin). A claim holds where as many "
+    "comparisons as its quantifier asks for are significant its way, and is contradicted where so many are "
+    "significant the other way that it cannot "
     "hold; not shown is no proof of the contrary. Power: how often the runs at hand would show the least "
     "difference of interest, simulated with the measured spreads; seen 80 times of 100: the least difference that "
     "they would show so often, of claims of equality a difference from zero. Over seeds and test rows: a bootstrap of "
@@ -54,6 +56,13 @@ class StatisticsTable:
     footnotes: tuple[str, ...]
 
 
+def deciding_p(check: Check) -> float | None:
+    """The corrected p of the side that a comparison decides for, of the claim's own where it decides nothing."""
+    if check.outcome == "no" and check.holm_p_against is not None:
+        return check.holm_p_against
+    return check.holm_p
+
+
 def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     """A verdict as text, in the columns of `CLAIM_HEADER`."""
     claim, checks = verdict.claim, verdict.checks
@@ -68,7 +77,7 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     if differences:
         ends = sorted({f"{min(differences):+.2f}", f"{max(differences):+.2f}"}, key=float)
         effect = " to ".join(ends)
-    p_values = [check.holm_p for check in checks if check.holm_p is not None]
+    p_values = [p for check in checks if (p := deciding_p(check)) is not None]
     seeds = sorted({len(check.result.seeds) for check in checks})
     return (
         f"{claim.paper}: {claim.statement}",
@@ -91,7 +100,8 @@ def check_rows(verdicts: Sequence[Verdict]) -> list[tuple[str, ...]]:
             *(check.against, check.column, check.metric, f"{check.result.difference:+.2f}"),
             MISSING if check.result.interval is None else interval_text(check.result.interval, 1),
             MISSING if check.bootstrap is None else interval_text(check.bootstrap.interval, 1),
-            *(p_text(check.p), p_text(check.holm_p), str(len(check.result.seeds)), check.outcome),
+            p_text(check.p if deciding_p(check) == check.holm_p else check.p_against),
+            *(p_text(deciding_p(check)), str(len(check.result.seeds)), check.outcome),
         )
         for verdict in verdicts
         for check in verdict.checks

@@ -265,6 +265,24 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else float(next(corrected)) for p in p_values]
 
 
+def difference_beyond_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:
+    """p of the hypothesis that the mean of a - b lies within [-margin, margin]: a one-sided paired t-test against the
+    end that it lies nearer to.
+
+    None below two pairs. Without any spread 0 where the difference lies outside, else 1.
+    """
+    from scipy.stats import ttest_1samp
+
+    seeds = sorted(set(a) & set(b))
+    if len(seeds) < T_TEST_MIN_PAIRS:
+        return None
+    differences = np.array([a[seed] - b[seed] for seed in seeds], dtype=np.float64)
+    if _is_constant(differences):
+        return 0.0 if abs(float(differences[0])) > margin else 1.0
+    towards = differences if differences.mean() >= 0 else -differences
+    return float(ttest_1samp(towards, margin, alternative="greater").pvalue)
+
+
 def equivalence_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:
     """p of the hypothesis that the mean of a - b lies outside (-margin, margin): two one-sided paired t-tests.
 

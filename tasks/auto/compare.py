@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from tasks.auto.candidates import Candidate, rounds
-from tasks.auto.durations import foretold_training, refits, solving_seconds
+from tasks.auto.durations import foretold_training, refits, seconds_of_trained, solving_seconds
 from tasks.auto.learning_curve import learning_curve
 from tasks.auto.study import FOLDS_OF_MANY, Study, enough_folds
 from tasks.auto.trained import try_trained
 from tasks.auto.untrained import repeat_folds, try_untrained
 
+TOLD_TOO_LONG = 2.0  # times, what is told before a step is done; where it is not, fewer folds can be taken then
 UNTRAINED_SHARE = 0.25  # of the minutes, foreseen for candidates that train no encoder where the minutes are few
 
 
@@ -32,12 +33,13 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
 
 def _fewer_would_do(study: Study, candidates: Sequence[Candidate]) -> bool:
     trained = {candidate.name: candidate for candidate in candidates if candidate.kind == "trained"}
-    if study.folds <= FOLDS_OF_MANY or trained.keys() & study.outcomes.keys():
+    if study.folds <= FOLDS_OF_MANY or any(map(study.is_finished, trained.values())):
         return False
-    outcomes = [pair for of_candidate in study.outcomes.values() for pair in of_candidate.items()]
+    outcomes = [pair for name in study.outcomes.keys() - trained for pair in study.outcomes[name].items()]
     again = sum(outcome.seconds_fit for (repeat, _), outcome in outcomes if not repeat)
-    told = (seconds * (FOLDS_OF_MANY + refits(study, trained[name])) for name, seconds in study.told_seconds.items())
-    return again + min(told, default=np.inf) <= study.clock.left_with_fit
+    told = seconds_of_trained(study)
+    needed = (seconds * (FOLDS_OF_MANY + refits(study, trained[name])) for name, seconds in told.items())
+    return again + min(needed, default=np.inf) <= study.clock.left_with_fit
 
 
 def _try_all(study: Study, candidates: Sequence[Candidate]) -> None:
@@ -65,7 +67,7 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     usual, fewer = study.folds, min(FOLDS_OF_MANY, study.folds)
     if study.embeddings is None or (study.run.path / "folds").exists():
         return
-    allowed = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
+    allowed = TOLD_TOO_LONG * (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
     for trained in rounds(candidates, study.class_counts):
         for study.folds, is_whole in ((usual, True), (fewer, True), (fewer, False)):
             needed = (_seconds_to_count(study, candidate, is_whole) for candidate in trained)

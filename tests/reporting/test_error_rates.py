@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reporting.statistics import effect_size, equivalence_p, holm, paired_comparison
+from reporting.statistics import difference_beyond_p, effect_size, equivalence_p, holm, paired_comparison
 
 TRIALS = 600
 
@@ -58,6 +58,17 @@ def test_equivalence_is_claimed_wrongly_in_at_most_five_percent():
     assert within(sum(p < 0.05 for p in on_the_margin), 0.05)
     inside = [equivalence_p(*draws(generator, 10), margin=0.02) for _ in range(TRIALS)]
     assert np.mean([p < 0.05 for p in inside]) > 0.8
+
+
+def test_a_difference_is_called_large_wrongly_in_at_most_five_percent():
+    generator = np.random.default_rng(4)
+    on_the_margin = [difference_beyond_p(*draws(generator, 10, mean=-0.02), margin=0.02) for _ in range(TRIALS)]
+    assert within(sum(p < 0.05 for p in on_the_margin), 0.05)
+    beyond = [difference_beyond_p(*draws(generator, 10, mean=-0.04), margin=0.02) for _ in range(TRIALS)]
+    assert np.mean([p < 0.05 for p in beyond]) > 0.8
+    constant = {0: 1.5, 1: 2.5}, {0: 1.0, 1: 2.0}
+    assert [difference_beyond_p(*constant, margin) for margin in (0.4, 0.6)] == [0.0, 1.0]
+    assert difference_beyond_p({0: 1.0}, {0: 0.0}, 0.1) is None
 
 
 def test_the_interval_of_the_effect_size_covers_it():

@@ -255,17 +255,18 @@ def recommend(
         within = finished.head(1)
     if within.empty:
         return None
+    orders = {
+        "quality": (["difference_to_best", "train_seconds"], [False, True]),
+        "speed": (["texts_per_second", "train_seconds"], [False, True]),
+        "size": (["size_mib", "train_seconds"], [True, True]),
+    }
+    by, ascending = orders[prefer]
     if prefer == "quality":
         as_good = within["candidate"]
         within = within[within["difference_to_best"] >= -AS_GOOD]
         within = within if len(within) else finished.head(1)
         cheapest = within["train_seconds"].min()
         alike = within[within["train_seconds"] <= max(AS_CHEAP * cheapest, cheapest + SOON)]
-        order = ["difference_to_best", "train_seconds"]
-        best = str(alike.sort_values(order, ascending=[False, True], kind="stable")["candidate"].iloc[0])
+        best = str(alike.sort_values(by, ascending=ascending, kind="stable")["candidate"].iloc[0])
         return next((name for name in as_good if best in parts.get(name, ())), best)
-    order = {
-        "speed": (["texts_per_second", "train_seconds"], [False, True]),
-        "size": (["size_mib", "train_seconds"], [True, True]),
-    }[prefer]
-    return str(within.sort_values(order[0], ascending=order[1], kind="stable")["candidate"].iloc[0])
+    return str(within.sort_values(by, ascending=ascending, kind="stable")["candidate"].iloc[0])

@@ -69,7 +69,8 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
         return
     allowed = TOLD_TOO_LONG * (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
     for trained in rounds(candidates, study.class_counts):
-        for study.folds, is_whole in ((usual, True), (fewer, True), (fewer, False)):
+        for folds, is_whole in ((usual, True), (fewer, True), (fewer, False)):
+            study.folds = folds
             needed = (_seconds_to_count(study, candidate, is_whole) for candidate in trained)
             if min(needed, default=np.inf) <= allowed:
                 return

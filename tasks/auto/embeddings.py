@@ -82,7 +82,7 @@ def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Em
     others = datamodule.token_rows("unlabelled")[0] if len(unlabelled) else []
     unlabelled_counts = token_counts(others, counts.shape[1])
     taken = (time.perf_counter() - started) / (len(rows) + len(unlabelled))
-    seconds = taken if taken > CACHED * seconds else seconds
+    seconds = min(taken, seconds) if taken > CACHED * seconds else seconds  # of few texts most is what surrounds them
     names = None if label_names is None or len(label_names) > MOST_NAMES else plan.class_names(label_names)
     anchors = None if names is None else names(encoder).numpy()
     return Embeddings(rows, counts, unlabelled, unlabelled_counts, anchors, seconds, _weights_mib(plan.encoder))

@@ -13,7 +13,7 @@ from storage.command_words import quoted
 from storage.errors import InputError
 
 INNER_SHARE = 0.2  # of a fold's train rows, on which training is judged
-FOLDS = (
+KFOLD = (
     *("protocol=kfold", f"protocol.val_fraction={INNER_SHARE}", "protocol.ties=latest"),
     "dataset.singleton_classes=keep_in_train",
 )
@@ -48,5 +48,5 @@ def protocol_words(candidate: str, fold: int | None, folds: int = 5, repeat: int
     """
     if candidate in UNTRAINED:
         return []
-    return [*FOLDS, f"protocol.folds={folds}", f"protocol.fold={'null' if fold is None else fold}",
+    return [*KFOLD, f"protocol.folds={folds}", f"protocol.fold={'null' if fold is None else fold}",
             f"protocol.repeat={repeat}"]  # fmt: skip

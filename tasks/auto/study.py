@@ -48,7 +48,6 @@ class Entry:
     cost: int
     status: str = "skipped"
     reason: str | None = None
-    stage_seconds: dict[str, float] = field(default_factory=dict)
     train_seconds: float | None = None
     texts_per_second: float | None = None
     size_mib: float | None = None
@@ -214,7 +213,6 @@ class Study:
         if self.embeddings is not None and candidate.kind == "embeddings":
             encode = len(self.labels) * self.embeddings.seconds_per_text
         entry.status, entry.reason = "finished", None
-        entry.stage_seconds = {"encode": encode, "fit": sum(fits), "predict": seconds}
         entry.train_seconds = encode + float(np.mean(fits)) * self.folds / (self.folds - 1)
         entry.texts_per_second = sum(len(outcome.rows) for outcome in outcomes) / max(seconds, 1e-9)
         entry.size_mib = self._size(candidate)
@@ -260,10 +258,5 @@ class Study:
 
     def write(self) -> None:
         """`candidates.json`, and the minutes used so far."""
-        entries = []
-        for entry in self.entries.values():
-            plain = asdict(entry)
-            plain["stage seconds"] = plain.pop("stage_seconds")
-            entries.append(plain)
-        self.run.write_json("candidates.json", entries)
+        self.run.write_json("candidates.json", [asdict(entry) for entry in self.entries.values()])
         self.run.write_metrics(minutes={"asked": self.clock.minutes, "used": self.clock.used})

@@ -123,7 +123,7 @@ def path_of(study: Study, candidate: Candidate) -> cheap.AnyPath | str:
         return NO_UNLABELLED
     names = study.embeddings.names
     if candidate.name == "nearest_name":
-        return "the labels are codes, or very many" if names is None else cheap.nearest_name(names)
+        return "the labels are codes, called alike, or very many" if names is None else cheap.nearest_name(names)
     if candidate.name == "prototypes":
         return cheap.prototypes(names)
     if candidate.name == "discriminant_unlabelled":

@@ -38,10 +38,11 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
 
     With `input` the rows of that file, read as `task=predict` reads them, stand for the test rows; its figures, their
     intervals, those of each class and the confusions are in `evaluation-input.json`. Rows with a label that the run
-    does not know, or without a text, are said and left out.
+    does not know, without one or without a text are said and left out. Where a run learned from cells with several
+    labels, by its `dataset.label_separator`, an empty one says that none applies.
 
     Raises:
-        ValueError: a row without a label, or not one label that the run knows; with file and line.
+        ValueError: no row with a label that the run knows, a column that is not there; with file and line.
     """
     run, plan = open_run(config)
     if config.input is not None:
@@ -102,6 +103,8 @@ def _scored_rows(
     table = read_rows(config, plan, "input", blank_allowed=True)
     rows, reading = with_reader_of_labels(table.rows, config, plan, several)
     blank: list[str] = []
+    unlabelled: list[str] = []
+    none_applies = several and getattr(plan.dataset, "label_separator", None) is not None  # where a cell is empty
     unknown: Counter[str] = Counter()
     first, labels, scores = "", [], []
     for piece in pieces(rows):
@@ -109,6 +112,9 @@ def _scored_rows(
         for where, row in piece:
             if is_blank(text := plan.dataset.input_of(row, config.text_column)):
                 blank.append(where)
+                continue
+            if config.label_column in row and is_blank(row[config.label_column]) and not none_applies:
+                unlabelled.append(where)
                 continue
             row_labels = labels_in(where, row, config.label_column, reading)
             if strange := set(row_labels) - set(names):
@@ -119,8 +125,9 @@ def _scored_rows(
             inputs.append(text)
         if inputs:
             scores.append(predictor.scores(inputs)[0])
-    if blank:
-        _warn(f"{blank[0]}: {len(blank):,} rows without a text are left out")
+    for rows_without, what in ((blank, "text"), (unlabelled, "label")):
+        if rows_without:
+            _warn(f"{rows_without[0]}: {len(rows_without):,} rows without a {what} are left out")
     if unknown:
         shown = ", ".join(f"{short(name)} ({number:,} rows)" for name, number in unknown.most_common(10))
         _warn(f"{first}: the run does not know every label; left out of all figures: {shown}")

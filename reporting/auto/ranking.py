@@ -184,7 +184,10 @@ def rank(
         _compare_with_best(table, out_of_fold, seed)
         allowed = {entry["candidate"] for entry in candidates if entry.get("can_be_recommended", True)}
         parts = {entry["candidate"]: entry.get("parts", ()) for entry in candidates}
-        chosen = recommend(table[finished & table["candidate"].isin(allowed)], prefer, parts)
+        most = max(len(part.rows) for part in out_of_fold.values())
+        has_all = table["candidate"].map(lambda name: name in out_of_fold and len(out_of_fold[name].rows) == most)
+        eligible = table.assign(has_all_rows=has_all)[finished & table["candidate"].isin(allowed)]
+        chosen = recommend(eligible, prefer, parts)
         table["recommended"] = table["candidate"] == chosen
     table["rank"] = table["rank"].astype("Int64")
     if any(part.several for part in out_of_fold.values()):
@@ -243,9 +246,9 @@ def recommend(
     """The candidate to take among those within noise of the best; None where there is none.
 
     `quality`: of those whose macro-F1 is at most `AS_GOOD` below the best the cheapest in train seconds, where up to
-    `AS_CHEAP` times as many, or `SOON` more, count alike, and of those alike the best; in place of a part of a sum the
-    sum, which few rows may put below it by chance; `speed`: whatever classifies the most texts a second; `size`: the
-    smallest.
+    `AS_CHEAP` times as many count alike, or `SOON` more of a candidate that predicted all rows, and of those alike the
+    best; in place of a part of a sum the sum, which few rows may put below it by chance; `speed`: whatever classifies
+    the most texts a second; `size`: the smallest.
 
     Args:
         parts: of candidates that are sums, the candidates that they add.
@@ -266,7 +269,8 @@ def recommend(
         within = within[within["difference_to_best"] >= -AS_GOOD]
         within = within if len(within) else finished.head(1)
         cheapest = within["train_seconds"].min()
-        alike = within[within["train_seconds"] <= max(AS_CHEAP * cheapest, cheapest + SOON)]
+        soon = cheapest + SOON * within.get("has_all_rows", True)
+        alike = within[(within["train_seconds"] <= AS_CHEAP * cheapest) | (within["train_seconds"] <= soon)]
         best = str(alike.sort_values(by, ascending=ascending, kind="stable")["candidate"].iloc[0])
         return next((name for name in as_good if best in parts.get(name, ())), best)
     return str(within.sort_values(by, ascending=ascending, kind="stable")["candidate"].iloc[0])

@@ -248,7 +248,8 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
             yield f"Always answering the largest class is right as often ({share}): mind macro-F1, not accuracy."
     for entry in unreliable(content["per_class"]):
         span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
-        yield f"{entry['label']}: {entry['predicted_rows']} rows, its F1 lies anywhere from {span}."
+        rows = f"{entry['predicted_rows']} of its " if entry["predicted_rows"] != entry["rows"] else ""
+        yield f"{entry['label']}: {rows}{entry['rows']} rows, its F1 lies anywhere from {span}."
     chosen_of = evidence.out_of_fold[chosen["candidate"].item()] if len(chosen) else None
     if chosen_of is not None and is_part(evidence, chosen_of):
         share = f"{len(chosen_of.rows):,} of {len(evidence.rows):,} rows"

@@ -13,7 +13,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from reporting.auto.commands import predict_line, run_word
-from storage.errors import InputError
+from storage.errors import InputError, short_list
 from storage.run_store import COMMAND, QUESTION, RunFolder
 from tasks.auto.candidates import check_names
 from tasks.auto.clock import Clock
@@ -79,6 +79,9 @@ def _typed(overrides: Sequence[str], key: str) -> bool:
 
 def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
     names_dataset = any(re.match(r"dataset[=.]", override) for override in overrides)
+    options = [word for word in overrides if word.startswith("dataset.")]
+    if config.input is not None and options and not _typed(overrides, "dataset"):
+        raise InputError(f"{options[0]}: has no effect with input=FILE; allowed with dataset=NAME")
     if (config.input is None) != names_dataset:
         raise InputError("input: task=auto needs a file, input=FILE, or a data set, dataset=NAME, and not both")
     if config.input is None:
@@ -139,6 +142,8 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
         data.texts.append(text)
         data.labels.append(tuple(names[part] for part in label) if data.several else names[label])
         data.lines.append(number)
+    if lacking := [name for name in names if name not in data.rows_of_label()]:
+        data.notes.append(f"no labelled row of {short_list(lacking)}: never predicted")
     columns = {"text_columns": ["text"], "label_column": "label", "guessed": []}
     data.about = {"path": data.file, "format": "data set", "encoding": None, "delimiter": None, **columns}
     if "test" in corpus.splits and not whole:

@@ -200,13 +200,15 @@ class Study:
         if not candidate.validates:  # one drawing of the folds
             kept = dict(zip(kept, cross_calibrated(list(kept.values()), self.labels), strict=True))
         self._write_out_of_fold(candidate.name, kept)
-        self._enter_figures(candidate, list(kept.values()))
+        self._enter_figures(candidate, kept)
         if not whole:
             rows = sum(len(outcome.rows) for outcome in kept.values())
             which = f"{len(kept)} of {self.folds} folds, {rows:,} of {len(self.labels):,} rows"
             self.entries[candidate.name].reason = f"{which}: no time for the others"
 
-    def _enter_figures(self, candidate: Candidate, outcomes: Sequence[FoldOutcome]) -> None:
+    def _enter_figures(self, candidate: Candidate, kept: Mapping[tuple[int, int], FoldOutcome]) -> None:
+        outcomes = list(kept.values())
+        drawings = [[o for (repeat, _), o in kept.items() if repeat == number] for number in {r for r, _ in kept}]
         entry, fits = self.entries[candidate.name], [outcome.seconds_fit for outcome in outcomes]
         seconds = sum(outcome.seconds_predict for outcome in outcomes)
         encode = 0.0
@@ -219,7 +221,7 @@ class Study:
         if candidate.validates:
             entry.validation_macro_f1 = float(np.mean([outcome.validation_macro_f1 for outcome in outcomes]))
         entry.run_ids = [outcome.run_id for outcome in outcomes if outcome.run_id]
-        entry.macro_f1 = self.macro_f1(outcomes)
+        entry.macro_f1 = float(np.mean([self.macro_f1(of_drawing) for of_drawing in drawings]))
 
     def _size(self, candidate: Candidate) -> float:
         """MiB of the model."""

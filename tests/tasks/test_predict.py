@@ -81,6 +81,7 @@ def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tm
 def test_a_row_without_a_text_is_kept_and_not_answered(run, use, toy_csv, tmp_path):
     table = rows(toy_csv["test"])
     blank = [*table[:2], {"text": " \u200b", "label": "metal"}, *table[2:]]
+    unlabelled = {"text": "a text", "label": " "}
     (tmp_path / "in.csv").write_text(csv_of(blank))
     predicted = use("predict", run, f"input={tmp_path}/in.csv", f"output={tmp_path}/out.csv")
     assert predicted.err.splitlines()[-1].endswith("; not answered, without a text: 1")
@@ -91,8 +92,10 @@ def test_a_row_without_a_text_is_kept_and_not_answered(run, use, toy_csv, tmp_pa
     assert [row["prediction"] for row in answered[:2] + answered[3:]] == [
         row["prediction"] for row in rows(tmp_path / "whole.csv")
     ]
+    (tmp_path / "in.csv").write_text(csv_of([*blank, unlabelled]))
     evaluated = use("evaluate", run, f"input={tmp_path}/in.csv")
-    assert f"warning: {tmp_path}/in.csv:4: 1 rows without a text are left out" in evaluated.err.splitlines()
+    for line, what in ((4, "text"), (len(blank) + 2, "label")):
+        assert f"warning: {tmp_path}/in.csv:{line}: 1 rows without a {what} are left out" in evaluated.err.splitlines()
     assert json.loads((run.folder / "evaluation-input.json").read_text())["rows"] == len(table)
 
 

@@ -259,6 +259,9 @@ class DenseWordsClustering(DensityClustering):
             return replace(agreed, assignments=agreed.model.clusters(vectors, words))
         regions = self(vectors)
         if not regions.max():
-            found = f"found {self.min_cluster_size}, and one region alone is dense enough"
-            raise ValueError(f"method.min_cluster_size: {found}; allowed: a smaller number, 2 at least")
+            size = self.min_cluster_size
+            raise ValueError(
+                f"method.min_cluster_size: found {size}, and one region alone is dense enough; "
+                f"allowed: a smaller number, 2 at least"
+            )
         return agreed_regions(vectors, words, regions, int(rng.integers(2**31)), self.steps)

@@ -390,8 +390,8 @@ def _open_csv(
     reader = csv.reader(itertools.chain(parts, lines), delimiter=delimiter, strict=True)
     with _csv_errors(name, lambda: 1):
         first = next(reader, [])
-    named = _without_blank_end(first, 1)
-    header = first if len(first) < len(named) + 2 else named  # a column without a name is one; several cannot be told
+    columns = _without_blank_end(first, 1)
+    header = first if len(first) < len(columns) + 2 else columns  # one without a name can be told, several cannot
     header = header if has_header else _by_position(len(first))
     rows = _fields(reader, header, name, delimiter)
     if not has_header:

@@ -8,6 +8,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from storage.tables import (
     check_output,
     checked_delimiter,
     checked_encoding,
+    checked_text,
     is_blank,
     write_table,
 )
@@ -335,6 +338,16 @@ def read_rows(config: DictConfig, plan: Plan, key: str, blank_allowed: bool = Fa
         raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
     encoding = checked_encoding(config.get("encoding"), "encoding")
     delimiter = checked_delimiter(config.get("delimiter"), "delimiter")
-    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter, blank_allowed)
+    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter)
     table.refuse_idle(delimiter)
-    return table
+    if blank_allowed:
+        return table
+    input_of = partial(plan.dataset.input_of, column=config.text_column)
+    return replace(table, rows=_with_inputs(table.rows, input_of))
+
+
+def _with_inputs(rows: Iterable[tuple[str, Row]], input_of: Callable[[Row], Any]) -> Iterator[tuple[str, Row]]:
+    for where, row in rows:
+        if is_blank(text := input_of(row)):
+            checked_text(text, where)
+        yield where, row

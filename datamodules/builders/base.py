@@ -180,15 +180,9 @@ class Dataset:
         raise NotImplementedError
 
     def open_inputs(
-        self,
-        source: str,
-        column: str,
-        encoding: str | None,
-        header: bool,
-        delimiter: str | None = None,
-        blank_allowed: bool = False,
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
     ) -> Table:
-        """A table of new inputs, each in its column and checked, or also blank where that is allowed.
+        """A table of new inputs, each in its column and checked; a text may be blank.
 
         Raises:
             InputError: no file, no column, a bad input.
@@ -320,13 +314,7 @@ class TextDataset(Dataset):
         return batches_alone(texts, encoder.tokenizer(), self.max_length, batch_size, of_one_width)
 
     def open_inputs(
-        self,
-        source: str,
-        column: str,
-        encoding: str | None,
-        header: bool,
-        delimiter: str | None = None,
-        blank_allowed: bool = False,
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
     ) -> Table:
         table = open_table(source, None, delimiter or self.delimiter, column, encoding, header)
         learned = f"; the run learned from {self.learned_from}" if self.learned_from not in (None, column) else ""
@@ -337,7 +325,7 @@ class TextDataset(Dataset):
             where = None
             for where, row in table.rows:
                 value = table.text(where, row, column, hint)
-                if not (blank_allowed and is_blank(value)):
+                if not is_blank(value):
                     checked_text(value, where)
                 yield where, row
             if where is None:

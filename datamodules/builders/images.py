@@ -72,13 +72,7 @@ class ImageDataset(Dataset):
         return new_image_batches(inputs, self.size, self.read_size, batch_size)
 
     def open_inputs(
-        self,
-        source: str,
-        column: str,
-        encoding: str | None,
-        header: bool,
-        delimiter: str | None = None,
-        blank_allowed: bool = False,
+        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
     ) -> Table:
         """Image files: those of a folder, of a list (.txt, a path a line), or of a table with a column of paths.
 

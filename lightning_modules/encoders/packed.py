@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from lightning_modules.encoders.prepacked import PrepackedLinear, can_prepack
 
 PACKABLE = "bert", "roberta", "xlm-roberta", "camembert"  # types of model in which attention alone joins tokens
-WIDTH = 8  # tokens: attention pads texts to a multiple of it, together with those of the same
+WIDTH = 8  # tokens
 
 
 class Packing:
@@ -21,15 +21,18 @@ class Packing:
 
     Args:
         attention_mask: (B, L) of 0/1, ones first.
+        widths: (B,) that attention pads each text to, together with those of the same; None: the next multiple of
+            `WIDTH`.
+        spare: rows behind the tokens; None: as many as make the number a rounder one.
     """
 
-    def __init__(self, attention_mask: Tensor) -> None:
+    def __init__(self, attention_mask: Tensor, widths: Tensor | None = None, spare: int | None = None) -> None:
         self.is_token = attention_mask.bool()
         lengths = self.is_token.sum(1)
         starts = lengths.cumsum(0) - lengths
         self.number = int(lengths.sum())
-        self.spare = _round(self.number) - self.number
-        widths = (lengths + WIDTH - 1) // WIDTH * WIDTH
+        self.spare = _round(self.number) - self.number if spare is None else spare
+        widths = (lengths + WIDTH - 1) // WIDTH * WIDTH if widths is None else widths
         groups = [_group(starts[widths == width], lengths[widths == width], int(width)) for width in widths.unique()]
         self.masks = [is_token for _, is_token in groups]
         self.places = torch.cat([places.flatten() for places, _ in groups])
@@ -113,7 +116,7 @@ class PackedTransformer:
     def __init__(self, model: Any, bf16: bool) -> None:
         self.embeddings = model.embeddings
         self.blocks = [_Block(layer, model.config.num_attention_heads, bf16) for layer in model.encoder.layer]
-        self.first_place = 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
+        self.first_place = first_position(model)
         model.encoder.layer = nn.ModuleList()
 
     def __call__(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -128,6 +131,11 @@ class PackedTransformer:
         for block in self.blocks:
             states = block(states, packing)
         return packing.padded(states)
+
+
+def first_position(model: Any) -> int:
+    """Of a text's first token: RoBERTa counts from behind its padding's."""
+    return 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
 
 
 def can_pack(model: Any) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from lightning_modules.encoders.lora import LoRA
 from lightning_modules.encoders.packed import PackedTransformer, can_pack
+from lightning_modules.encoders.packed_training import trained_states
 from lightning_modules.encoders.top_layers import TopLayers
 
 Pooling = Literal["mean", "cls", "first_token", "last_token"]
@@ -54,6 +55,7 @@ class TextEncoder(nn.Module):
         if train != "full":
             model.requires_grad_(False)
         self.top_layers = TopLayers(model, num_top_layers) if train == "top_layers" else None
+        self.trains_packed = can_pack(model)  # on the CPU
         self.packed: PackedTransformer | None = None  # what tokens go through without their padding
 
     def prepare_to_predict(self, bf16: bool) -> None:
@@ -74,6 +76,8 @@ class TextEncoder(nn.Module):
         """Token ids (B, L) and mask (B, L) of 0/1 -> embeddings (B, hidden_size) in float32."""
         if self.packed is not None:
             return self.pooled(self.packed(input_ids, attention_mask), attention_mask)
+        if self.pooling != "cls" and self._packs(input_ids):
+            return self.pooled(self.states(input_ids, attention_mask), attention_mask)
         states = None if self.top_layers is None else self.top_layers.recall(input_ids, attention_mask)
         if self.top_layers is None or states is None:
             output = self.model(input_ids=input_ids, attention_mask=attention_mask)
@@ -87,7 +91,15 @@ class TextEncoder(nn.Module):
         """Token ids (B, L) and mask (B, L) -> the last hidden state of each token (B, L, hidden_size)."""
         if self.packed is not None:
             return self.packed(input_ids, attention_mask)
+        if self._packs(input_ids):
+            states = None if self.top_layers is None else self.top_layers.recall(input_ids, attention_mask)
+            blocks = None if self.top_layers is None or states is None else self.top_layers.top
+            return trained_states(self.model, input_ids, attention_mask, states, blocks)
         return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+    def _packs(self, input_ids: Tensor) -> bool:
+        """Whether tokens go without their padding in training; a frozen encoder never trains."""
+        return self.training and self.trains_packed and input_ids.device.type == "cpu"
 
     def pooled(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states (B, L, hidden_size) and mask (B, L) -> embeddings (B, hidden_size) in float32; not for `cls`,

@@ -55,7 +55,7 @@ def test_blocks_below_are_not_run_again() -> None:
     encoder, seen = build(), []
     encoder.top_layers.remember([batch(3, 7, 5)])
     for index, block in enumerate(encoder.model.encoder.layer):
-        block.register_forward_hook(lambda *_, index=index: seen.append(index))
+        block.intermediate.register_forward_hook(lambda *_, index=index: seen.append(index))
     encoder(**batch(3, 7, 5))
     assert seen == [2, 3]
     encoder(**batch(4))  # a new text

@@ -37,6 +37,7 @@ from tasks.fit import trained_run
 from tasks.predict import Encoded, classifier_predictor
 
 LEAST_STEPS, MOST_EPOCHS = 80, 15  # of training: more bring nothing on train rows of TREC
+SOON_TRAINED = 300  # rows: a run of so few is sooner begun again than written after each epoch
 LEAST_SHARE = 1e-6
 
 
@@ -63,8 +64,8 @@ def run_words(study: Study, candidate: Candidate, fold: int | None) -> list[str]
         *protocol_words(candidate.name, fold, study.folds),
         *candidate.words,
         *([] if has_schedule else _schedule(study, fold)),
-        "callbacks.progress=null",
-        "logger=null",
+        *([] if len(study.labels) > SOON_TRAINED else ["callbacks.last=null"]),
+        *("callbacks.progress=null", "logger=null", "rival=null"),
     ]
 
 

@@ -33,8 +33,9 @@ class Candidate:
         reads_unlabelled: whether it learns from texts without a label too.
         reads_words: whether it reads words beside the embeddings.
         parts: other candidates that it is the sum of, over the same encoder.
-        is_brief: whether it trains the encoder for a few steps. It comes before all that train for longer, so that one
-            ends, but where classes are imbalanced behind them: a few steps say little of rare classes.
+        brief_of: the candidate that trains the encoder alike for more than a few steps. That one is taken in its place
+            where the time suffices; otherwise the brief one comes before all that train for longer, so that one ends,
+            but where classes are imbalanced behind them: a few steps say little of rare classes.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Candidate:
     reads_unlabelled: bool = False
     reads_words: bool = False
     parts: tuple[str, ...] = ()
-    is_brief: bool = False
+    brief_of: str = ""
 
     @property
     def votes(self) -> bool:
@@ -61,10 +62,6 @@ class Candidate:
 
 CHOOSES_NOTHING = ("protocol.monitor=null", "protocol.val_fraction=0")
 HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
-BRIEF_PAIRS = (
-    *("method=setfit_pairs", *HALF, "trainer.max_epochs=1", "trainer.least_steps=24"),
-    "callbacks.last=null",  # it is sooner trained again than written after each epoch
-)
 CANDIDATES = (
     Candidate("majority", "always the largest class", "counts", 0, ("method=logistic",)),
     Candidate("tfidf_linear", "TF-IDF of words with logistic regression", "words", 1, ("method=tfidf_linear",)),
@@ -105,8 +102,8 @@ CANDIDATES = (
         "{encoder}, upper half fine-tuned briefly on pairs of texts, then logistic regression",
         "trained",
         4,
-        (*BRIEF_PAIRS, *CHOOSES_NOTHING),
-        is_brief=True,
+        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=1", "trainer.least_steps=24"),
+        brief_of="setfit_half",
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
     Candidate(
@@ -207,7 +204,7 @@ def rounds(candidates: Sequence[Candidate], class_counts: NDArray[np.integer]) -
     trained = [candidate for candidate in candidates if candidate.kind == "trained"]
     if not are_imbalanced(class_counts):
         return [trained]
-    return [[c for c in trained if not c.is_brief], [c for c in trained if c.is_brief]]
+    return [[c for c in trained if not c.brief_of], [c for c in trained if c.brief_of]]
 
 
 def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool = False) -> list[Candidate]:

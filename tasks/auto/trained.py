@@ -41,10 +41,11 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
         for candidate in candidates:
             study.entries[candidate.name].reason = NO_ENCODER
         return
-    alive, halvings = list(candidates), 0
+    alive, halvings = longer_first(study, candidates), 0
     for fold in range(study.folds):
         for candidate in list(alive):
-            if not _train_fold(study, candidate, fold, [other for other in alive if other is not candidate]):
+            others = [other for other in alive if other is not candidate]
+            if _is_needless(study, candidate, others) or not _train_fold(study, candidate, fold, others):
                 alive.remove(candidate)
                 _leave(study, candidate)
             study.write()
@@ -58,6 +59,30 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
                 _leave(study, candidate)
     for candidate in alive:
         study.finish(candidate)
+
+
+def longer_first(study: Study, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Before a brief candidate the one that trains alike for longer, where all its folds and its fit on all rows are
+    told to fit into the time."""
+    order = list(candidates)
+    for brief in [candidate for candidate in candidates if candidate.brief_of]:
+        longer = next((candidate for candidate in candidates if candidate.name == brief.brief_of), None)
+        if longer is None:
+            continue
+        folds = folds_left(study, longer) + refits(study, longer)
+        if folds * training_seconds(study, longer, 0) <= study.clock.left_with_fit:
+            order.remove(longer)
+            order.insert(order.index(brief), longer)
+    return order
+
+
+def _is_needless(study: Study, candidate: Candidate, others: Sequence[Candidate]) -> bool:
+    """Whether another trains alike for longer, and this one has not begun; the entry says so."""
+    longer = [other for other in others if other.name == candidate.brief_of and longest_fold(study, other)]
+    if not longer or study.known(candidate.name, 0, 0) is not None:
+        return False
+    study.entries[candidate.name].reason = f"{longer[0].name} trains alike for longer, and there is time for it"
+    return True
 
 
 def _leave(study: Study, candidate: Candidate) -> None:
@@ -111,7 +136,7 @@ def _most_wrong(study: Study, candidate: Candidate) -> float:
     """Times that the seconds told of a fold may be more than there are, for it to begin all the same."""
     if study.has_enough(candidate):
         return 1.0
-    at_pace = seconds_of_trained(study) and not candidate.is_brief  # nothing else could use the time that is left
+    at_pace = seconds_of_trained(study) and not candidate.brief_of  # nothing else could use the time that is left
     return MOST_WRONG_AT_PACE if at_pace else MOST_WRONG
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 
-from reporting.auto.ranking import OutOfFold, rank, recommend
+from reporting.auto.ranking import OutOfFold, known_gain, rank, recommend
 from reporting.auto.resampling import Patterns, bootstrap, difference_test, estimate, interval
 
 
@@ -111,6 +111,22 @@ def test_the_cheapest_of_what_is_as_good_and_what_else_may_be_preferred():
         assert recommend(finished) == "best"
     finished.loc[finished["candidate"] == "near", ["train_seconds", "difference_to_best"]] = [10, 0.0]
     assert recommend(finished) == "near"
+
+
+def test_a_fine_tuned_candidate_counts_as_better_the_less_the_rows_tell():
+    """With a standard error of 4 points it may be up to 3.1 below, of 2 points 0.8; where it is expected to be better
+    the others are compared with that."""
+    is_tuned, errors = pd.Series([False, True, True]), pd.Series([0.0, 0.04, 0.08])
+    assert known_gain(is_tuned, errors) == pytest.approx(0.07 * (4 / 6) ** 2)
+    assert known_gain(is_tuned, errors / 2) == pytest.approx(0.07 * (2 / 6) ** 2)
+    assert known_gain(~is_tuned, errors) == known_gain(is_tuned & False, errors) == 0
+    columns = ["candidate", "train_seconds", "within_noise", "difference_to_best"]
+    finished = pd.DataFrame([("frozen", 1, True, 0.0), ("tuned", 30, True, -0.035)], columns=columns)
+    for known, chosen in ((0.04, "tuned"), (0.0225, "frozen")):
+        assert recommend(finished.assign(known_gain=[0.0, known])) == chosen
+    later = finished.assign(train_seconds=[1, 300])  # five minutes more are worth it from half a point on
+    for known, chosen in ((0.045, "tuned"), (0.038, "frozen")):
+        assert recommend(later.assign(known_gain=[0.0, known])) == chosen
 
 
 def test_a_sum_is_taken_in_place_of_its_part_unless_the_part_is_shown_to_be_better():

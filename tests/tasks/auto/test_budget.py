@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from callbacks import time_limit
-from reporting.auto.sentence import FINE_TUNED
+from reporting.auto.ranking import FINE_TUNED
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto import compare, passed_on, safe_name, trained
@@ -140,6 +140,33 @@ def test_a_few_steps_come_first_but_where_classes_are_imbalanced_last():
     assert names[0][0] == "setfit_brief" and "linear_words" not in names[0] and len(names) == 1
     names = [[c.name for c in group] for group in rounds(CANDIDATES, np.array([60, 20]))]
     assert names[0][0] == "ce_half" and names[1:] == [["setfit_brief"]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ends", "begun"),
+    [(110, True, "setfit_half"), (110, False, "setfit_brief"), (80, True, "setfit_brief")],
+)
+def test_pairs_are_trained_for_longer_where_there_is_time(tmp_path, monkeypatch, seconds, ends, begun):
+    """Six runs of `setfit_half` are told to take 94 s, of `setfit_brief` 66 s."""
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(seconds / 60, now=lambda: 0.0)
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    candidates = [c for c in CANDIDATES if c.name.startswith("setfit_") and "half" in c.name or c.brief_of]
+    study.enter(candidates)
+
+    def read(study, candidate, fold, more=()):
+        if candidate.name == "setfit_half" and not ends:
+            raise time_limit.OutOfTime(6.0, 5.0)
+        held_out = np.arange(20 * fold, 20 * (fold + 1))
+        scores = np.eye(2)[labels[held_out]]
+        study.save(candidate.name, 0, fold, FoldOutcome(held_out, scores, np.nan, 2.0, 1.0, logits=scores))
+        return True
+
+    monkeypatch.setattr(trained, "read_run", read)
+    trained.try_trained(study, candidates)
+    assert study.entries[begun].status == "finished"
+    if begun == "setfit_half":
+        assert study.entries["setfit_brief"].reason == "setfit_half trains alike for longer, and there is time for it"
 
 
 def test_time_for_the_folds_of_a_candidate_that_began_is_kept(tmp_path, monkeypatch):

@@ -24,17 +24,18 @@ ATTENTION = {  # its kernels on a processor, which PyTorch does not count by its
 KINDS = {  # of a profiled operator, by its name or that of the outermost operator around it
     "data loading": r"enumerate\(DataLoader\)",
     "optimizer": r"_fused_|_foreach_",
-    "attention": r"scaled_dot_product|ScaledDotProduct|[Ss]oftmax|BmmBackward",  # its products included
+    # its products included, which our steps take by `matmul`, and the rows that they move to it and back
+    "attention": r"scaled_dot_product|ScaledDotProduct|[Ss]oftmax|BmmBackward|aten::matmul$|_Moved",
     "embedding lookups": r"[Ee]mbedding",
-    "matrix products": r"aten::(linear|addmm|mm|bmm|matmul)$|(Linear|Addmm|Mm)Backward",
-    "normalisation and activations": r"layer_norm|LayerNorm|[Gg]elu|[Tt]anh|dropout|bernoulli"
-    r"|aten::(add|mul|div)_?$|(Add|Mul|Div)Backward",
+    "matrix products": r"aten::(linear|addmm|mm|bmm)$|(Linear|Addmm|Mm)Backward",
+    "normalisation and activations": r"layer_norm|LayerNorm|[Gg]elu|[Tt]anh|dropout|bernoulli|random_"
+    r"|aten::(add|mul|div|ge)_?$|(Add|Mul|Div)Backward",
 }
 OTHER, BETWEEN = "other", "between operators"
 
 
 def multiply_adds(step: Callable[[], object]) -> int:
-    """In the matrix products of `step()`, attention's among them; of padding too."""
+    """In the matrix products of `step()`, attention's among them; of padding too, where it is multiplied."""
     with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
         step()
     return counter.get_total_flops() // 2

@@ -100,6 +100,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def last_checkpoint(self) -> Path:
+        """Of an unfinished run: the state after its last whole epoch."""
+        return self.checkpoints / "last.ckpt"
+
+    @property
     def status(self) -> str:
         """``new``, ``running``, ``finished``, ``failed`` or ``interrupted``.
 
@@ -189,7 +194,8 @@ class RunFolder:
 
     def _write_checksums(self) -> None:
         """``SHA256SUMS`` of the weights, in the format of ``sha256sum --check``."""
-        weights = [file for pattern in WEIGHTS for file in sorted(self.path.glob(pattern)) if file.name != "last.ckpt"]
+        files = [file for pattern in WEIGHTS for file in sorted(self.path.glob(pattern))]
+        weights = [file for file in files if file != self.last_checkpoint]
         lines = [f"{_sha256(file)}  {file.relative_to(self.path)}\n" for file in weights if self.writes]
         if lines:
             self.write_text(CHECKSUMS, "".join(lines))
@@ -213,7 +219,7 @@ class RunFolder:
 
     def drop_last_checkpoint(self) -> None:
         """Remove ``checkpoints/last.ckpt``: a finished run keeps the selected epoch only."""
-        last = self.checkpoints / "last.ckpt"
+        last = self.last_checkpoint
         if self.writes and last.exists():
             last.unlink(missing_ok=True)
 

@@ -136,7 +136,8 @@ def run_names(plan: Plan) -> dict[str, Any]:
 
 
 def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
-    started, earlier = time.perf_counter(), seconds_before(run)
+    started = time.perf_counter()
+    earlier = seconds_before(run) if run.last_checkpoint.is_file() else 0.0  # otherwise it begins again
     pl.seed_everything(plan.config.seed, verbose=False)
     corpus = plan.corpus()
     datamodule = plan.datamodule(corpus)
@@ -194,7 +195,7 @@ def _train_by_epochs(
     plan: Plan, run: RunFolder, module: ClassifierModule, datamodule: DataModule, trainer: pl.Trainer
 ) -> dict[str, Any]:
     """Train epoch by epoch, from the last whole one where there is one; the selected epoch's weights are loaded."""
-    last = run.checkpoints / "last.ckpt"
+    last = run.last_checkpoint
     started_from = ""
     if plan.plain.get("start_from") and not last.is_file():
         started_from = _start_from(plan, module)

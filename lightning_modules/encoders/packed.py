@@ -139,8 +139,11 @@ def first_position(model: Any) -> int:
 
 
 def can_pack(model: Any) -> bool:
-    """Whether `PackedTransformer` knows this model: in eval mode it gives the same."""
+    """Whether the model is known to go without padding: `PackedTransformer` gives the same in eval mode, and
+    `packed_training` in training."""
     if not isinstance(model, PreTrainedModel) or model.config.model_type not in PACKABLE:
+        return False
+    if getattr(model, "_hf_peft_config_loaded", False):  # adapters within it
         return False
     is_common = model.config.hidden_act == "gelu" and not model.config.is_decoder
     is_common &= getattr(model.config, "position_embedding_type", "absolute") == "absolute"

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from lightning_modules.encoders.packed import Packing, first_position
 
-WIDTHS = torch.tensor([width << power for power in range(3, 13) for width in (2, 3)]) // 2  # 8, 12, 16, 24, 32, …
+WIDTHS = torch.tensor([0, *(width << power for power in range(2, 16) for width in (2, 3))])  # 8, 12, 16, 24, 32, …
 
 
 def trained_states(
@@ -23,7 +23,7 @@ def trained_states(
 
     Args:
         model: with its weights as they are.
-        input_ids, attention_mask: (B, L), ones first, of at most 6,144 tokens a text.
+        input_ids, attention_mask: (B, L), ones first, of at most 98,304 tokens a text.
         states: (B, L, D) hidden states to begin at, in place of the embeddings.
         blocks: those that follow; None: all.
     """
@@ -96,10 +96,10 @@ def quick_dropout(values: Tensor, share: float) -> Tensor:
 
     Args:
         values: of any shape.
-        share: of the values that become zero, from 0 to below 1, rounded to 1 / 65,536.
+        share: of the values that become zero, from 0 to 1, rounded to 1 / 65,536.
     """
-    if share == 0:
-        return values
+    if share in (0, 1):
+        return values * (1 - share)
     number = values.numel()
     bits = torch.empty(-(-number // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:number]
     kept = (bits >= round(share * 2**16) - 2**15).view(values.shape)

@@ -12,7 +12,7 @@ import pandas as pd
 from reporting.auto import drawings, resampling, several_labels
 from reporting.auto.commands import predict_line
 from reporting.auto.evidence import Evidence
-from reporting.auto.ranking import second_figure
+from reporting.auto.ranking import GAIN_MEAN, second_figure
 from reporting.auto.sentence import TITLES, percent, rows_to_label, with_interval
 from reporting.escape import for_html
 
@@ -46,6 +46,7 @@ def html_page(
         "predict_line": predict_line(folder, evidence.data["files"][0]),
         "titles": TITLES,
         "draws": resampling.DRAWS,
+        "gain": GAIN_MEAN if any(entry.get("is_known_to_gain") for entry in evidence.candidates) else 0,
         "widened": several_labels.WIDENED if evidence.several else resampling.WIDENED,
         "pairs": records(tables["duplicates"].head(MOST_ROWS)),
         "bar": drawings.interval_bar,

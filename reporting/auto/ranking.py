@@ -20,8 +20,7 @@ LEVEL = 0.05
 AS_GOOD = 0.005  # of macro-F1
 AS_CHEAP = 2.0  # times the train seconds of the cheapest, which a busy machine makes as well
 SOON = 60.0  # seconds more than the cheapest that nobody minds
-FINE_TUNED = 4  # the least `cost` of a candidate that trains the encoder
-# macro-F1 that such a one has above the others on new rows, of four sets of one label a text: mean and spread
+# macro-F1 that a fine-tuned encoder has above a frozen one on new rows, of four sets: mean and spread
 GAIN_MEAN, GAIN_SPREAD = 0.07, 0.06
 PREFER = ("quality", "speed", "size")
 COLUMNS = (
@@ -184,15 +183,18 @@ def rank(
     finished = table["macro_f1"].notna()
     table.loc[finished, "rank"] = np.arange(1, finished.sum() + 1)
     if finished.any():
-        errors = _compare_with_best(table, out_of_fold, seed)
+        _compare_with_best(table, out_of_fold, seed)
         allowed = {entry["candidate"] for entry in candidates if entry.get("can_be_recommended", True)}
         parts = {entry["candidate"]: entry.get("parts", ()) for entry in candidates}
         most = max(len(part.rows) for part in out_of_fold.values())
         has_all = table["candidate"].map(lambda name: name in out_of_fold and len(out_of_fold[name].rows) == most)
-        tuned = {entry["candidate"] for entry in candidates if entry.get("cost", 0) >= FINE_TUNED}
-        is_tuned = finished & table["candidate"].isin(tuned) & (not next(iter(out_of_fold.values())).several)
-        known = is_tuned * known_gain(is_tuned, errors)
-        eligible = table.assign(has_all_rows=has_all, known_gain=known)[finished & table["candidate"].isin(allowed)]
+        is_tuned = table["candidate"].isin([e["candidate"] for e in candidates if e.get("is_known_to_gain")])
+        tuned, frozen = (table["candidate"][finished & has_all & kind] for kind in (is_tuned, ~is_tuned))
+        gain = 0.0
+        if len(tuned) and len(frozen):
+            gain = known_gain(out_of_fold[tuned.iloc[0]], out_of_fold[frozen.iloc[0]], seed)
+        table_with_gain = table.assign(has_all_rows=has_all, known_gain=is_tuned * gain)
+        eligible = table_with_gain[finished & table["candidate"].isin(allowed)]
         chosen = recommend(eligible, prefer, parts)
         table["recommended"] = table["candidate"] == chosen
     table["rank"] = table["rank"].astype("Int64")
@@ -233,8 +235,8 @@ def _figures(
     }
 
 
-def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold], seed: int) -> pd.Series:
-    """Fills difference_to_best, p_holm and within_noise; the standard errors of the differences."""
+def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold], seed: int) -> None:
+    """Fills difference_to_best, p_holm and within_noise."""
     best = out_of_fold[table["candidate"][0]]
     tests: list[tuple[float, float, float]] = [(0.0, 1.0, 0.0)]
     for name in table["candidate"][1 : table["macro_f1"].notna().sum()]:
@@ -244,23 +246,21 @@ def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold]
     table.loc[rows, "difference_to_best"] = [difference for difference, _, _ in tests]
     table.loc[rows, "p_holm"] = corrected
     table.loc[rows, "within_noise"] = [p is None or p >= LEVEL for p in corrected]
-    return pd.Series([error for _, _, error in tests], index=rows).reindex(table.index)
 
 
-def known_gain(is_tuned: pd.Series, errors: pd.Series) -> float:
-    """What counts for candidates that train the encoder besides the difference that was measured; 0 where the best is
-    one of them.
+def known_gain(tuned: OutOfFold, frozen: OutOfFold, seed: int) -> float:
+    """What counts for a candidate that trains the encoder besides the difference that was measured.
 
     Of the difference on new rows, `GAIN_MEAN` is expected beforehand and `GAIN_SPREAD` is its spread. After it was
     measured with an error, that is above 0 where the measured one and this gain are together.
 
     Args:
-        is_tuned: of the candidates, best first, whether they train the encoder.
-        errors: standard errors of their differences to the best.
+        tuned: of the best that trains the encoder.
+        frozen: of the best of the others.
+        seed: of the exchanges that the error is told from.
     """
-    if is_tuned.iloc[0] or not is_tuned.any():
-        return 0.0
-    return GAIN_MEAN * float(errors[is_tuned].iloc[0] / GAIN_SPREAD) ** 2
+    error = tuned.difference(frozen, np.random.default_rng([seed, 3]))[2]
+    return GAIN_MEAN * (error / GAIN_SPREAD) ** 2
 
 
 def recommend(
@@ -283,7 +283,7 @@ def recommend(
     if within.empty:
         return None
     expected = within["difference_to_best"] + within.get("known_gain", 0.0)
-    within = within.assign(expected=expected - max(expected.max(), 0.0))
+    within = within.assign(expected=expected - expected.max())
     orders = {
         "quality": (["expected", "train_seconds"], [False, True]),
         "speed": (["texts_per_second", "train_seconds"], [False, True]),

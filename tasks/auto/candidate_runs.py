@@ -58,13 +58,14 @@ def run_words(study: Study, candidate: Candidate, fold: int | None) -> list[str]
         words = [word for word in study.words if not word.startswith("encoder")]
         return [*words, *candidate.words, *protocol_words(candidate.name, fold, study.folds), "logger=null"]
     has_schedule = any(word.startswith("trainer.max_epochs=") for word in candidate.words)
+    is_soon_trained = len(study.labels) <= SOON_TRAINED or "trainer.max_epochs=1" in candidate.words
     return [
         *study.words,
         *(study.unlabelled if candidate.reads_unlabelled else []),
         *protocol_words(candidate.name, fold, study.folds),
         *candidate.words,
         *([] if has_schedule else _schedule(study, fold)),
-        *([] if len(study.labels) > SOON_TRAINED else ["callbacks.last=null"]),
+        *(["callbacks.last=null"] if is_soon_trained else []),
         *("callbacks.progress=null", "logger=null", "rival=null"),
     ]
 

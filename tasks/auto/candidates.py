@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -53,6 +53,12 @@ class Candidate:
     def votes(self) -> bool:
         """Whether neighbours have a say in what a trained encoder answers."""
         return self.kind == "trained" and "retrieval=knn" in self.words
+
+    @property
+    def is_known_to_gain(self) -> bool:
+        """Whether it was measured, where texts have one label and classes are of about one size, how much better it is
+        than those that train no encoder."""
+        return self.kind == "trained" and not (self.brief_of or self.reads_unlabelled)
 
     @property
     def validates(self) -> bool:
@@ -219,4 +225,5 @@ def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool 
     if methods is None:
         return [c for c in candidates.values() if not c.regimes or set(c.regimes) & set(regimes)]
     check_names(methods, several)
-    return [c for c in candidates.values() if c.name in methods or c.name == "majority"]
+    # what is asked for by name is compared, and not taken in the place of another
+    return [replace(c, brief_of="") for c in candidates.values() if c.name in methods or c.name == "majority"]

@@ -18,7 +18,7 @@ from storage.files import replacing
 from storage.run_store import RunFolder
 from storage.tables import folded
 from tasks.auto.calibration import decision_metrics
-from tasks.auto.candidates import Candidate, by_name
+from tasks.auto.candidates import Candidate, are_imbalanced, by_name
 from tasks.auto.clock import Clock
 from tasks.auto.embeddings import Embeddings
 from tasks.auto.folds import FoldOutcome, cross_calibrated, load_outcome
@@ -55,6 +55,7 @@ class Entry:
     macro_f1: float | None = None
     run_ids: list[str] = field(default_factory=list)
     can_be_recommended: bool = True
+    is_known_to_gain: bool = False
     parts: list[str] = field(default_factory=list)
 
 
@@ -128,6 +129,8 @@ class Study:
             title = candidate.title.format(encoder=encoder)
             entry = Entry(candidate.name, title[0].upper() + title[1:], list(candidate.words), candidate.cost)
             entry.can_be_recommended, entry.parts = candidate.kind != "counts", list(candidate.parts)
+            is_usual = not (self.several or self.unlabelled or are_imbalanced(self.class_counts))
+            entry.is_known_to_gain = candidate.is_known_to_gain and is_usual
             self.entries[candidate.name] = entry
 
     def _encoder_name(self) -> str:

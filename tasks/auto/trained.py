@@ -62,26 +62,29 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
 
 
 def longer_first(study: Study, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Before a brief candidate the one that trains alike for longer, where all its folds and its fit on all rows are
-    told to fit into the time."""
+    """Before a brief candidate the one that trains alike for longer, where that began in an earlier start, or all its
+    folds and its fit on all rows are told to fit into the time."""
     order = list(candidates)
     for brief in [candidate for candidate in candidates if candidate.brief_of]:
         longer = next((candidate for candidate in candidates if candidate.name == brief.brief_of), None)
         if longer is None:
             continue
-        folds = folds_left(study, longer) + refits(study, longer)
-        if folds * training_seconds(study, longer, 0) <= study.clock.left_with_fit:
+        seconds = (folds_left(study, longer) + refits(study, longer)) * training_seconds(study, longer, 0)
+        has_begun = study.known(longer.name, 0, 0) is not None and study.known(brief.name, 0, 0) is None
+        if has_begun or seconds <= study.clock.left_with_fit:
             order.remove(longer)
             order.insert(order.index(brief), longer)
     return order
 
 
 def _is_needless(study: Study, candidate: Candidate, others: Sequence[Candidate]) -> bool:
-    """Whether another trains alike for longer, and this one has not begun; the entry says so."""
-    longer = [other for other in others if other.name == candidate.brief_of and longest_fold(study, other)]
-    if not longer or study.known(candidate.name, 0, 0) is not None:
+    """Whether another trains alike for longer or has done so, and this one has not begun; the entry says so."""
+    name, entry = candidate.brief_of, study.entries[candidate.name]
+    is_tried = any(other.name == name and longest_fold(study, other) for other in others)
+    is_tried |= name in study.entries and study.entries[name].status == "finished"
+    if not is_tried or study.known(candidate.name, 0, 0) is not None:
         return False
-    study.entries[candidate.name].reason = f"{longer[0].name} trains alike for longer, and there is time for it"
+    entry.status, entry.reason = "dropped", f"{name} trains alike for longer, and there is time for it"
     return True
 
 

@@ -259,7 +259,7 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
         shorter = f"{epochs} epochs for so many texts, stages in proportion"
         print(f"trainer.max_epochs=by_size: {shorter}; {whole}", file=sys.stderr)
     run.write_json("environment.json", environment(plan, corpus, trainer))
-    last = run.checkpoints / "last.ckpt"
+    last = run.last_checkpoint
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*you have no `validation_step`.*")
         trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)

@@ -65,6 +65,7 @@ def test_each_contestant_has_its_share(small, files, store, monkeypatch):
         (["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "aten::mul"], "data loading"),
         (["Optimizer.step#AdamW.step", "aten::_fused_adamw_"], "optimizer"),
         (["aten::scaled_dot_product_attention", "aten::matmul", "aten::bmm"], "attention"),
+        (["aten::matmul", "aten::bmm"], "attention"),
         (["autograd::engine::evaluate_function: AddmmBackward0", "aten::mm"], "matrix products"),
         (["aten::linear", "aten::addmm", "aten::copy_"], "matrix products"),
         (["autograd::engine::evaluate_function: EmbeddingBackward0", "aten::fill_"], "embedding lookups"),

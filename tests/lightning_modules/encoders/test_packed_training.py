@@ -34,6 +34,13 @@ def test_embeddings_and_gradients_are_those_of_the_padded_model(kind, training):
         torch.testing.assert_close(actual[name], gradient, rtol=1e-4, atol=1e-5, msg=name)
 
 
+def test_a_text_without_a_token_and_a_long_one():
+    torch.manual_seed(0)
+    encoder = TextEncoder(without_dropout(MODELS["bert"]()), "mean", "full", 1).train()
+    mask = (torch.arange(40) < torch.tensor([3, 40, 0])[:, None]).long()
+    torch.testing.assert_close(encoder(mask, mask), encoder.eval()(mask, mask), rtol=1e-5, atol=1e-6)
+
+
 def test_dropout_is_drawn_anew_in_every_block_that_trains_and_repeats_by_its_seed():
     torch.manual_seed(0)
     encoder = TextEncoder(MODELS["bert"](), "mean", "top_layers", 1).train()
@@ -58,3 +65,4 @@ def test_quick_dropout_keeps_the_mean_and_drops_the_share(share):
     torch.testing.assert_close(dropped[~zero], torch.full_like(dropped[~zero], 1 / (1 - share)))
     dropped.sum().backward()
     assert torch.equal(values.grad, dropped.detach())
+    assert not quick_dropout(values, 1.0).any()

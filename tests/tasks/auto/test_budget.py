@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from callbacks import time_limit
-from reporting.auto.ranking import FINE_TUNED
+from reporting.auto.sentence import FINE_TUNED
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto import compare, passed_on, safe_name, trained
@@ -165,8 +165,25 @@ def test_pairs_are_trained_for_longer_where_there_is_time(tmp_path, monkeypatch,
     monkeypatch.setattr(trained, "read_run", read)
     trained.try_trained(study, candidates)
     assert study.entries[begun].status == "finished"
+    brief = study.entries["setfit_brief"]
     if begun == "setfit_half":
-        assert study.entries["setfit_brief"].reason == "setfit_half trains alike for longer, and there is time for it"
+        why = "setfit_half trains alike for longer, and there is time for it"
+        assert (brief.status, brief.reason) == ("dropped", why)  # the sentence says of what is skipped: no time
+    assert study.entries[begun].is_known_to_gain == (begun == "setfit_half")
+
+
+def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    """Its first fold is there, though now there is less time than its folds are told to take."""
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(1.4, now=lambda: 0.0)
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    half, brief = (by_name(False)[name] for name in ("setfit_half", "setfit_brief"))
+    assert trained.longer_first(study, [brief, half]) == [brief, half]
+    scores = np.eye(2)[labels[:20]]
+    outcome = FoldOutcome(np.arange(20), scores, np.nan, 2.0, 1.0, logits=scores)
+    outcome.save(tmp_path / "folds" / "setfit_half-0-0.npz")
+    assert trained.longer_first(study, [brief, half]) == [half, brief]
+    assert [c.brief_of for c in chosen([], ["setfit_brief", "setfit_half"])] == ["", "", ""]  # both are asked for
 
 
 def test_time_for_the_folds_of_a_candidate_that_began_is_kept(tmp_path, monkeypatch):

@@ -1,12 +1,12 @@
 """Race: what a few labels give, by methods of ours beside SetFit on the same encoder and labels.
 
     python -m benchmarks.few_labels [--dataset agnews] [--labels-per-class 8] [--seeds 3] [--threads 2] [--test-rows N]
-                                    [--only kontrast --only SetFit]
+                                    [--only method=kontrast --only SetFit]
 
 SetFit sees the labelled rows alone. `prototypes` and `kontrast` read the class names and the train rows without labels
-too, which the column "reads" says (N, U); `prototypes, labels alone` does not. `setfit_pairs` is SetFit's objective by
-a method of ours. Seconds are of learning, encoding included (of `kontrast` and `setfit_pairs` of the whole run, its
-test rows too); the test rows are encoded outside. Nothing is chosen on test rows.
+too, which the column "reads" says (N, U); `prototypes, labels alone` does not. `method=setfit_pairs` is SetFit's
+objective by a method of ours. Seconds are of learning, encoding included; the test rows are encoded outside. Nothing is
+chosen on test rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Predicted = Callable[[list[str]], np.ndarray]  # texts -> class indices
 
 
 def composed(options: argparse.Namespace, method: str, seed: int, folder: str) -> DictConfig:
-    words = [f"method={method}", f"dataset={options.dataset}", f"seed={seed}", "logger=none", "rival=null"]
+    words = [method, f"dataset={options.dataset}", f"seed={seed}", "logger=none", "rival=null"]
     words += [f"dataset.labels_per_class={options.labels_per_class}", f"trainer.num_threads={options.threads}"]
     words += [f"paths.cache={folder}/cache", f"paths.runs={folder}/runs"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -111,16 +111,22 @@ def setfit(plan: Plan, data: TextDataModule) -> Predicted:
     return lambda texts: np.asarray(model.predict(texts, show_progress_bar=False))
 
 
-def whole_run(plan: Plan) -> Predicted:
-    """A method as its command line trains it."""
+def whole_run(plan: Plan) -> tuple[Predicted, float]:
+    """A method as its command line trains it, and the seconds until it is trained."""
     with redirect_stdout(sys.stderr):
         run = trained_run(plan)
+    seconds = sum(run.metric(f"seconds/{part}", (int, float)) for part in ("prepare", "fit"))
     predictor = classifier_predictor(run, plan, explain=False)
     numbers = {name: number for number, name in enumerate(predictor.label_names)}
-    return lambda texts: np.array([numbers[row["prediction"]] for row in predictor.answers(texts)])
+    return lambda texts: np.array([numbers[row["prediction"]] for row in predictor.answers(texts)]), seconds
 
 
-METHODS = {"kontrast": "L N U", "setfit_pairs": "L"}  # as their command lines train them
+METHODS = {  # as their command lines train them
+    "experiment=kontrast_brief": "L N U",
+    "method=kontrast": "L N U",
+    "method=prototypes_words": "L N U",
+    "method=setfit_pairs": "L",
+}
 CASES: dict[str, tuple[str, Callable[[Plan, TextDataModule], Predicted]]] = {
     "prototypes": ("L N U", lambda plan, data: prototypes(plan, data, "NU")),
     "prototypes, labels and names": ("L N", lambda plan, data: prototypes(plan, data, "N")),
@@ -142,15 +148,18 @@ def main() -> None:
     results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in options.only or reads}
     for seed in range(options.seeds):
         with tempfile.TemporaryDirectory() as folder:
-            plan = Plan.make(composed(options, "prototypes", seed, folder))
+            plan = Plan.make(composed(options, "method=prototypes", seed, folder))
             data = plan.datamodule(plan.corpus())
             chosen = np.random.default_rng(0).permutation(len(data.indices["test"]))[: options.test_rows]
             texts, labels = data.texts("test"), data.labels["test"][chosen]
             for name in results:
                 own = Plan.make(composed(options, name, seed, folder)) if name in METHODS else plan
                 start = time.perf_counter()
-                predict = whole_run(own) if name in METHODS else CASES[name][1](plan, data)
-                seconds = time.perf_counter() - start
+                if name in METHODS:
+                    predict, seconds = whole_run(own)
+                else:
+                    predict = CASES[name][1](plan, data)
+                    seconds = time.perf_counter() - start
                 predictions = predict([texts[i] for i in chosen])
                 accuracy = float((predictions == labels).mean())
                 results[name].append((accuracy, f1_score(labels, predictions, average="macro"), seconds))

@@ -141,15 +141,25 @@ class Plan:
     def module(self, datamodule: DataModule) -> ClassifierModule:
         """The method over the encoder; what the encoder's frozen part makes of the inputs is computed once."""
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
-        self.encode_once(module.encoder, datamodule, beside_inputs=module.solved_from == "both")
+        read_once = () if datamodule.protocol.name == "published" else ("test",)
+        self.encode_once(module.encoder, datamodule, module.solved_from == "both", read_once)
         return module
 
-    def encode_once(self, encoder: Any, datamodule: DataModule, beside_inputs: bool = False) -> None:
-        """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train."""
+    def encode_once(
+        self, encoder: Any, datamodule: DataModule, beside_inputs: bool = False, read_once: Sequence[str] = ()
+    ) -> None:
+        """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train.
+
+        Args:
+            encoder: the run's.
+            datamodule: the run's.
+            beside_inputs: whether features come beside the inputs and not in their place.
+            read_once: splits of which no hidden states are kept, for they are read but once.
+        """
         if encoder.frozen:
             datamodule.use_features(self.features(datamodule, encoder), beside_inputs)
         elif encoder.top_layers is not None and on_processor(self.config.trainer.accelerator):
-            splits = datamodule.indices
+            splits = [split for split in datamodule.indices if split not in read_once]
             batches = (batch for split in splits for batch in datamodule.feature_loader(split))
             if not encoder.top_layers.remember(batches):
                 print("encoder.train=top_layers: the frozen layers below run at each step too", file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -35,8 +35,9 @@ Outcome = Literal["yes", "no", "open"]
 class Claim:
     """A statement of a paper, and the comparisons that decide on it. `margin` and `effect` in points of %.
 
-    `quantifier`: how many of the comparisons it speaks of: all, most, or a share such as 6/8. `columns`: those alone,
-    where it does not speak of all. The rival "0" is no row but the number.
+    `quantifier`: how many of the comparisons it speaks of: all, most, or a share such as 6/8. `counts`: or of the data
+    sets, of which one holds where all its comparisons do. `columns`: those alone, where it does not speak of all. The
+    rival "0" is no row but the number.
     """
 
     key: str
@@ -50,6 +51,7 @@ class Claim:
     b: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     quantifier: str = "most"
+    counts: Literal["comparisons", "data sets"] = "comparisons"
     margin: float = 0.0
     effect: float = 1.0
     tuned_on: str | None = None  # column whose scores were in sight when settings were chosen
@@ -96,7 +98,7 @@ class Verdict:
     claim: Claim
     verdict: str
     checks: tuple[Check, ...] = ()
-    wanting: tuple[str, ...] = field(default_factory=tuple)  # comparisons that lack runs
+    wanting: tuple[tuple[str, str, str], ...] = ()  # rival, column and metric of comparisons that lack runs
     power: float | None = None
     detectable: float | None = None
     marks: tuple[str, ...] = ()  # what else to know of its runs
@@ -137,7 +139,7 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
                     else _scaled(report.values(rival, column.key, metric))
                 )
                 if len(set(a) & set(b)) < claim.seeds:
-                    wanting.append(f"{rival}, {column.title}, {metric}")
+                    wanting.append((rival, column.key, metric))
                     continue
                 check = _check(claim, rival, column.key, metric, a, b)
                 of_a, of_b = (report.runs(row, column.key) for row in (claim.a, rival))
@@ -151,7 +153,8 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
     checks = _corrected(claim, checks)
     marks = tuple(_marks(claim, checks, report, runs or {}))
     figures = _power(claim, checks), _detectable(claim, checks)
-    return Verdict(claim, _word(claim, checks), tuple(checks), tuple(wanting), *figures, marks)
+    verdict = Verdict(claim, "", tuple(checks), tuple(wanting), *figures, marks)
+    return replace(verdict, verdict=_word(verdict))
 
 
 def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Mapping[str, Run]) -> Iterator[str]:
@@ -182,7 +185,8 @@ def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
         claim = verdict.claim
         checks = [replace(check, holm_p=largest.get(_place(claim, check))) for check in verdict.checks]
         checks = [replace(check, outcome=_outcome(claim, check, check.holm_p)) for check in checks]
-        judged.append(replace(verdict, checks=tuple(checks), verdict=_word(claim, checks)))
+        verdict = replace(verdict, checks=tuple(checks))
+        judged.append(replace(verdict, verdict=_word(verdict)))
     return judged
 
 
@@ -291,11 +295,24 @@ def _outcome(claim: Claim, check: Check, p: float | None) -> Outcome:
     return "yes" if (result.difference > 0) == (claim.test in ("greater", "positive")) else "no"
 
 
-def _word(claim: Claim, checks: Sequence[Check]) -> str:
-    outcomes = [check.outcome for check in checks]
+def outcomes_of(verdict: Verdict) -> list[Outcome]:
+    """Of what a claim counts: of each comparison; or of each data set, which is open where some of its comparisons lack
+    runs or say nothing, and none denies."""
+    if verdict.claim.counts == "comparisons":
+        return [check.outcome for check in verdict.checks]
+    of_set: dict[str, set[Outcome]] = {}
+    for check in verdict.checks:
+        of_set.setdefault(check.column, set()).add(check.outcome)
+    for _, column, _ in verdict.wanting:
+        of_set.get(column, set()).add("open")
+    return ["no" if "no" in each else "open" if "open" in each else "yes" for each in of_set.values()]
+
+
+def _word(verdict: Verdict) -> str:
+    outcomes = outcomes_of(verdict)
     if not outcomes:
         return "not enough runs"
-    needed = claim.needed(len(outcomes))
+    needed = verdict.claim.needed(len(outcomes))
     if outcomes.count("yes") >= needed:
         return "holds"
     if outcomes.count("no") > len(outcomes) - needed:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from papers.claims import Check, Verdict
+from papers.claims import Check, Verdict, outcomes_of
 from papers.grid import Budget
 from papers.render import (
     RANKING,
@@ -68,10 +68,11 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     claim, checks = verdict.claim, verdict.checks
     word = verdict.verdict
     if checks:
-        outcomes = [check.outcome for check in checks]
-        word += f"; {claim.quantifier} of {len(checks)} asked" if len(checks) > 1 else ""
-        word += f" ({outcomes.count('yes')} of {len(checks)} for it, {outcomes.count('no')} against"
-        word += f"; {len(verdict.wanting)} more lack runs)" if verdict.wanting else ")"
+        outcomes = outcomes_of(verdict)
+        what = f" {claim.counts}" if claim.counts != "comparisons" else ""
+        word += f"; {claim.quantifier} of {len(outcomes)}{what} asked" if len(checks) > 1 else ""
+        word += f" ({outcomes.count('yes')} of {len(outcomes)} for it, {outcomes.count('no')} against"
+        word += f"; {len(verdict.wanting)} {'comparisons' if what else 'more'} lack runs)" if verdict.wanting else ")"
     differences = [check.result.difference for check in checks]
     effect = MISSING
     if differences:

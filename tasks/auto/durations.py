@@ -15,9 +15,9 @@ from tasks.auto.folds import ONE_SPLIT_FROM
 from tasks.auto.plans import INNER_SHARE
 from tasks.auto.study import Study, enough_folds
 
-STEP_COST = 2.6  # of a text in a training step, in encodings of one
-HALF_COST = 0.4  # of that, where the upper half of the encoder trains
-START_SECONDS = 3.0  # of a training run, besides its steps
+STEP_COST = 2.5  # of a text in a training step, in encodings of one
+HALF_COST = 0.36  # of that, where the upper half of the encoder trains
+START_SECONDS = 2.5  # of a training run, besides its steps
 SECONDS_A_PRODUCT = 4e-10  # of one row, class and dimension in a step of a solver
 USUAL_BATCH = 32  # texts in a training step, where a candidate says nothing else
 WORD_COST = 20  # of a word, which lies apart from the next, in dimensions

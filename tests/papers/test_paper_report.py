@@ -243,6 +243,22 @@ def test_a_claim_is_contradicted_where_its_quantifier_fails(report, monkeypatch,
     assert judge(claim(quantifier=quantifier, b=rivals), report).verdict == verdict
 
 
+def test_of_data_sets_one_holds_where_all_its_comparisons_do():
+    def verdict(wanting=(), **outcomes):
+        checks = [
+            claims.Check("ce", column, "test/accuracy", None, 0.5, outcome=outcome)
+            for column, several in outcomes.items()
+            for outcome in several
+        ]
+        return claims.Verdict(claim(counts="data sets", quantifier="2/3"), "", tuple(checks), wanting)
+
+    of_sets = verdict(a=["yes", "yes"], b=["yes", "no"], c=["open", "yes"], d=["yes"])
+    assert claims.outcomes_of(of_sets) == ["yes", "no", "open", "yes"] and claims._word(of_sets) == "holds in part"
+    assert claims.outcomes_of(verdict((("ce", "d", "test/accuracy"),), d=["yes"])) == ["open"]
+    assert claims._word(verdict(a=["yes"], b=["no", "yes"], d=["yes"])) == "holds"
+    assert claims._word(verdict(a=["yes"], b=["no", "yes"], d=["no"])) == "contradicted"
+
+
 def test_one_comparison_has_one_corrected_p(report):
     alone, beside = judge(claim(), report), judge(claim(metrics=("test/accuracy", "test/macro_f1")), report)
     assert alone.checks[0].holm_p < beside.checks[0].holm_p
@@ -282,7 +298,7 @@ def test_the_steadier_of_two_rows(report, monkeypatch, a, b, verdict):
 
 def test_a_claim_without_runs_says_which_comparisons_lack_them(report):
     verdict = judge(claim(b=("ce", "dice")), report)
-    assert verdict.wanting == ("dice, TREC ir=50, test/accuracy",)
+    assert verdict.wanting == (("dice", "trec_50", "test/accuracy"),)
     row = claim_row(verdict, "cpu")
     assert row[2] == "holds (1 of 1 for it, 0 against; 1 more lack runs)"
     assert row[3] == "+5.20" and row[-1].endswith("TABLE=sharprecl_2")

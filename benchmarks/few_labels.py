@@ -40,7 +40,8 @@ Predicted = Callable[[list[str]], np.ndarray]  # texts -> class indices
 def composed(options: argparse.Namespace, method: str, seed: int, folder: str) -> DictConfig:
     words = [method, f"dataset={options.dataset}", f"seed={seed}", "logger=none", "rival=null"]
     words += [f"dataset.labels_per_class={options.labels_per_class}", f"trainer.num_threads={options.threads}"]
-    words += [f"paths.cache={folder}/cache", f"paths.runs={folder}/runs"]
+    place = f"{folder}/{method}"  # no method reads what another has encoded
+    words += [f"paths.cache={place}/cache", f"paths.runs={place}/runs"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return compose("config", words)
 
@@ -124,7 +125,6 @@ def whole_run(plan: Plan) -> tuple[Predicted, float]:
 METHODS = {  # as their command lines train them
     "experiment=kontrast_brief": "L N U",
     "method=kontrast": "L N U",
-    "method=prototypes_words": "L N U",
     "method=setfit_pairs": "L",
 }
 CASES: dict[str, tuple[str, Callable[[Plan, TextDataModule], Predicted]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,11 @@ def spelt_out(label: str) -> str:
     return re.sub(r"[_\-./]+", " ", words).strip() or label
 
 
+def names_of(label_names: Sequence[str]) -> tuple[str, ...] | None:
+    """The labels as words, which are the names of the classes; None where all of them are codes."""
+    return None if all(map(is_code, label_names)) else tuple(map(spelt_out, label_names))
+
+
 def called_alike(descriptions: Sequence[str]) -> tuple[int, int] | None:
     """Two classes whose descriptions differ in case and white space at most; None where there are none."""
     first: dict[str, int] = {}
@@ -47,7 +53,7 @@ def known_descriptions(dataset: str, label_names: Sequence[str]) -> tuple[str, .
     """
     file = KNOWN / f"{dataset}.yaml"
     if not file.is_file():
-        return None if all(map(is_code, label_names)) else tuple(map(spelt_out, label_names))
+        return names_of(label_names)
     return _matched(yaml.safe_load(file.read_text(encoding="utf-8")), label_names, file.name, others_allowed=True)
 
 
@@ -66,10 +72,11 @@ def read_descriptions(file: Path, label_names: Sequence[str], names_suffice: boo
     where = f"dataset.class_descriptions={file}"
     try:
         text = "".join(TextLines(file))
-        if file.suffix == ".csv":
+        suffix = file.suffix.lower()
+        if suffix == ".csv":
             content: Any = _csv_pairs(text, where)
         else:
-            content = parsed_json(text, where, "JSON") if file.suffix == ".json" else load_yaml(text)
+            content = parsed_json(text, where, "JSON") if suffix == ".json" else load_yaml(text, words=True)
     except OSError as error:
         raise InputError(f"{where}: cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
@@ -91,16 +98,16 @@ def _labels(content: Mapping[Any, Any]) -> list[str]:
 
 
 def _csv_pairs(text: str, where: str) -> dict[str, str]:
-    rows = list(csv.reader(text.splitlines(), strict=True))
-    if rows and rows[0][:2] == ["label", "description"]:
+    rows = [row for row in csv.reader(io.StringIO(text), strict=True) if any(map(str.strip, row))]
+    if rows and [cell.strip().lower() for cell in rows[0]] == ["label", "description"]:
         rows = rows[1:]
     pairs: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
         if len(row) != 2:
             raise InputError(f"{where}: row {number} has {len(row)} fields; allowed: label,description")
-        if row[0] in pairs:
-            raise InputError(f"{where}: label {short(row[0])} twice; allowed: once")
-        pairs[row[0]] = row[1]
+        if (label := row[0].strip()) in pairs:
+            raise InputError(f"{where}: label {short(label)} twice; allowed: once")
+        pairs[label] = row[1]
     return pairs
 
 
@@ -117,12 +124,11 @@ def _matched(
     if bad := [name for name, text in zip(label_names, texts, strict=True) if not _is_text(text)]:
         raise InputError(f"{where}: the description of {short(bad[0])} is empty or no text; allowed: words")
     words = [str(text).strip() for text in texts]
-    for position, text in enumerate(words):
-        if text in words[:position]:
-            pair = f"{short(label_names[words.index(text)])} and {short(label_names[position])}"
-            raise InputError(f"{where}: {pair} are described alike; allowed: descriptions that differ")
+    if (alike := called_alike(words)) is not None:
+        pair = " and ".join(short(label_names[place]) for place in alike)
+        raise InputError(f"{where}: {pair} are described alike; allowed: descriptions that differ")
     return tuple(words)
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool) and bool(str(value).strip())
+    return isinstance(value, str | int | float) and not isinstance(value, bool) and bool(str(value).strip(" ,\t\n"))

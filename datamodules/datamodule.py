@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.cards import contents
+from datamodules.cards import contents, digests
 from datamodules.collation import FeatureBatches
 from datamodules.imbalance import Listed
 from datamodules.label_budget import LabelBudget
@@ -156,20 +155,21 @@ class DataModule(LightningDataModule):
                 raise InputError("protocol: found published without a test split, allowed: clean, few_shot")
             rows["val"], self._table_of["val"] = rows["test"], "test"
         elif self.protocol.name == "fixed":
-            rows.pop("val", None)  # its labels count too, and nothing asks for them
+            if (number := len(rows.pop("val", ()))):  # nothing asks for them
+                log.warning("protocol=fixed: %d validation rows are not read; protocol=clean chooses by them", number)
         elif self.protocol.name == "kfold" and self.protocol.fold is not None:
             self._hold_out_fold(rows, labels["train"], contents(tables["train"]).to_pylist())
         splits = "val" not in rows and self.protocol.name in ("clean", "kfold") and self.protocol.val_fraction > 0
         if splits and self.protocol.val_from == "unthinned":
             self._split(rows, labels["train"], tables["train"])
-        if self.imbalance is not None:
+        if isinstance(self.imbalance, Listed):
+            rows["train"], rest = self.imbalance.among(rows["train"])
+            if rest is not None:
+                rows["unlabelled"] = np.union1d(rest, rows.get("unlabelled", rest[:0]))
+                self._table_of["unlabelled"] = "train"
+        elif self.imbalance is not None:
             rng = np.random.default_rng([self.seed, 0, THIN_STREAM])
             selected = self.imbalance.select(labels["train"][rows["train"]], rng, self.label_names)
-            if (
-                isinstance(self.imbalance, Listed)
-                and (rest := self.imbalance.without_labels(len(rows["train"]))) is not None
-            ):
-                rows["unlabelled"], self._table_of["unlabelled"] = rows["train"][rest], "train"
             rows["train"] = rows["train"][selected]
         if answers is not None:
             labels["train"] = labels["train"].copy()
@@ -181,8 +181,6 @@ class DataModule(LightningDataModule):
             train, val = random_split(len(rows["train"]), self.protocol.val_fraction, rng)
             rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
             self._table_of["val"] = "train"
-        if not self.protocol.read_test:
-            rows.pop("test", None)
         self.indices, self.protocol = rows, self.protocol.with_rows(len(rows.get("val", ())))
         dtype = np.uint8 if self.multilabel else np.int64
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}
@@ -193,6 +191,9 @@ class DataModule(LightningDataModule):
                 f"dataset.most_unlabelled: found {self.budget.most_unlabelled} and no train row without a label; "
                 "allowed: null"
             )
+        if not self.protocol.read_test:
+            for part in (self.indices, self.labels):
+                part.pop("test", None)
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
 
@@ -232,19 +233,25 @@ class DataModule(LightningDataModule):
         rng = np.random.default_rng([self.seed, 0, LABEL_STREAM])
         labelled = np.flatnonzero(~unlabelled) if keeps_all else self.budget.select(labels, rng, self.label_names)
         if not len(labelled) and self.protocol.name != "fixed":
-            raise InputError(f"protocol: found {self.protocol.name} without a labelled row, allowed: fixed")
+            raise InputError(
+                f"protocol: found {self.protocol.name} without a labelled row; allowed: some labels, or a method that "
+                "reads the names of the classes with protocol=fixed, such as method=prototypes"
+            )
         rest = np.setdiff1d(rows, labelled)
         if len(rest):
             self._table_of["unlabelled"] = "train"
         return {"train": labelled} | ({"unlabelled": rest} if len(rest) else {})
 
     def _leave_out_unlabelled(self, tables: dict[str, pa.Table]) -> None:
-        """Leave out the texts without a label that are held out, too: no held-out text is learned from; and of the
-        others what is more than `most_unlabelled`."""
-        inputs = {split: contents(tables[self._table_of[split]]).take(rows) for split, rows in self.indices.items()}
-        held_out = [chunk for split in ("val", "test") if split in inputs for chunk in inputs[split].chunks]
+        """Leave out the texts without a label that are held out, too, case and spaces aside: no held-out text is
+        learned from; and of the others what is more than `most_unlabelled`."""
+        held_out = [split for split in ("val", "test") if split in self.indices]
         if held_out:
-            is_leak = np.asarray(pc.is_in(inputs["unlabelled"], value_set=pa.concat_arrays(held_out)))
+            inputs = {
+                split: digests(tables[self._table_of[split]].take(self.indices[split]))[1]
+                for split in ("unlabelled", *held_out)
+            }
+            is_leak = np.isin(inputs["unlabelled"], np.concatenate([inputs[split] for split in held_out]))
             if number := int(is_leak.sum()):
                 log.warning("dataset: %d texts without a label are also in test or validation; left out", number)
                 self.indices["unlabelled"] = self.indices["unlabelled"][~is_leak]
@@ -329,9 +336,11 @@ class DataModule(LightningDataModule):
     def test_dataloader(self) -> DataLoader:
         return self._eval_loader("test")
 
-    def table_loader(self, store: Any) -> DataLoader:
-        """Every row of a table once, longest first, without labels; the same on every process."""
-        data = self._batches([store], [np.arange(len(store))], np.full(len(store), -1))
+    def table_loader(self, store: Any, rows: np.ndarray | None = None) -> DataLoader:
+        """Every row of a table, or every one of these (N,), once, longest first, without labels; the same on every
+        process."""
+        rows = np.arange(len(store)) if rows is None else rows
+        data = self._batches([store], [rows], np.full(len(rows), -1))
         return loader(data, self.sampler.eval(data.lengths), self.num_workers)
 
     def feature_loader(self, split: str) -> DataLoader:

@@ -147,6 +147,8 @@ def _ends(sizes: np.ndarray, ir: float) -> tuple[int, int]:
     The smallest class is as large as it can be, which keeps the most rows: where the data is more imbalanced than
     wanted that cuts the largest class, otherwise the smallest.
     """
+    if not sizes.any():
+        raise InputError(f"imbalance.ir: found {ir:g} and no labelled row to thin, allowed: null")
     largest, smallest = int(sizes.max()), int(sizes[sizes > 0].min())
     if ir > largest:
         raise InputError(
@@ -167,10 +169,10 @@ class Listed:
     """Keeps the rows that are named, whatever their classes: what has been labelled so far.
 
     Args:
-        rows: positions in the train split, without repetition.
+        rows: of the train table, without repetition.
         labels: class index of each as somebody else labelled it, a list of them where texts have several; null: as the
             data set says.
-        unlabelled: positions of texts to learn from without a label, or `rest`: all others; null: none.
+        unlabelled: rows of the train table to learn from without a label, or `rest`: all others; null: none.
     """
 
     def __init__(
@@ -199,26 +201,24 @@ class Listed:
             row[numbers] = 1
         return answers
 
-    def without_labels(self, number: int) -> np.ndarray | None:
-        """Positions of the texts without a label among so many train rows, (U,) ascending; None where there are none.
+    def among(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Of these rows of the train table (N,) the named ones, and those to learn from without a label, None where
+        there are none; each ascending.
 
         Raises:
-            InputError: a position that is not there.
+            InputError: a named row is not among them.
         """
+        _check_among("imbalance.rows", self.rows, rows)
         if self.unlabelled is None:
-            return None
+            return np.sort(self.rows), None
         if self.unlabelled == "rest":
-            return np.setdiff1d(np.arange(number), self.rows)
-        rows = np.unique(np.array(self.unlabelled, dtype=np.int64))
-        if len(rows) and rows[-1] >= number:
-            raise InputError(f"imbalance.unlabelled: found {rows[-1]}, allowed: 0 to {number - 1}")
-        return np.setdiff1d(rows, self.rows)
+            return np.sort(self.rows), np.setdiff1d(rows, self.rows)
+        unlabelled = np.array(self.unlabelled, dtype=np.int64)
+        _check_among("imbalance.unlabelled", unlabelled, rows)
+        return np.sort(self.rows), np.setdiff1d(unlabelled, self.rows)
 
-    def select(
-        self, labels: np.ndarray, rng: np.random.Generator, label_names: Sequence[str] | None = None
-    ) -> np.ndarray:
-        """The named rows, sorted. Raises InputError where one is not there."""
-        outside = self.rows[(self.rows < 0) | (self.rows >= len(labels))]
-        if len(outside):
-            raise InputError(f"imbalance.rows: found {outside[0]}, allowed: 0 to {len(labels) - 1}")
-        return np.sort(self.rows)
+
+def _check_among(option: str, named: np.ndarray, rows: np.ndarray) -> None:
+    if len(outside := np.setdiff1d(named, rows)):
+        allowed = f"0 to {len(rows) - 1}" if len(rows) and rows.max() == len(rows) - 1 else "the labelled train rows"
+        raise InputError(f"{option}: found {outside[0]}, allowed: {allowed}")

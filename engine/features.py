@@ -15,6 +15,8 @@ from datamodules.datamodule import DataModule
 from lightning_modules.base import inputs_of
 from storage.files import replacing
 
+FEW = 0.5  # of a table's rows
+
 
 def texts_to_encode(datamodule: DataModule, key: str, folder: Path, splits: Sequence[str]) -> int:
     """How many rows `cached_features` would have to encode for these splits."""
@@ -31,17 +33,29 @@ def cached_features(
 ) -> dict[str, np.ndarray]:
     """Features of these splits, or of every one: "train" (V, N, D), the others (1, N, D), float32.
 
-    Every row of a table is encoded, also those that this run leaves out: draws of rows or labels share the file.
+    Every row of a table is encoded, also those that this run leaves out: draws of rows or labels share the file. Where
+    `dataset.most_unlabelled` bounds the rows, and they are few of a table that has no file yet, they alone are encoded.
     `key` names weights and pooling; the digest of a store names the rows.
     """
     views = {split: datamodule.views(split) for split in splits or datamodule.indices}
+    needed: dict[str, list[np.ndarray]] = {}
+    for store, rows in itertools.chain.from_iterable(views.values()):
+        needed.setdefault(store.digest, []).append(rows)
     tables = {store.digest: store for split in views for store, rows in views[split] if len(rows)}
     features = {
-        digest: _cached(encoder, datamodule, store, _file(folder, store, key))
+        digest: _of_table(encoder, datamodule, store, _file(folder, store, key), np.concatenate(needed[digest]))
         for digest, store in tables.items()
     }
     empty = np.empty((0, encoder.hidden_size), np.float32)
     return {split: np.stack([features.get(t.digest, empty)[rows] for t, rows in views[split]]) for split in views}
+
+
+def _of_table(encoder: Any, datamodule: DataModule, store: Any, file: Path, rows: np.ndarray) -> np.ndarray:
+    """Features (N, D) of the rows of a table; those that are not asked for may be zero."""
+    are_few = datamodule.budget.most_unlabelled is not None and len(rows) < FEW * len(store)
+    if not are_few or file.is_file():
+        return _cached(encoder, datamodule, store, file)
+    return _encode(encoder, datamodule, store, (len(store), encoder.hidden_size), np.unique(rows))
 
 
 def _cached(encoder: Any, datamodule: DataModule, store: Any, file: Path) -> np.ndarray:
@@ -67,10 +81,13 @@ def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 @torch.inference_mode()
-def _encode(encoder: Any, datamodule: DataModule, store: Any, shape: tuple[int, int]) -> np.ndarray:
-    features = np.empty(shape, dtype=np.float32)
+def _encode(
+    encoder: Any, datamodule: DataModule, store: Any, shape: tuple[int, int], rows: np.ndarray | None = None
+) -> np.ndarray:
+    features = np.zeros(shape, dtype=np.float32)
     device = next(itertools.chain(encoder.parameters(), encoder.buffers())).device
-    for batch in datamodule.table_loader(store):
+    for batch in datamodule.table_loader(store, rows):
         inputs = (rows.to(device) for rows in inputs_of(batch).values())
-        features[batch["indices"].numpy()] = encoder(*inputs).cpu().numpy()
+        places = batch["indices"].numpy()
+        features[places if rows is None else rows[places]] = encoder(*inputs).cpu().numpy()
     return features

@@ -22,10 +22,18 @@ class _WithoutAliases(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def load_yaml(text: str) -> Any:
-    """The plain values of a YAML text. Raises ValueError, in one line, where it is none or has an alias or a tag."""
+class _Words(_WithoutAliases):
+    """Every value as it is written: `yes` and `01` are no truth value and no number."""
+
+
+_Words.yaml_implicit_resolvers = {}
+
+
+def load_yaml(text: str, words: bool = False) -> Any:
+    """The plain values of a YAML text, or with `words` all of them as they are written. Raises ValueError, in one line,
+    where it is none or has an alias or a tag."""
     try:
-        return yaml.load(text, Loader=_WithoutAliases)
+        return yaml.load(text, Loader=_Words if words else _WithoutAliases)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:  # 5,000 digits, a day 32

@@ -1,10 +1,11 @@
 """Any data set of the Hugging Face hub, or a local folder in its format."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from datamodules.builders.base import Name, Row, TextDataset
+from datamodules.class_descriptions import names_of
 from storage.errors import InputError
 
 
@@ -53,6 +54,10 @@ class Hub(TextDataset):
         self.columns = {"text": text_column, "label": label_column}
         self.split_seed = split_seed
         self.origin = path if config_name is None else f"{path} ({config_name})"
+
+    def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
+        """As `Dataset.describe_classes`; its name is no name of a data set here, whose classes may be others."""
+        return names_of(label_names) if self.class_descriptions is None else super().describe_classes(label_names)
 
     def identity(self) -> dict[str, Any]:
         source = {"path": self.path, "config": self.config_name, "revision": self.revision}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from datamodules.builders.base import EmptyLabel, Markup, Name, Row, TextDataset, checked_file
-from datamodules.class_descriptions import is_code, spelt_out
+from datamodules.class_descriptions import names_of
 from datamodules.labels import split_labels
 from storage.errors import InputError
 from storage.tables import Table, checked_delimiter, checked_encoding, format_of, open_table, text_of
@@ -82,7 +82,7 @@ class UserFiles(TextDataset):
         """As `Dataset.describe_classes`; without a file the labels themselves are the names, unless they are codes."""
         if self.class_descriptions is not None:
             return super().describe_classes(label_names)
-        return None if all(map(is_code, label_names)) else tuple(map(spelt_out, label_names))
+        return names_of(label_names)
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         return {split: self._some(path, self._columns(split)) for split, path in self.paths.items()}

@@ -20,6 +20,7 @@ ANCHOR_ROWS = 5.0  # a class name counts as so many labelled rows in the first p
 LABEL_ROWS = 5.0  # a labelled row counts as so many unlabelled ones in EM
 MAX_STEPS = 10
 CENTRES_A_CLASS = 4
+TINY = 1e-6  # the least length of texts that names are given
 SETTLED = 1e-4  # share of texts that change their class in a step at which EM ends
 
 
@@ -74,7 +75,7 @@ def nearest_prototype(
     prototypes = embeddings.new_zeros(num_classes, embeddings.shape[1])
     prototypes.index_add_(0, labels[is_labelled], moved[is_labelled])
     if anchors is not None:
-        length = moved.norm(dim=1).mean() if len(moved) else 1.0
+        length = moved.norm(dim=1).mean().clamp_min(TINY) if len(moved) else 1.0  # a single text is its own origin
         names = anchors if origin is None else functional.normalize(anchors - anchors.mean(0), dim=1)
         prototypes += anchor_rows * length * names
     weight = functional.normalize(prototypes, dim=1)

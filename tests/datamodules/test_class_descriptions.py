@@ -22,6 +22,7 @@ LABELS = ("a", "b")
         ("d.json", '{"b": "bees", "a": "apples"}'),
         ("d.csv", "label,description\na,apples\nb,bees\n"),
         ("plain.csv", "b,bees\na,apples\n"),
+        ("upper.CSV", 'Label,Description\n"a ",apples\nb,"bees"\n,\n\n'),
     ],
 )
 def test_three_formats_say_the_same(tmp_path, name, content):
@@ -37,7 +38,8 @@ def test_three_formats_say_the_same(tmp_path, name, content):
         ("a: [", "cannot be read"),
         ("a: apples", "no description of 'b'"),
         ("a: apples\nb: bees\nc: cats", "found label 'c', which the data set has not"),
-        ("a: apples\nb: apples", "'a' and 'b' are described alike"),
+        ("a: apples\nb: Apples ", "'a' and 'b' are described alike"),
+        ("a: apples\nb: ', ,'", "the description of 'b' is empty"),
         ("a: apples\nb: ''", "the description of 'b' is empty"),
     ],
 )
@@ -46,6 +48,14 @@ def test_a_bad_file_is_one_line(tmp_path, content, message):
     with pytest.raises(InputError, match=message) as error:
         read_descriptions(tmp_path / "d.yaml", LABELS)
     assert str(tmp_path / "d.yaml") in str(error.value) and "\n" not in str(error.value)
+
+
+def test_labels_of_yaml_are_words(tmp_path):
+    (tmp_path / "d.yaml").write_text("yes: good\nno: bad\n01: first\nnull: 7\n")
+    assert read_descriptions(tmp_path / "d.yaml", ("01", "no", "null", "yes")) == ("first", "bad", "7", "good")
+    (tmp_path / "d.csv").write_text('a,apples\n"a ",again\n')
+    with pytest.raises(InputError, match="label 'a' twice"):
+        read_descriptions(tmp_path / "d.csv", LABELS)
 
 
 def test_no_such_file(tmp_path):

@@ -123,10 +123,14 @@ def test_bad_input_is_named(attempt, message):
 
 
 def test_listed_rows_are_kept_as_they_are():
-    labels, rng = np.array([0, 1, 0, 2]), np.random.default_rng(0)
-    assert Listed([3, 0]).select(labels, rng).tolist() == [0, 3]
+    rows = np.arange(4)
+    assert Listed([3, 0]).among(rows)[0].tolist() == [0, 3] and Listed([3, 0]).among(rows)[1] is None
+    assert [part.tolist() for part in Listed([3, 0], unlabelled="rest").among(rows)] == [[0, 3], [1, 2]]
+    assert [part.tolist() for part in Listed([30], unlabelled=[20, 30]).among(10 * rows)] == [[30], [20]]
     with pytest.raises(InputError, match="imbalance.rows: found 4, allowed: 0 to 3"):
-        Listed([4]).select(labels, rng)
+        Listed([4]).among(rows)
+    with pytest.raises(InputError, match="imbalance.unlabelled: found 3, allowed: the labelled train rows"):
+        Listed([30], unlabelled=[3]).among(10 * rows)
     with pytest.raises(InputError, match="imbalance.rows: found a row twice"):
         Listed([1, 1])
     with pytest.raises(InputError, match="imbalance.labels: found 1, allowed: 2"):

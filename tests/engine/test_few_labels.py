@@ -5,7 +5,9 @@ from collections import Counter
 
 import pytest
 
+from engine.plan import Plan
 from tests.command_lines import rows
+from tests.engine.plans import composed
 
 
 def test_labels_are_thinned_and_the_rest_is_text_without_label(solve, use, toy_csv, tmp_path):
@@ -47,7 +49,7 @@ def write_rows(path, table, columns=("text", "label")):
 def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, toy_csv, tmp_path, caplog):
     """And the figures differ for it; a text that is also in test is left out, whether the corpus drops it or not."""
     labelled = [(row["text"], row["label"]) for row in rows(toy_csv["train"])]
-    held_out = rows(toy_csv["test"])[0]["text"]
+    held_out = rows(toy_csv["test"])[0]["text"].upper().replace(" ", "  ")  # case and spaces aside
     write_rows(tmp_path / "train.csv", [*labelled[:20], *((text, "") for text, _ in labelled[20:40])])
     (tmp_path / "more.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in (
         *(text for text, _ in labelled[40:]), held_out)))  # fmt: skip
@@ -70,6 +72,16 @@ def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, to
     assert scores[0] != scores[1]
 
 
+def test_texts_that_are_in_test_are_not_learned_from_where_test_is_not_read(toy_csv, tmp_path):
+    """As in the trials of a search, whose winner is read on test."""
+    (tmp_path / "more.csv").write_text("text\n" + rows(toy_csv["test"])[0]["text"] + "\na further text\n")
+    files = [f"dataset.{split}={path}" for split, path in toy_csv.items()]
+    line = ["method=kontrast", "dataset=csv", "protocol=clean", *files, f"dataset.unlabelled={tmp_path}/more.csv"]
+    plan = Plan.make(composed(*line, "protocol.read_test=false", f"paths.data={tmp_path}/data"))
+    datamodule = plan.datamodule(plan.corpus())
+    assert "test" not in datamodule.indices and len(datamodule.indices["unlabelled"]) == 1
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -81,6 +93,7 @@ def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, to
         (["method=ce", "dataset.labels=0", "protocol=clean"], "protocol: found clean without a labelled row"),
         (["method=ce", "dataset.unlabelled=X"], "dataset.unlabelled: has no effect; method=ce does not read texts"),
         (["method=ce", "dataset.labels=9", "dataset.most_unlabelled=9"], "dataset.most_unlabelled: has no effect; "),
+        (["dataset.labels=0", "imbalance.ir=4"], "imbalance.ir: found 4 and no labelled row to thin"),
         (["dataset.most_unlabelled=9"], "dataset.most_unlabelled: found 9 and no train row without a label; allowed: "),
         (["method=ce", "dataset.class_descriptions=X"], "dataset.class_descriptions: has no effect; method=ce"),
         (["dataset.unlabelled=/none.csv"], "dataset.unlabelled=/none.csv: no such file"),

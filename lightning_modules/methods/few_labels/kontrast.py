@@ -252,7 +252,7 @@ class KontrastModule(PrototypesModule):
         splits = {split: (functional.normalize(rows, dim=1), labels) for split, (rows, labels) in splits.items()}
         embeddings, labels = joined(splits)
         train, true_labels = splits["train"]
-        if len(train) < train.shape[1]:
+        if len(train) < train.shape[1] or len(true_labels.unique()) < self.num_classes:  # regression would be a guess
             return figures
         options = (self.shrinkage, self.label_rows, max(self.max_steps, 1))
         fitted = best_discriminant(embeddings, labels, None, self.num_classes, self.anchor_rows, *options)

@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import yaml
 
 from labelling.answers import Answer
 from tasks.active.people import InTerminal
@@ -37,6 +38,29 @@ def test_a_curve_from_the_first_query_to_the_budget(learn):
     kept = json.loads((result.folder.parent / curve[-1]["run"] / "kept_indices.json").read_text())
     assert (len(kept["train"]), len(kept["val"])) == (19, 5)
     assert sorted(kept["train"] + kept["val"]) == sorted(int(row["position"]) for row in chosen)
+
+
+def _json(path):
+    return json.loads(path.read_text())
+
+
+def _yaml(path):
+    return yaml.safe_load(path.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["ce", "kontrast"])
+def test_of_a_pool_that_a_budget_left_the_rows_asked_for_train(learn, method):
+    """And of a method that reads them, the others are texts without a label."""
+    line = ["active=random", "active.budget=16", "dataset.labels=30", "trainer.max_epochs=1"]
+    result = learn(*line, f"method={method}")
+    chosen, curve = (rows(result.folder / name) for name in ("chosen.csv", "curve.csv"))
+    place = result.folder.parent / curve[-1]["run"]
+    kept, config = (read(place / name) for read, name in ((_json, "kept_indices.json"), (_yaml, "config.yaml")))
+    texts = [row["text"] for row in rows(Path(config["dataset"]["train"]))]
+    asked = [texts[row] for row in kept["train"] + kept.get("val", [])]
+    assert sorted(asked) == sorted(row["text"] for row in chosen)
+    assert not set(kept["train"]) & set(kept["unlabelled"]) and len(kept["unlabelled"]) > 30
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ Predicted = Callable[[list[str]], np.ndarray]  # texts -> class indices
 def composed(options: argparse.Namespace, method: str, seed: int, folder: str) -> DictConfig:
     words = [method, f"dataset={options.dataset}", f"seed={seed}", "logger=none", "rival=null"]
     words += [f"dataset.labels_per_class={options.labels_per_class}", f"trainer.num_threads={options.threads}"]
-    place = f"{folder}/{method}"  # no method reads what another has encoded
+    place = f"{folder}/{method.replace('=', '-')}"  # no method reads what another has encoded
     words += [f"paths.cache={place}/cache", f"paths.runs={place}/runs"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return compose("config", words)

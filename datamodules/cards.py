@@ -92,7 +92,7 @@ def contents(table: "pa.Table") -> "pa.ChunkedArray":
 
 
 def digests(table: "pa.Table") -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """64-bit digests of the inputs, of texts in lower case with single spaces, and their lengths in words: (N,) each.
+    """64-bit digests of the inputs, and of texts as `storage.tables.folded` writes them; their lengths in words: (N,).
 
     Of what is no text the second is the first, and there are no lengths. Two of a million different inputs share a
     digest with probability 3e-8.
@@ -107,7 +107,7 @@ def digests(table: "pa.Table") -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
     exact, folded, words = bytearray(), bytearray(), array("I")
     for batch in table["text"].chunks:
         for text in batch.to_pylist():
-            parts = text.lower().split()
+            parts = text.casefold().split()
             exact += hashlib.blake2b(text.encode(), digest_size=8).digest()
             folded += hashlib.blake2b(" ".join(parts).encode(), digest_size=8).digest()
             words.append(len(parts))

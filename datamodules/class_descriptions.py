@@ -98,7 +98,7 @@ def _labels(content: Mapping[Any, Any]) -> list[str]:
 
 
 def _csv_pairs(text: str, where: str) -> dict[str, str]:
-    rows = [row for row in csv.reader(io.StringIO(text), strict=True) if any(map(str.strip, row))]
+    rows = [row for row in csv.reader(io.StringIO(text, newline=None), strict=True) if any(map(str.strip, row))]
     if rows and [cell.strip().lower() for cell in rows[0]] == ["label", "description"]:
         rows = rows[1:]
     pairs: dict[str, str] = {}

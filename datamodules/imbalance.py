@@ -220,5 +220,5 @@ class Listed:
 
 def _check_among(option: str, named: np.ndarray, rows: np.ndarray) -> None:
     if len(outside := np.setdiff1d(named, rows)):
-        allowed = f"0 to {len(rows) - 1}" if len(rows) and rows.max() == len(rows) - 1 else "the labelled train rows"
+        allowed = f"0 to {len(rows) - 1}" if len(rows) and rows.max() == len(rows) - 1 else "train rows with a label"
         raise InputError(f"{option}: found {outside[0]}, allowed: {allowed}")

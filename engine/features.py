@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,12 +21,39 @@ FEW = 0.5  # of a table's rows
 
 def texts_to_encode(datamodule: DataModule, key: str, folder: Path, splits: Sequence[str]) -> int:
     """How many rows `cached_features` would have to encode for these splits."""
-    tables = {store.digest: store for split in splits for store, rows in datamodule.views(split) if len(rows)}
-    return sum(len(store) for store in tables.values() if not _file(folder, store, key).is_file())
+    tables = _tables(datamodule, key, folder, splits).values()
+    return sum(len(table.store if table.rows is None else table.rows) for table in tables if not table.file.is_file())
 
 
-def _file(folder: Path, store: Any, key: str) -> Path:
-    return folder / "features" / f"{store.digest[:20]}-{key}.npy"
+class _Table(NamedTuple):
+    """A store, the rows (n,) of it that are encoded, ascending, None for all; and the file of their features."""
+
+    store: Any
+    rows: np.ndarray | None
+    file: Path
+
+
+def _tables(datamodule: DataModule, key: str, folder: Path, splits: Iterable[str]) -> dict[str, _Table]:
+    """The tables that have rows of these splits, by digest."""
+    stores: dict[str, Any] = {}
+    asked: dict[str, list[np.ndarray]] = {}
+    for store, rows in (view for split in splits for view in datamodule.views(split)):
+        if len(rows):
+            stores[store.digest] = store
+            asked.setdefault(store.digest, []).append(rows)
+    return {
+        digest: _table(datamodule, store, np.unique(np.concatenate(asked[digest])), folder, key)
+        for digest, store in stores.items()
+    }
+
+
+def _table(datamodule: DataModule, store: Any, rows: np.ndarray, folder: Path, key: str) -> _Table:
+    name = f"{store.digest[:20]}-{key}"
+    whole = _Table(store, None, folder / "features" / f"{name}.npy")
+    if datamodule.budget.most_unlabelled is None or len(rows) >= FEW * len(store) or whole.file.is_file():
+        return whole
+    drawn = hashlib.blake2b(rows.astype(np.int64).tobytes(), digest_size=6).hexdigest()
+    return _Table(store, rows, folder / "features" / f"{name}-{drawn}.npy")
 
 
 def cached_features(
@@ -37,35 +65,29 @@ def cached_features(
     `dataset.most_unlabelled` bounds the rows, and they are few of a table that has no file yet, they alone are encoded.
     `key` names weights and pooling; the digest of a store names the rows.
     """
-    views = {split: datamodule.views(split) for split in splits or datamodule.indices}
-    needed: dict[str, list[np.ndarray]] = {}
-    for store, rows in itertools.chain.from_iterable(views.values()):
-        needed.setdefault(store.digest, []).append(rows)
-    tables = {store.digest: store for split in views for store, rows in views[split] if len(rows)}
-    features = {
-        digest: _of_table(encoder, datamodule, store, _file(folder, store, key), np.concatenate(needed[digest]))
-        for digest, store in tables.items()
-    }
+    splits = list(splits or datamodule.indices)
+    tables = _tables(datamodule, key, folder, splits)
+    features = {digest: _cached(encoder, datamodule, table) for digest, table in tables.items()}
     empty = np.empty((0, encoder.hidden_size), np.float32)
-    return {split: np.stack([features.get(t.digest, empty)[rows] for t, rows in views[split]]) for split in views}
+
+    def of(store: Any, rows: np.ndarray) -> np.ndarray:
+        if not len(rows):
+            return empty
+        encoded = tables[store.digest].rows
+        return features[store.digest][rows if encoded is None else np.searchsorted(encoded, rows)]
+
+    return {split: np.stack([of(store, rows) for store, rows in datamodule.views(split)]) for split in splits}
 
 
-def _of_table(encoder: Any, datamodule: DataModule, store: Any, file: Path, rows: np.ndarray) -> np.ndarray:
-    """Features (N, D) of the rows of a table; those that are not asked for may be zero."""
-    are_few = datamodule.budget.most_unlabelled is not None and len(rows) < FEW * len(store)
-    if not are_few or file.is_file():
-        return _cached(encoder, datamodule, store, file)
-    return _encode(encoder, datamodule, store, (len(store), encoder.hidden_size), np.unique(rows))
-
-
-def _cached(encoder: Any, datamodule: DataModule, store: Any, file: Path) -> np.ndarray:
-    shape = (len(store), encoder.hidden_size)
+def _cached(encoder: Any, datamodule: DataModule, table: _Table) -> np.ndarray:
+    store, rows, file = table
+    shape = (len(store if rows is None else rows), encoder.hidden_size)
     file.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{file}.lock"):
         features = _read(file, shape)
         if features is None:
             with replacing(file) as stream:
-                np.save(stream, _encode(encoder, datamodule, store, shape))
+                np.save(stream, _encode(encoder, datamodule, store, rows, shape))
             features = _read(file, shape)
     assert features is not None
     return features
@@ -82,12 +104,11 @@ def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 
 @torch.inference_mode()
 def _encode(
-    encoder: Any, datamodule: DataModule, store: Any, shape: tuple[int, int], rows: np.ndarray | None = None
+    encoder: Any, datamodule: DataModule, store: Any, rows: np.ndarray | None, shape: tuple[int, int]
 ) -> np.ndarray:
-    features = np.zeros(shape, dtype=np.float32)
+    features = np.empty(shape, dtype=np.float32)
     device = next(itertools.chain(encoder.parameters(), encoder.buffers())).device
     for batch in datamodule.table_loader(store, rows):
-        inputs = (rows.to(device) for rows in inputs_of(batch).values())
-        places = batch["indices"].numpy()
-        features[places if rows is None else rows[places]] = encoder(*inputs).cpu().numpy()
+        inputs = (values.to(device) for values in inputs_of(batch).values())
+        features[batch["indices"].numpy()] = encoder(*inputs).cpu().numpy()
     return features

@@ -23,7 +23,7 @@ from datamodules.sources import SourceFile, fetch
 from engine.composition import check_composition, check_kinds, is_module, serves, target_class
 from engine.features import cached_features, texts_to_encode
 from engine.label_kind import check_label_kind
-from engine.trainer import on_processor
+from engine.trainer import on_processor, resolve_precision
 from engine.unread import refuse_unread
 from engine.validation import check_targets, signature, validate
 from lightning_modules.base import ClassifierModule, EncoderModule
@@ -141,27 +141,19 @@ class Plan:
     def module(self, datamodule: DataModule) -> ClassifierModule:
         """The method over the encoder; what the encoder's frozen part makes of the inputs is computed once."""
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
-        read_once = () if datamodule.protocol.name == "published" else ("test",)
-        self.encode_once(module.encoder, datamodule, module.solved_from == "both", read_once)
+        self.encode_once(module.encoder, datamodule, beside_inputs=module.solved_from == "both")
         return module
 
-    def encode_once(
-        self, encoder: Any, datamodule: DataModule, beside_inputs: bool = False, read_once: Sequence[str] = ()
-    ) -> None:
-        """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train.
-
-        Args:
-            encoder: the run's.
-            datamodule: the run's.
-            beside_inputs: whether features come beside the inputs and not in their place.
-            read_once: splits of which no hidden states are kept, for they are read but once.
-        """
+    def encode_once(self, encoder: Any, datamodule: DataModule, beside_inputs: bool = False) -> None:
+        """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train, of
+        all splits but test, which is read once."""
         if encoder.frozen:
             datamodule.use_features(self.features(datamodule, encoder), beside_inputs)
         elif encoder.top_layers is not None and on_processor(self.config.trainer.accelerator):
-            splits = [split for split in datamodule.indices if split not in read_once]
+            splits = datamodule.learning_splits
             batches = (batch for split in splits for batch in datamodule.feature_loader(split))
-            if not encoder.top_layers.remember(batches):
+            bf16 = resolve_precision(self.config.trainer.precision, "cpu").startswith("bf16")
+            if not encoder.top_layers.remember(batches, bf16=bf16):
                 print("encoder.train=top_layers: the frozen layers below run at each step too", file=sys.stderr)
 
     def features(

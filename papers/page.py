@@ -70,7 +70,7 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     if checks:
         outcomes = outcomes_of(verdict)
         what = f" {claim.counts}" if claim.counts != "comparisons" else ""
-        word += f"; {claim.quantifier} of {len(outcomes)}{what} asked" if len(checks) > 1 else ""
+        word += f"; {claim.quantifier} of {len(outcomes)}{what} asked" if len(outcomes) > 1 else ""
         word += f" ({outcomes.count('yes')} of {len(outcomes)} for it, {outcomes.count('no')} against"
         word += f"; {len(verdict.wanting)} {'comparisons' if what else 'more'} lack runs)" if verdict.wanting else ")"
     differences = [check.result.difference for check in checks]

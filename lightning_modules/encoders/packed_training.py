@@ -99,7 +99,7 @@ def quick_dropout(values: Tensor, share: float) -> Tensor:
         share: of the values that become zero, from 0 to 1, rounded to 1 / 65,536.
     """
     if share in (0, 1):
-        return values * (1 - share)
+        return values if share == 0 else torch.zeros_like(values)
     number = values.numel()
     bits = torch.empty(-(-number // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:number]
     kept = (bits >= round(share * 2**16) - 2**15).view(values.shape)

@@ -45,8 +45,9 @@ class TopLayers:
         self.top.train(mode)
 
     @torch.inference_mode()
-    def remember(self, batches: Iterable[dict[str, Any]], largest: int = LARGEST) -> bool:
-        """Keep the hidden states below the top of all texts of these batches of tokens, as float16, or none of them.
+    def remember(self, batches: Iterable[dict[str, Any]], largest: int = LARGEST, bf16: bool = False) -> bool:
+        """Keep the hidden states below the top of all texts of these batches of tokens, as float16, or none of them;
+        with `bf16` computed as under autocast.
 
         Returns whether they are kept: not where they are larger than `largest` bytes, the model cannot begin at its top
         blocks (T5 makes the positions of all blocks in the first), or float16 cannot hold them.
@@ -58,12 +59,13 @@ class TopLayers:
             keys = _keys(tokens, mask)
             if all(key in self.remembered for key in keys):
                 continue  # clustering evaluates the texts that it trains on
-            states, first = self.below(tokens, mask), not self.remembered
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                states, first = self.below(tokens, mask), not self.remembered
             for key, state, length in zip(keys, states, mask.sum(1).tolist(), strict=True):
                 if key not in self.remembered:
                     self.remembered[key] = state[:length].half()
                     remembered_bytes += self.remembered[key].nbytes
-            if remembered_bytes > largest or (first and not self._serves(states, tokens, mask)):
+            if remembered_bytes > largest or (first and not self._serves(states, tokens[:2], mask[:2])):
                 self.remembered.clear()
                 break
         self.train(was_training)
@@ -85,9 +87,10 @@ class TopLayers:
         raise AssertionError("the model ran past its own blocks")
 
     def _serves(self, states: Tensor, tokens: Tensor, mask: Tensor) -> bool:
+        """Whether float16 holds the states, and the model begins at its top blocks: with some texts, so with all."""
         if not bool(states.half().isfinite().all()):
             return False
-        states, tokens, mask = states[:2], tokens[:2], mask[:2]  # what the model can do with some it can with all
+        states = self.below(tokens, mask)  # in full precision
         full = self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
         try:
             resumed = self.run(states, tokens, mask).last_hidden_state

@@ -46,7 +46,7 @@ def html_page(
         "predict_line": predict_line(folder, evidence.data["files"][0]),
         "titles": TITLES,
         "draws": resampling.DRAWS,
-        "gain": GAIN_MEAN if any(entry.get("is_known_to_gain") for entry in evidence.candidates) else 0,
+        "gain": GAIN_MEAN if _counts_gain(evidence) else 0,
         "widened": several_labels.WIDENED if evidence.several else resampling.WIDENED,
         "pairs": records(tables["duplicates"].head(MOST_ROWS)),
         "bar": drawings.interval_bar,
@@ -57,6 +57,13 @@ def html_page(
     }
     context |= _of_candidates(ranking) | _of_recommended(metrics) | _of_errors(evidence.several, tables)
     return _environment().get_template("page.html.j2").render(context)
+
+
+def _counts_gain(evidence: Evidence) -> bool:
+    """Whether what is known of fine-tuning counted in the recommendation."""
+    is_quality = (evidence.question.get("prefer") or "quality") == "quality"
+    ended = [entry for entry in evidence.candidates if entry["status"] == "finished"]
+    return is_quality and any(entry.get("is_known_to_gain") for entry in ended)
 
 
 def _environment() -> Environment:

@@ -189,7 +189,7 @@ def rank(
         most = max(len(part.rows) for part in out_of_fold.values())
         has_all = table["candidate"].map(lambda name: name in out_of_fold and len(out_of_fold[name].rows) == most)
         is_tuned = table["candidate"].isin([e["candidate"] for e in candidates if e.get("is_known_to_gain")])
-        tuned, frozen = (table["candidate"][finished & has_all & kind] for kind in (is_tuned, ~is_tuned))
+        tuned, frozen = (table["candidate"][kind] for kind in (finished & is_tuned, finished & has_all & ~is_tuned))
         gain = 0.0
         if len(tuned) and len(frozen):
             gain = known_gain(out_of_fold[tuned.iloc[0]], out_of_fold[frozen.iloc[0]], seed)

@@ -58,7 +58,8 @@ def run_words(study: Study, candidate: Candidate, fold: int | None) -> list[str]
         words = [word for word in study.words if not word.startswith("encoder")]
         return [*words, *candidate.words, *protocol_words(candidate.name, fold, study.folds), "logger=null"]
     has_schedule = any(word.startswith("trainer.max_epochs=") for word in candidate.words)
-    is_soon_trained = len(study.labels) <= SOON_TRAINED or "trainer.max_epochs=1" in candidate.words
+    is_soon_trained = len(study.labels) <= SOON_TRAINED and not candidate.reads_unlabelled
+    is_soon_trained |= "trainer.max_epochs=1" in candidate.words
     return [
         *study.words,
         *(study.unlabelled if candidate.reads_unlabelled else []),

@@ -58,7 +58,7 @@ class Candidate:
     def is_known_to_gain(self) -> bool:
         """Whether it was measured, where texts have one label and classes are of about one size, how much better it is
         than those that train no encoder."""
-        return self.kind == "trained" and not (self.brief_of or self.reads_unlabelled)
+        return self.kind == "trained" and not self.reads_unlabelled
 
     @property
     def validates(self) -> bool:

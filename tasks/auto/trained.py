@@ -42,10 +42,13 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
             study.entries[candidate.name].reason = NO_ENCODER
         return
     alive, halvings = longer_first(study, candidates), 0
+    replaced: list[Candidate] = []
     for fold in range(study.folds):
         for candidate in list(alive):
             others = [other for other in alive if other is not candidate]
-            if _is_needless(study, candidate, others) or not _train_fold(study, candidate, fold, others):
+            is_needless = _is_needless(study, candidate, others)
+            if is_needless or not _train_fold(study, candidate, fold, others):
+                replaced += [candidate] if is_needless else []
                 alive.remove(candidate)
                 _leave(study, candidate)
             study.write()
@@ -59,6 +62,10 @@ def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
                 _leave(study, candidate)
     for candidate in alive:
         study.finish(candidate)
+    for candidate in replaced:
+        if study.entries[candidate.brief_of].status != "finished":  # there was no time for it after all
+            study.entries[candidate.name].status = "skipped"
+            try_trained(study, [candidate])
 
 
 def longer_first(study: Study, candidates: Sequence[Candidate]) -> list[Candidate]:

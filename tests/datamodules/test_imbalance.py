@@ -129,7 +129,7 @@ def test_listed_rows_are_kept_as_they_are():
     assert [part.tolist() for part in Listed([30], unlabelled=[20, 30]).among(10 * rows)] == [[30], [20]]
     with pytest.raises(InputError, match="imbalance.rows: found 4, allowed: 0 to 3"):
         Listed([4]).among(rows)
-    with pytest.raises(InputError, match="imbalance.unlabelled: found 3, allowed: the labelled train rows"):
+    with pytest.raises(InputError, match="imbalance.unlabelled: found 3, allowed: train rows with a label"):
         Listed([30], unlabelled=[3]).among(10 * rows)
     with pytest.raises(InputError, match="imbalance.rows: found a row twice"):
         Listed([1, 1])

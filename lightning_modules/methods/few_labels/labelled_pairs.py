@@ -69,7 +69,8 @@ class LabelledPairs:
             torch.manual_seed(derived_seed(seed, "pairs", stream, step))
             batch = self.datamodule.text_batch("train", positions.numpy())
             inputs = (batch[name].to(module.device) for name in ("input_ids", "attention_mask"))
-            embeddings = module.encode(module.encoder, *inputs)
+            with module.trainer.precision_plugin.forward_context():  # as in the steps that Lightning takes
+                embeddings = module.encode(module.encoder, *inputs)
             cosine_pairs(embeddings.float(), batch["labels"].to(module.device)).backward()
             if clip is not None:
                 nn.utils.clip_grad_norm_(self.parameters, clip)

@@ -65,7 +65,8 @@ class TopLayers:
                 if key not in self.remembered:
                     self.remembered[key] = state[:length].half()
                     remembered_bytes += self.remembered[key].nbytes
-            if remembered_bytes > largest or (first and not self._serves(states, tokens[:2], mask[:2])):
+            exact = self.below(tokens[:2], mask[:2]) if first and bf16 else states[:2]
+            if remembered_bytes > largest or (first and not self._serves(exact, tokens[:2], mask[:2])):
                 self.remembered.clear()
                 break
         self.train(was_training)
@@ -87,10 +88,9 @@ class TopLayers:
         raise AssertionError("the model ran past its own blocks")
 
     def _serves(self, states: Tensor, tokens: Tensor, mask: Tensor) -> bool:
-        """Whether float16 holds the states, and the model begins at its top blocks: with some texts, so with all."""
+        """Whether float16 holds the states, and the model begins at its top blocks: with these, so with all."""
         if not bool(states.half().isfinite().all()):
             return False
-        states = self.below(tokens, mask)  # in full precision
         full = self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
         try:
             resumed = self.run(states, tokens, mask).last_hidden_state

@@ -25,9 +25,9 @@ def test_labels_are_thinned_and_the_rest_is_text_without_label(solve, use, toy_c
     few = solve("method=prototypes", "dataset.labels=12", "dataset.most_unlabelled=5")
     few_indices = json.loads((few.folder / "kept_indices.json").read_text())
     assert set(few_indices["train"]) == kept[12] and len(few_indices["unlabelled"]) == 5
-    anew = ["dataset.most_unlabelled=5", f"paths.cache={tmp_path}/cache", f"paths.runs={tmp_path}/runs"]
+    anew = ["dataset.most_unlabelled=5", f"paths.cache={tmp_path}/anew", f"paths.runs={tmp_path}/anew"]
     again = solve("method=prototypes", "dataset.labels=12", *anew)  # where they alone are encoded
-    sizes = sorted(len(np.load(file)) for file in (tmp_path / "cache" / "features").glob("*.npy"))
+    sizes = sorted(len(np.load(file)) for file in (tmp_path / "anew" / "features").glob("*.npy"))
     assert sizes == [17, 24] and again.metrics["test/macro_f1"] == few.metrics["test/macro_f1"]
     assert use("predict", result, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
     stored = [row["prediction"] for row in rows(result.folder / "predictions.csv") if row["split"] == "test"]

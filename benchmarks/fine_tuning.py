@@ -8,7 +8,8 @@ in bf16. The three run in processes of their own (the Trainer's precision is a p
 by epoch, so that a noisy machine treats them alike; the ratio is taken epoch by epoch. Test accuracy is printed because
 speed at another accuracy would mean nothing.
 
-Share of the matrix peak: multiply-adds of forward and backward, padding included, over the seconds of an epoch, of what
+Share of the matrix peak: multiply-adds of forward and backward, padding included where it is multiplied (ours leaves it
+out; a batch counts as the first of its shape), over the seconds of an epoch, of what
 `torch.matmul` reaches in the same process, threads and precision: the best of a large square product and those of the
 encoder's layers.
 

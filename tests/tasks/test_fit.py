@@ -15,7 +15,7 @@ from tests.command_lines import best_weights, outcome, rows, same_weights
 
 @pytest.mark.parametrize("method", ["sharprecl", "ce", "logit_adjusted"])
 def test_figures_are_what_sklearn_computes_from_the_predictions(fit, method):
-    result = fit(f"method={method}", "trainer.max_epochs=4")
+    result = fit(f"method={method}", "trainer.max_epochs=6")
     metrics = result.metrics
     assert metrics["status"] == "finished" and metrics["error"] is None
     assert {"seconds/prepare", "seconds/fit", "seconds/total", "seconds/train", "epochs", "augment"} <= set(metrics)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from lightning_modules.encoders.packed import Packing, first_position
@@ -39,14 +39,14 @@ def trained_states(
     return packing.padded(tokens)
 
 
-def _block(block: nn.Module, states: Tensor, heads: int, packing: Packing) -> Tensor:
+def _block(block: Any, states: Tensor, heads: int, packing: Packing) -> Tensor:
     """A block of BERT or RoBERTa: states (T, D) -> (T, D)."""
-    attention: Any = block.attention
+    attention = block.attention
     projections = [attention.self.query, attention.self.key, attention.self.value]
     weight, bias = (torch.cat([getattr(each, name) for each in projections]) for name in ("weight", "bias"))
     attended = _attention(functional.linear(states, weight, bias), heads, packing, attention.self.dropout)
     states = _sublayer(attention.output, attended, states)
-    return _sublayer(block.output, block.intermediate(states), states)  # type: ignore[operator]
+    return _sublayer(block.output, block.intermediate(states), states)
 
 
 def _sublayer(output: Any, values: Tensor, states: Tensor) -> Tensor:
@@ -80,8 +80,8 @@ class _Moved(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        back, is_token = ctx.saved_tensors  # type: ignore[attr-defined]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        back, is_token = ctx.saved_tensors
         moved = gradients[0].index_select(0, back)
         return moved if is_token is None else moved * is_token[:, None], None, None, None
 

@@ -172,6 +172,32 @@ def test_pairs_are_trained_for_longer_where_there_is_time(tmp_path, monkeypatch,
     assert study.entries[begun].is_known_to_gain
 
 
+def test_the_brief_candidate_is_tried_after_all_where_the_longer_does_not_end(tmp_path, monkeypatch):
+    """A fold of `setfit_half` was told to take 13 s and takes 30."""
+    now = [0.0]
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(110 / 60, now=lambda: now[0])
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    candidates = [by_name(False)[name] for name in ("setfit_brief", "setfit_half")]
+    study.enter(candidates)
+    seconds = {"setfit_half": 30.0, "setfit_brief": 8.0}
+
+    def read(study, candidate, fold, more=()):
+        now[0] += seconds[candidate.name]
+        held_out = np.arange(20 * fold, 20 * (fold + 1))
+        scores = np.eye(2)[labels[held_out]]
+        outcome = FoldOutcome(held_out, scores, np.nan, seconds[candidate.name], 1.0, logits=scores)
+        study.save(candidate.name, 0, fold, outcome)
+        return True
+
+    monkeypatch.setattr(trained, "read_run", read)
+    trained.try_trained(study, candidates)
+    assert {name: entry.status for name, entry in study.entries.items()} == {
+        "setfit_brief": "finished", "setfit_half": "skipped"
+    }  # fmt: skip
+    assert study.entries["setfit_brief"].reason is None
+
+
 def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     """Its first fold is there, though now there is less time than its folds are told to take."""
     embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)

@@ -9,7 +9,7 @@ import pytest
 
 from callbacks.wandb_logger import finish_wandb, is_logged_in, wandb_logger
 from storage.run_store import RunFolder
-from tests.callbacks.wandb_files import read
+from tests.callbacks.wandb_files import read_closed
 from tests.callbacks.wandb_server import Server
 
 
@@ -88,7 +88,7 @@ def test_a_server_that_goes_away_takes_nothing_with_it(wandb, logged_out, tmp_pa
     said = capsys.readouterr().err
     (file,) = (tmp_path / "a/wandb").glob("run-*/run-a.wandb")
     assert f"later: wandb sync --include-online {file.parent}" in said
-    left = read(file)
+    left = read_closed(file)
     assert [row["val/accuracy"] for row in left.history] == [step / 10 for step in range(8)]
     assert left.config["seed"] == 4 and left.id == "a"
 

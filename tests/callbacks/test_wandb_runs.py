@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.callbacks.wandb_files import read
+from tests.callbacks.wandb_files import read_closed
 from tests.command_lines import RUN_PY, command
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ def no_account(monkeypatch, tmp_path):
 
 def left(folder: Path):
     """Every W&B file of a run folder, read."""
-    return [read(file) for file in sorted(folder.glob("wandb/*run-*/*.wandb"))]
+    return [read_closed(file) for file in sorted(folder.glob("wandb/*run-*/*.wandb"))]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,16 @@ def records(file: Path):
             parts = []
 
 
+def read_closed(file: Path, wait_seconds: float = 60.0) -> WandbRun:
+    """A file read once its last record is there: W&B's own process may still write after a run has been finished."""
+    until = time.monotonic() + wait_seconds
+    while (run := read(file)).exit_code is None and time.monotonic() < until:
+        time.sleep(0.1)
+    return run
+
+
 def read(file: Path) -> WandbRun:
+    """What a file says so far."""
     from wandb.proto import wandb_internal_pb2
 
     run = WandbRun()

@@ -1,14 +1,15 @@
 """The central comparison on a GPU in one go: GPU tests, tuning on equal terms, then fresh seeds, as much as fits.
 
     make gpu-campaign [DRY_RUN=1] [ARGS="minutes=40 jobs=4 …"]
-    python -m papers.campaign [dry_run=1] [minutes=40] [jobs=4] [column=NAME,…] [runs=DIR] [records=DIR]
-                             [searches=DIR] [trainer=gpu|cpu] [paths.data=… …]
+    python -m papers.campaign [dry_run=1] [minutes=40] [jobs=4] [budget=evidence|all_labels] [column=NAME,…]
+                             [row=NAME,…] [runs=DIR] [records=DIR] [searches=DIR] [trainer=gpu|cpu] [paths.data=… …]
 
-Cells, rows and seeds are those of BUDGET=evidence on SharpReCL's Table 2, main rows first. Each cell is searched
-(`search=halving`, on seeds 100 to 102), then what won is run on the budget's seeds. Stopped, or out of time, the same
-line goes on. GPU tests that this machine or environment would skip are named with the reason, first and last; without a
+Cells, rows and seeds are those of BUDGET=evidence on SharpReCL's Table 2, main rows first, or of BUDGET=all_labels on
+the table of that name. Each cell is searched (`search=halving`, on seeds 100 to 102), then what won is run on the
+budget's seeds. Stopped, or out of time, the same line goes on. GPU tests that this machine or environment would skip are named with the reason, first and last; without a
 GPU nothing is run, but with `trainer=cpu`, which tunes and runs on the processor. The record of each search is kept in
-reports/searches, from where BUDGET=evidence has the same runs. `column=ohsumed,trec_50` asks for these data sets alone.
+reports/searches, from where the budget has the same runs. `column=ohsumed,trec_50` asks for these data sets alone,
+`row=ce,sharprecl` for these methods.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from storage.errors import ReportError
 from storage.records import add_records
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE, BUDGET = "sharprecl_2", "evidence"
+TABLES = {"evidence": "sharprecl_2", "all_labels": "all_labels"}  # by budget
 TRAINERS = ("gpu", "cpu")
 GPU_TESTS = ("tests/test_gpu.py", "tests/tasks/test_images.py::test_cifar_from_the_archive_to_figures")
 SHARE_OF_TUNING = 0.5  # of the time that is left after the tests
@@ -49,7 +50,9 @@ class Options:
 
     minutes: float = 40.0
     jobs: int = 4
+    budget: str = "evidence"
     column: tuple[str, ...] = ()
+    row: tuple[str, ...] = ()
     runs: Path = Path("runs")
     records: Path = Path("reports/records")
     searches: Path = Path("reports/searches")
@@ -63,11 +66,14 @@ def parse(words: Sequence[str]) -> Options:
     passed = tuple(word for word in words if word.startswith("paths."))
     values = dict(word.partition("=")[::2] for word in words if word not in passed)
     kinds: dict[str, Callable[[str], Any]] = {"minutes": float, "jobs": int}
-    kinds |= {"column": _names, "runs": Path, "records": Path, "searches": Path, "dry_run": _flag, "trainer": str}
+    kinds |= {"runs": Path, "records": Path, "searches": Path, "dry_run": _flag, "trainer": str}
+    kinds |= {"budget": str, "column": _names, "row": _names}
     if unknown := [key for key in values if key not in kinds]:
         raise ReportError(f"{unknown[0]}: unknown; allowed: {', '.join(kinds)}, paths.…")
     if (trainer := values.get("trainer", "gpu")) not in TRAINERS:
         raise ReportError(f"trainer: found {trainer}, allowed: {', '.join(TRAINERS)}")
+    if (budget := values.get("budget") or "evidence") not in TABLES:
+        raise ReportError(f"budget: found {budget}, allowed: {', '.join(TABLES)}")
     try:
         return Options(**{key: kinds[key](value) for key, value in values.items() if value}, passed_on=passed)
     except ValueError as error:
@@ -82,16 +88,19 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
-def planned(columns: Sequence[str] = ()) -> list[Cell]:
-    """The cells, of some columns or of all, those of the main rows first.
+def planned(options: Options) -> list[Cell]:
+    """The cells, of some columns and rows or of all, those of the main rows first.
 
-    Raises ReportError: no cell is in such a column.
+    Raises ReportError: no cell is in such a column or row.
     """
-    runnable = [cell for cell in cells(load_grid(TABLE), load_budget(BUDGET)) if cell.skipped is None]
-    known = {cell.column for cell in runnable}
-    if unknown := [column for column in columns if column not in known]:
-        raise ReportError(f"column: found {unknown[0]}, allowed: {', '.join(sorted(known))}")
-    return sorted((cell for cell in runnable if cell.column in (columns or known)), key=lambda cell: cell.priority)
+    grid, budget = load_grid(TABLES[options.budget]), load_budget(options.budget)
+    chosen = [cell for cell in cells(grid, budget) if cell.skipped is None]
+    for axis, names in (("column", options.column), ("row", options.row)):
+        known = {getattr(cell, axis) for cell in chosen}
+        if unknown := [name for name in names if name not in known]:
+            raise ReportError(f"{axis}: found {unknown[0]}, allowed: {', '.join(sorted(known))}")
+        chosen = [cell for cell in chosen if getattr(cell, axis) in (names or known)]
+    return sorted(chosen, key=lambda cell: cell.priority)
 
 
 def tuning_line(cell: Cell) -> tuple[str, ...]:
@@ -101,7 +110,7 @@ def tuning_line(cell: Cell) -> tuple[str, ...]:
 
 def tuning_lines(options: Options) -> list[tuple[str, ...]]:
     """What is left to search; fewer searches than jobs have several runs at a time each."""
-    lines = [tuning_line(cell) for cell in planned(options.column) if tuned(cell, options) is None]
+    lines = [tuning_line(cell) for cell in planned(options) if tuned(cell, options) is None]
     return [(*line, f"search.n_jobs={max(1, options.jobs // len(lines))}") for line in lines]
 
 
@@ -120,7 +129,7 @@ def tuned(cell: Cell, options: Options) -> tuple[str, ...] | None:
 def keep_searches(options: Options) -> None:
     """Keep the record of every search that is through."""
     records = finished_searches(options)
-    for cell in planned(options.column):
+    for cell in planned(options):
         if (record := search_of(cell, records)) is not None:
             keep_search(cell, record, options.searches)
 
@@ -128,7 +137,7 @@ def keep_searches(options: Options) -> None:
 def evaluation_lines(options: Options) -> list[tuple[str, ...]]:
     """The runs of every cell whose search is through, the first seed of all before the second."""
     lines = []
-    for cell in planned(options.column):
+    for cell in planned(options):
         if (settings := tuned(cell, options)) is not None:
             lines += [(seed, (*cell.overrides, *settings, f"seed={seed}")) for seed in cell.seeds]
     return [line for _, line in sorted(lines, key=lambda entry: entry[0])]
@@ -191,7 +200,7 @@ def show(options: Options, parts: GpuParts) -> None:
     """What would be done, in order."""
     print("1. tests: NCCL with one process, bf16, LoRA in 4 bits, faiss on the GPU, images laid out as CIFAR-100")
     say_skipped(parts)
-    chosen = planned(options.column)
+    chosen = planned(options)
     for cell in chosen:
         state = "tuned already" if tuned(cell, options) is not None else "tunes"
         print(f"2. {state}: python run.py {shell_line(tuning_line(cell))}")

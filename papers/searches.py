@@ -1,6 +1,7 @@
 """Searches for the settings of a budget's cells: the records that are kept, what won, and the table of a report.
 
-A budget with ``searches`` has a file a cell there, as `search=halving` leaves it: the space, every trial and what won.
+A budget with ``searches`` has a file a table there, with a line a cell as `search=halving` leaves it: the space, every
+trial and what won.
 `conf/method_dataset` cannot stand for it: two rows of a table may be one method, with one view and with two, a column
 may be a thinned data set, and what is frozen there changes what every other budget runs.
 """
@@ -26,7 +27,8 @@ Record = Mapping[str, Any]
 
 def read_searches(folder: Path) -> list[Record]:
     """The kept records, by name of their files; none where there is no such folder."""
-    return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    files = sorted(folder.glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def search_of(cell: Cell, records: Sequence[Record]) -> Record | None:
@@ -41,9 +43,12 @@ def settings_of(record: Record) -> tuple[str, ...]:
 
 
 def keep_search(cell: Cell, record: Record, folder: Path) -> None:
-    """Write the record of a cell's search into the folder of those that are kept."""
-    file = folder / f"{cell.table}-{cell.row}-{cell.column}.json"
-    write_text(file, json.dumps(record, indent=1) + "\n")
+    """Add the record of a cell's search to those that are kept in a folder, unless one is kept already."""
+    if search_of(cell, read_searches(folder)) is not None:
+        return
+    file = folder / f"{cell.table}.jsonl"
+    kept = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    write_text(file, "".join(f"{line}\n" for line in sorted([*kept, json.dumps(record)])))
 
 
 def tuned_cells(grid: Grid, budget: Budget) -> list[Cell]:

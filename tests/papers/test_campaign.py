@@ -31,7 +31,7 @@ def search_through(folder, cell, settings):
 
 
 def test_what_won_is_run_on_fresh_seeds_and_finished_runs_are_left_out(tmp_path, monkeypatch):
-    first, second = campaign.planned()[:2]
+    first, second = campaign.planned(campaign.Options())[:2]
     search_through(tmp_path, first, {"optimizer.lr": 0.0003})
     search_through(tmp_path, second, {"optimizer.lr": 0.0001})
     kept = tmp_path / "kept"
@@ -39,9 +39,10 @@ def test_what_won_is_run_on_fresh_seeds_and_finished_runs_are_left_out(tmp_path,
     lines = campaign.evaluation_lines(options)
     assert len(lines) == 20 and [line[-1] for line in lines[:2]] == ["seed=0", "seed=0"]
     assert lines[0] == (*first.overrides, "optimizer.lr=0.0003", "seed=0")
-    assert campaign.tuned(campaign.planned()[2], options) is None
+    assert campaign.tuned(campaign.planned(campaign.Options())[2], options) is None
     campaign.keep_searches(options)
-    assert len(list(kept.glob("*.json"))) == 2
+    campaign.keep_searches(options)
+    assert len((kept / "sharprecl_2.jsonl").read_text().splitlines()) == 2, "a search is kept once"
     elsewhere = campaign.parse([f"runs={tmp_path / 'other'}", f"searches={kept}"])
     assert campaign.tuned(first, elsewhere) == ("optimizer.lr=0.0003",), "without the run store of the search"
     done = {campaign.compose_run(lines[0]).id(0): None}
@@ -54,7 +55,7 @@ def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_pa
 
     def run_jobs(arguments, lines, folder, n_jobs, script, stop_after, warm):
         steps.append((folder.name, len(lines), n_jobs, stop_after))
-        for cell in campaign.planned()[:1] if folder.name == "campaign-tuning" else []:
+        for cell in campaign.planned(campaign.Options())[:1] if folder.name == "campaign-tuning" else []:
             search_through(tmp_path, cell, {"optimizer.lr": 0.0003})
         return [(SweepJob({}, "not started"), None) for _ in lines]
 
@@ -97,15 +98,31 @@ def test_skipped_gpu_parts_are_named_before_the_tests_and_at_the_end(monkeypatch
     assert campaign.GpuParts(True, True, True, True, True).skipped() == []
 
 
-def test_a_column_leaves_the_others_out():
-    columns = {cell.column for cell in campaign.planned(["trec_50", "r52"])}
-    assert columns == {"trec_50", "r52"} and len(campaign.planned(["r52"])) == 9
+def test_columns_and_rows_leave_the_others_out():
+    def planned(*words):
+        return [(cell.column, cell.row) for cell in campaign.planned(campaign.parse(words))]
+
+    assert {column for column, _ in planned("column=trec_50,r52")} == {"trec_50", "r52"}
+    assert len(planned("column=r52")) == 9 and planned("column=r52", "row=bcl") == [("r52", "bcl")]
+
+
+def test_a_search_of_one_budget_serves_another_with_the_same_cell(tmp_path):
+    kept = tmp_path / "kept"
+    words = [f"runs={tmp_path}", f"searches={kept}", "row=ce"]
+    evidence = campaign.parse([*words, "column=trec_50"])
+    (cell,) = campaign.planned(evidence)
+    search_through(tmp_path, cell, {"optimizer.lr": 0.0003})
+    campaign.keep_searches(evidence)
+    every_label = campaign.parse([*words, f"runs={tmp_path / 'other'}", "budget=all_labels", "column=all_trec_50"])
+    assert campaign.tuning_lines(every_label) == []
+    campaign.keep_searches(every_label)
+    assert [file.name for file in kept.iterdir()] == ["sharprecl_2.jsonl"]
 
 
 @pytest.mark.parametrize(
     ("words", "allowed"),
     [(["minute=4"], "minutes"), (["jobs=many"], "minutes"), (["dry_run=1", "column=trec"], "ohsumed, r52, trec_50"),
-     (["trainer=tpu"], "gpu, cpu")],
+     (["trainer=tpu"], "gpu, cpu"), (["budget=cpu"], "evidence, all_labels"), (["dry_run=1", "row=c"], "acl, bcl, ce")],
 )
 def test_a_bad_word_is_one_line(words, allowed):
     with pytest.raises(ReportError, match=f"allowed: {allowed}"):

@@ -105,6 +105,6 @@ def test_the_last_word_on_a_key_wins():
 def test_unknown_names_are_refused_with_what_there_is():
     with pytest.raises(ReportError, match="table=sharprecl_9: no such table; allowed: .*sharprecl_2"):
         load_grid("sharprecl_9")
-    budgets = "smoke, cpu, frozen, images, paper_images, evidence, paper"
+    budgets = "smoke, cpu, frozen, images, paper_images, evidence, all_labels, paper"
     with pytest.raises(ReportError, match=f"budget=large: no such budget; allowed: {budgets}"):
         load_budget("large")

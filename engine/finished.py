@@ -57,7 +57,10 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     question = RunFolder(run.path.parent)
     if run.path.name == MODEL and question.has(DATA):
         with damage_named(question):
-            plan.dataset.learned_from = question.read_json(DATA)["files"][0]["text_columns"][0]
+            about = question.read_json(DATA)["files"][0]
+            columns = {"text": about["text_columns"][0], "label": about.get("label_column")}
+            plan.dataset.learned_columns = {key: name for key, name in columns.items() if name is not None}
+            plan.dataset.learned_separator = about.get("label_separator")
     if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:
         held = f"dataset={plan.dataset.name}, which holds {plan.dataset.kind}s"
         raise ValueError(f"run={run.id}: found {held}; task={config.task} takes others; allowed: {', '.join(tasks)}")

@@ -37,6 +37,7 @@ STDIN = "-"
 JOIN = "+"  # between the names of columns that are read as one text
 DELIMITERS = ";\t|"  # looked for in a header beside the comma
 TAB = "tab"  # the delimiter, for shells do not hand on \t
+BARE_TAB = "bare_tab"  # the same where double quotes are part of the fields, and every line is a row
 COMPARED_LINES = 50  # of the beginning, where more than one mark may be the delimiter
 MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
@@ -176,7 +177,7 @@ def open_table(
         kind: csv, tsv, json (Lines, or an array of objects), xlsx or parquet; by default what the name says, else json
             where the content begins with a brace, else csv.
         delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what the first line has beside it or in its
-            place and splits the first rows alike.
+            place and splits the first rows alike. `BARE_TAB`: a tab, and double quotes are part of the fields.
         plain_text: column of a text that is the only line of stdin.
         encoding: of text, see `TextLines`; XLSX and Parquet have none.
         header: whether the first row of CSV, TSV or XLSX names the columns; if not, they are `column_1`, `column_2`, ….
@@ -239,10 +240,12 @@ def checked_encoding(encoding: str | None, key: str) -> str | None:
 
 
 def checked_delimiter(delimiter: str | None, key: str) -> str | None:
-    """The delimiter itself, a tab for `tab`. Raises InputError where no field can end in it."""
+    """The delimiter itself, a tab for `tab`; `bare_tab` stays. Raises InputError where no field can end in it."""
     delimiter = "\t" if delimiter == TAB else delimiter
-    if delimiter is not None and (len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n'):
-        allowed = "one character, no letter, digit, double quote or line end, or tab"
+    if delimiter in (None, BARE_TAB):
+        return delimiter
+    if len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n':
+        allowed = "one character, no letter, digit, double quote or line end, or tab, bare_tab"
         raise InputError(f"{key}: found {short(delimiter)}, allowed: {allowed}")
     return delimiter
 
@@ -381,14 +384,16 @@ def _open_csv(
             delimiter, lines = _delimiter_of([first_line, second, *more], marks, name), itertools.chain(more, lines)
         else:
             delimiter = _only_delimiter(first_line, marks, name)
+    is_bare = delimiter == BARE_TAB
+    dialect: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if is_bare else {"delimiter": delimiter}
     if has_header and second is None and name == "stdin" and plain_text is not None and first_line.strip():
-        fields = next(csv.reader([first_line], delimiter=delimiter))
+        fields = next(csv.reader([first_line], **dialect))
         if plain_text not in fields:  # one line without a header
             only: Row = {plain_text: first_line.rstrip("\r\n")}
             return Table(name, (plain_text,), iter([("stdin:1", only)]), delimiter)
     parts = [first_line] if second is None else [first_line, second]
-    reader = csv.reader(itertools.chain(parts, lines), delimiter=delimiter, strict=True)
-    with _csv_errors(name, lambda: 1):
+    reader = csv.reader(itertools.chain(parts, lines), strict=True, **dialect)
+    with _csv_errors(name, lambda: 1, delimiter):
         first = next(reader, [])
     columns = _without_blank_end(first, 1)
     header = first if len(first) < len(columns) + 2 else columns  # one without a name can be told, several cannot
@@ -447,26 +452,28 @@ def _without_blank_end(fields: list[str], least: int) -> list[str]:
 
 def _fields(reader: Any, header: Sequence[str], name: str, delimiter: str) -> Iterator[tuple[str, Row]]:
     line = reader.line_num + 1  # where a row begins: a quoted field may hold line ends
-    with _csv_errors(name, lambda: line):
+    with _csv_errors(name, lambda: line, delimiter):
         for fields in reader:
             if len(fields) > 1:
                 fields = _without_blank_end(fields, len(header))
             if fields and (len(header) == 1 or any(field.strip() for field in fields)):  # a blank line has none
                 if len(fields) != len(header):
-                    raise InputError(
-                        f"{name}:{line}: {len(fields)} fields, allowed: {len(header)} as in the first line; "
-                        f"a field that holds {delimiter!r} must stand in double quotes"
-                    )
+                    allowed = f"{len(header)} as in the first line"
+                    if delimiter != BARE_TAB:
+                        allowed += f"; a field that holds {delimiter!r} must stand in double quotes"
+                    raise InputError(f"{name}:{line}: {len(fields)} fields, allowed: {allowed}")
                 yield f"{name}:{line}", dict(zip(header, fields))  # noqa: B905 - as long as each other
             line = reader.line_num + 1
 
 
 @contextmanager
-def _csv_errors(name: str, line: Any) -> Iterator[None]:
+def _csv_errors(name: str, line: Any, delimiter: str) -> Iterator[None]:
     try:
         yield
     except csv.Error as error:
         reason, allowed = str(error), "fields with balanced double quotes"
+        if delimiter == "\t":
+            allowed += f", or delimiter={BARE_TAB} where they are part of the fields"
         if "new-line character" in reason:
             reason, allowed = "a bare carriage return outside double quotes", "one kind of line ends, \\n or \\r\\n"
         elif "field larger than" in reason:

@@ -21,7 +21,7 @@ from storage.errors import short, short_list
 from storage.tables import Row, is_blank, text_of
 from tasks.auto.guesses import LISTS, guess_separator
 from tasks.auto.reading import LOOKED_AT
-from tasks.predict import Encoded, pieces, read_rows
+from tasks.predict import Encoded, pieces, read_rows, with_columns_of_run
 
 
 def datastore(config: DictConfig, overrides: list[str]) -> Path:
@@ -40,6 +40,7 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
             torch.set_num_threads(plan.config.trainer.num_threads)
         module, label_names = load_module(run, plan)
         encoded, known = Encoded(module, plan), {name: number for number, name in enumerate(label_names)}
+        config = with_columns_of_run(config, plan, "add")
         rows, reading = with_reader_of_labels(read_rows(config, plan, "add").rows, config, plan, module.multilabel)
         texts, labels, vectors = [], [], []
         for piece in pieces(rows):
@@ -62,7 +63,8 @@ def with_reader_of_labels(
     """
     if not several:
         return rows, _one_name
-    separator = config.label_separator or getattr(plan.dataset, "label_separator", None)
+    own = getattr(plan.dataset, "label_separator", None) or plan.dataset.learned_separator
+    separator = config.label_separator or own
     if separator is None:
         rows = iter(rows)
         first = list(islice(rows, LOOKED_AT))

@@ -21,7 +21,7 @@ from reporting.tables import Table
 from storage.run_store import RunFolder
 from storage.tables import check_output, text_of, write_table
 from tasks.cluster.space import Space
-from tasks.predict import pieces, read_rows
+from tasks.predict import pieces, read_rows, with_columns_of_run
 
 SHOWN = 20  # clusters in the printed table
 COLUMNS = ("cluster", "words", "share_before", "share_after", "texts_before", "texts_after")
@@ -63,6 +63,7 @@ def _new_texts(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Place of each new text's cluster (N,), and its distance to that centre, of an outlier to the nearest (N,)."""
     assigner, parts = Assigner(run, plan), []
+    config = with_columns_of_run(config, plan, "input")
     for piece in pieces(read_rows(config, plan, "input").rows):
         clusters, _, vectors = assigner.assign([text_of(row, config.text_column) for _, row in piece])
         places = space.place(clusters)

@@ -26,7 +26,7 @@ from storage.run_store import RunFolder
 from storage.tables import is_blank
 from tasks.datastore import labels_in, with_reader_of_labels
 from tasks.fit import measure, run_names
-from tasks.predict import Predictor, classifier_predictor, pieces, read_rows
+from tasks.predict import Predictor, classifier_predictor, pieces, read_rows, with_columns_of_run
 
 FILE = "evaluation-input.json"  # in the run's folder, of the last file
 
@@ -100,6 +100,7 @@ def _scored_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.floating], dict[str, int]]:
     """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
     names, several = predictor.label_names, predictor.threshold is not None
+    config = with_columns_of_run(config, plan, "input")
     table = read_rows(config, plan, "input", blank_allowed=True)
     rows, reading = with_reader_of_labels(table.rows, config, plan, several)
     blank: list[str] = []

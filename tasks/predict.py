@@ -40,6 +40,8 @@ from storage.tables import (
     checked_encoding,
     checked_text,
     is_blank,
+    open_table,
+    text_columns,
     write_table,
 )
 from tasks.counting import Tally, counted_rows
@@ -92,6 +94,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         predictor: Assigner | Predictor = Assigner(run, plan)
     else:
         predictor = classifier_predictor(run, plan, config.explain, config.probabilities, config.sure)
+    config = with_columns_of_run(config, plan, "input")
     table = read_rows(config, plan, "input", blank_allowed=True)
     columns = (*(["line"] if config.probabilities else []), *predictor.columns)
     with ExitStack() as stack:
@@ -324,6 +327,31 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
     rows = iter(rows)
     while piece := list(itertools.islice(rows, PIECE)):
         yield piece
+
+
+def with_columns_of_run(config: DictConfig, plan: Plan, key: str) -> DictConfig:
+    """The config, with the columns that the run learned from where the file has these and not the ones asked for.
+
+    A file alone can be looked at beforehand; of stdin the columns are as they were asked for.
+    """
+    name = config[key]
+    if name == STDIN or not os.path.isfile(name) or not plan.dataset.learned_columns:
+        return config
+    delimiter = checked_delimiter(config.delimiter, "delimiter") or plan.dataset.delimiter
+    table = open_table(name, None, delimiter, None, checked_encoding(config.encoding, "encoding"), config.header)
+    columns = table.columns or tuple(next(table.rows, ("", {}))[1])
+    other = {}
+    for kind, own in plan.dataset.learned_columns.items():
+        asked = config[f"{kind}_column"]
+        if not set(text_columns(columns, asked)) & set(columns) and set(text_columns(columns, own)) <= set(columns):
+            other[f"{kind}_column"] = own
+    if not other:
+        return config
+    said = ", ".join(f"{key}={own}" for key, own in other.items())
+    print(f"{name}: {said}, as the run learned from", file=sys.stderr)
+    own_columns = config.copy()
+    own_columns.update(other)
+    return own_columns
 
 
 def read_rows(config: DictConfig, plan: Plan, key: str, blank_allowed: bool = False) -> Table:

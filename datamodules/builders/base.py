@@ -1,7 +1,7 @@
 """What every data set states about itself, and what every data set of texts does."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -65,7 +65,8 @@ class Dataset:
     several_labels: bool | None = None  # whether rows have any number of labels; None: as the first that has one says
     empty_label: EmptyLabel = "refuse"  # what a train row without one is
     deduplicate: Deduplicate = "none"
-    learned_from: str | None = None  # the user's column, or `TITLE+BODY`, that held the inputs
+    learned_columns: Mapping[str, str] = {}  # "text", "label" -> the user's; of the text `TITLE+BODY` too
+    learned_separator: str | None = None  # of several labels in a cell of the user's
 
     def __init__(
         self,
@@ -317,8 +318,8 @@ class TextDataset(Dataset):
         self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
     ) -> Table:
         table = open_table(source, None, delimiter or self.delimiter, column, encoding, header)
-        learned = f"; the run learned from {self.learned_from}" if self.learned_from not in (None, column) else ""
-        hint = f"set text_column=NAME{learned}"
+        own = self.learned_columns.get("text", column)
+        hint = "set text_column=NAME" + (f"; the run learned from {own}" if own != column else "")
         table.need_text(column, hint)
 
         def with_texts() -> Iterator[tuple[str, Row]]:

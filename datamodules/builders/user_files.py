@@ -58,7 +58,7 @@ class UserFiles(TextDataset):
         paths = {"train": train, "val": val, "test": test}
         self.paths = {split: Path(path).expanduser() for split, path in paths.items() if path is not None}
         self.columns = {"text": text_column, "label": label_column}
-        self.learned_from = text_column
+        self.learned_columns = {"text": text_column, "label": label_column}
         if aug_column:
             self.columns["aug"] = aug_column
         if label_names is not None:
@@ -132,7 +132,7 @@ class Csv(UserFiles):
 
     Args:
         delimiter: one character, or `tab`; by default a tab for ``.tsv``, a comma otherwise, or what the header has in
-            its place or beside it and splits the first rows alike.
+            its place or beside it and splits the first rows alike. `bare_tab`: a tab, and quotes are part of the texts.
         label_separator: what stands between the labels of a text, where texts have any number of them; an empty field
             is no label, or in train rows with `label_names` none yet. null: one label a text.
         header: whether the first row of each file names the columns; if not, they are `column_1`, `column_2`, ….

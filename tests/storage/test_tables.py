@@ -242,6 +242,19 @@ def test_a_delimiter_that_is_named_is_taken_or_refused(tmp_path):
         rows(delimiter=";")
 
 
+def test_tabs_between_fields_whose_quotes_are_text(tmp_path):
+    path = tmp_path / "a.tsv"
+    texts = ['"good', 'so "bad" it is', '"quoted" start', 'an end"']
+    path.write_text("".join(f"{text}\t{label}\n" for text, label in zip(["text", *texts], "label", strict=True)))
+    with pytest.raises(InputError, match="a.tsv:2: not CSV .* or delimiter=bare_tab where they are part of"):
+        list(open_table(path).rows)
+    dataset = Csv(train=str(path), label_column="l", delimiter="bare_tab")
+    assert [row["text"] for _, row in dataset.table(path).rows] == texts
+    path.write_text("text\tlabel\na\tb\tc\n")
+    with pytest.raises(InputError, match="a.tsv:2: 3 fields, allowed: 2 as in the first line$"):
+        list(open_table(path, delimiter="bare_tab").rows)
+
+
 def test_spreadsheets_and_parquet(tmp_path):
     import openpyxl
     import pyarrow as pa

@@ -144,6 +144,11 @@ def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp
     error = use("predict", apart, f"input={toy_csv['test']}", f"output={output}", "text_column=title+text").error
     told = "(set text_column=NAME; the run learned from title+body)"
     assert error.startswith(f"{toy_csv['test']}:1: no column 'text' {told}")
+    remembered = use("predict", apart, f"input={toy_csv['test']}", f"output={output}")
+    assert f"{toy_csv['test']}: text_column=title+body, as the run learned from\n" in remembered.err
+    assert [row["prediction"] for row in rows(output)] == stored
+    piped = use("predict", apart, "input=-", "output=-", stdin=csv_of(table)).error
+    assert piped.startswith(f"stdin:1: no column 'text' {told}")
 
 
 def test_the_file_that_is_read_is_not_written_over(run, use, tmp_path):

@@ -85,8 +85,8 @@ def test_headlines_are_joined_and_the_line_that_predicts_says_so(words, use, tmp
     assert f"{joined} reads that alone; utf-8, delimiter ','" in result.err + result.out
     assert "text_column=body reads that alone" in (result.folder / "index.html").read_text()
     output = f"output={tmp_path / 'o.csv'}"
-    missing = use("predict", str(result.folder), f"input={source}", output)
-    assert "no column 'text' (set text_column=NAME; the run learned from title+body)" in missing.error
+    untold = use("predict", str(result.folder), f"input={source}", output)
+    assert f"{source}: text_column=title+body, as the run learned from\n" in untold.err and untold.code == 0
     (line,) = [line for line in result.out.splitlines() if "task=predict" in line]
     assert line.endswith(" text_column=title+body")
     assert use("predict", str(result.folder), f"input={source}", output, line.split()[-1]).code == 0

@@ -190,6 +190,9 @@ def test_a_delimiter_is_named_and_handed_on(tmp_path):
     assert data.texts[0] == f"{TEXTS[0]}; so" and data.about["delimiter"] == "|" and len(data.unlabelled) == 1
     assert predict_line(tmp_path, data.about).endswith(""" delimiter="'|'\"""") and label_more_line(data) is None
     assert read_texts(file, "text", delimiter="|")[0] == data.texts[0]
+    (tmp_path / "b.tsv").write_text("text\tlabel\n" + "".join(f'"{text}\t{label}\n' for text, label, _ in rows[:-1]))
+    bare = read_labelled(str(tmp_path / "b.tsv"), delimiter="bare_tab")
+    assert bare.texts[0] == f'"{TEXTS[0]}; so' and predict_line(tmp_path, bare.about).endswith(" delimiter=bare_tab")
     (tmp_path / "a.jsonl").write_text('{"text": "red"}')
     with pytest.raises(InputError, match="a.jsonl: delimiter='|' has no effect"):
         read_labelled(str(tmp_path / "a.jsonl"), delimiter="|")

@@ -55,7 +55,8 @@ class KontrastModule(PrototypesModule):
     2. Where the labels are at least 32 and four a class, and fewer than the texts without one, the encoder learns from
        pairs of labelled rows (`losses.CosinePairLoss`); logistic regression on what it says then starts EM. The scores
        of both discriminants, weighted by how well they tell held-out labels (`heads.stacking`), label the texts.
-    3. Encoder and a new linear head learn from true labels and guesses (`losses.PseudoLabelLoss`).
+    3. Encoder and a linear head, a new one or with `solve_head` one that is solved over the encoder as it is then,
+       learn from true labels and guesses (`losses.PseudoLabelLoss`).
     4. The discriminant is fitted once more, by EM from the head's own guesses over the trained embeddings; its scores,
        brought to the spread of the head's, are added to them. Both are linear, so that prediction is one linear layer.
        Half-way through the epochs this sum labels the texts anew (`relabel`).
@@ -67,6 +68,8 @@ class KontrastModule(PrototypesModule):
         word_steps: of co-EM with the words in 1., >= 0; 0 leaves the words out.
         pair_steps: optimizer steps of 2., >= 0, at the optimizer's rate; 0 leaves 2. out.
         refit: whether step 4 is done after training.
+        solve_head: whether the head of 3. begins as logistic regression on the labelled rows, where every class has
+            one, and otherwise on all: many classes need more steps than few texts give.
         relabel: whether it is done half-way too, and gives new labels.
         num_views: 1, the text itself.
 
@@ -93,6 +96,7 @@ class KontrastModule(PrototypesModule):
         *args: Any,
         word_steps: Steps = STEPS,
         pair_steps: Steps = 60,
+        solve_head: Trains = False,
         refit: Trains = True,
         relabel: Trains = True,
         num_views: Literal[1] = 1,
@@ -102,7 +106,7 @@ class KontrastModule(PrototypesModule):
         if not isinstance(self.encoder, TextEncoder):
             raise ValueError("encoder: found one of words, allowed with method=kontrast: transformers")
         self.solved_after_training, self.relabel = refit, relabel
-        self.word_steps, self.pair_steps = word_steps, pair_steps
+        self.word_steps, self.pair_steps, self.solve_head = word_steps, pair_steps, solve_head
         self.unit_norm_embeddings = self.encoder.frozen
         self.register_buffer("refit_weight", torch.zeros_like(self.classifier.weight))
         self.register_buffer("refit_bias", torch.zeros_like(self.classifier.bias))
@@ -133,7 +137,24 @@ class KontrastModule(PrototypesModule):
                 self._first_guesses = FirstGuesses(scores, *self._held_out_scores(rows, words, labels))
         self.register_buffer("targets", targets, persistent=False)
         self.register_buffer("is_true", labels >= 0, persistent=False)
+        self._solve_head(embeddings)
         return figures
+
+    def _solve_head(self, embeddings: Tensor) -> None:
+        """Let the head begin as logistic regression on embeddings (N, D), if it is to.
+
+        Of guesses it would make all of them sure, also the wrong ones, which the bounded loss then could not tell.
+        """
+        if not self.solve_head or self.encoder.frozen:
+            return
+        targets, is_true = self.targets.cpu(), self.is_true.cpu()
+        if len(targets[is_true].unique()) == self.num_classes:
+            embeddings, targets = embeddings[is_true], targets[is_true]
+        strength = 1 / (INVERSE_PENALTY * len(targets))
+        solution = solve_linear(lambda z: self.linear_loss(z, targets), embeddings, self.num_classes, strength)
+        with torch.no_grad():
+            self.classifier.weight.copy_(solution.weight)
+            self.classifier.bias.copy_(solution.bias)
 
     def _words(self, tokens: Sequence[NDArray[np.integer]]) -> csr_matrix:
         """TF-IDF rows (N, V) of the token ids of each text."""
@@ -200,6 +221,7 @@ class KontrastModule(PrototypesModule):
         fitted = discriminant_em(rows, all_labels, start, self.shrinkage, self.label_rows, max(self.max_steps, 1))
         scores = weights[0] * comparable(first.scores) + weights[1] * comparable(fitted.scores(rows))
         self.targets.copy_(scores.argmax(1).to(self.targets).where(~self.is_true, self.targets))
+        self._solve_head(embeddings)
 
     def _watched(self, steps: int) -> Iterator[None]:
         """Tell callbacks of each of these steps, which Lightning knows nothing of."""

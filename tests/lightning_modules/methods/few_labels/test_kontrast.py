@@ -120,6 +120,30 @@ def test_pairs_that_cannot_end_in_time_are_not_learned_to_the_end(fit, monkeypat
     assert steps_done == [(done, 4 * 4 + 8) for done in range(1, LOOKED_AT + 1)]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("budget", "all_classes"), [("dataset.labels_per_class=4", True), ("dataset.labels=2", False)])
+def test_a_solved_head_begins_as_regression_on_the_labels_or_where_a_class_has_none_on_guesses(
+    fit, names, tmp_path, budget, all_classes
+):
+    still = ["optimizer.lr=1e-12", "method.head_lr=1e-12", "optimizer.weight_decay=0", "trainer.max_epochs=1"]
+    parts = ["method.solve_head=true", "method.refit=false", "method.relabel=false", "method.pair_steps=0"]
+    run = fit(*SHORT, budget, names, *still, *parts, "sampler.batch_size=16")
+    (features,) = (np.load(file) for file in (tmp_path / "cache/features").glob("*.npy") if len(np.load(file)) == 68)
+    weights = best_weights(run.folder)
+    logits = features @ weights["classifier.weight"].numpy().T + weights["classifier.bias"].numpy()
+    if not all_classes:
+        assert len(np.unique(logits.argmax(1))) == 4
+        return
+    kept = json.loads((run.folder / "kept_indices.json").read_text())["train"]
+    topics, table = sorted(TOPICS), rows(tmp_path / "train.csv")
+    labels = [topics.index(table[row]["label"]) for row in kept]
+    features = features / np.sqrt(np.square(features[kept]).sum(1).mean())
+    model = LogisticRegression(C=10, max_iter=5000, tol=1e-8).fit(features[kept], labels)
+    expected = model.decision_function(features)
+    centred = [values - values.mean(1, keepdims=True) for values in (logits, expected)]
+    np.testing.assert_allclose(*centred, rtol=0.02, atol=0.02)
+
+
 def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):
     line = ["dataset.labels=8", "protocol=fixed"]
     ours, other = (solve(f"method={name}", "encoder.train=frozen", *line) for name in ("kontrast", "prototypes"))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from kontrast.estimators import TextClassifier, load
-from kontrast.runs import config_of, overrides, written
+from kontrast.runs import config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
 
@@ -118,4 +118,5 @@ def auto(
         raise InputError(f"data: found {type(data).__name__}, allowed: a DataFrame, or the path of a file")
     columns_of_file = {"text_column": text, "label_column": label}
     words += overrides({"input": str(data)} | {key: name for key, name in columns_of_file.items() if name is not None})
-    return Answer(answer(config_of(words), words))
+    with unseeded():
+        return Answer(answer(config_of(words), words))

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kontrast.runs import checked_texts, config_of, overrides, written
+from kontrast.runs import checked_texts, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
 
 ALL_ROWS = ("protocol=kfold", "protocol.fold=null", "dataset.singleton_classes=keep_in_train")
 PATHS = "paths__"
 LISTS = (list, tuple, set, frozenset, np.ndarray)
+OWN = ("task", "run", "input", "search", "sweep", "active", "dataset", "dataset__train")  # never a setting of `fit`
+OPENING = ("paths__", "trainer__num_threads")  # settings that count where nothing is trained
 
 
 class _Settings(BaseEstimator):
@@ -43,12 +45,32 @@ class _Settings(BaseEstimator):
         return tags
 
     def _words(self, columns: Mapping[str, Sequence[Any]], *more: str) -> list[str]:
-        """The command line of a fit."""
+        """The command line of a fit. Raises InputError: a setting that would stand in its place, or a loaded run."""
+        if taken := [name for name in self.settings if name in OWN]:
+            raise InputError(f"{taken[0]}: found {short(str(self.settings[taken[0]]))}; allowed: what X and y are")
+        if getattr(self, "_is_loaded", False):
+            raise InputError(f"run {self.run_}: it was loaded to predict; allowed: fit of a {type(self).__name__}(…)")
         words = [f"method={self.method}", *([] if self.encoder is None else [f"encoder={self.encoder}"])]
         words += overrides(self._choices(True))
         paths = config_of([*words, "dataset=csv", "dataset.train=rows"]).paths
         words += ["dataset=csv", *overrides({"dataset__train": str(written(columns, Path(paths.data)).resolve())})]
         return [*words, *more, *overrides(self._choices(False))]
+
+    def __getstate__(self) -> Any:
+        """Without the model in memory, which is read from the run's folder again when it is asked."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_model"}
+
+    def _opened(self) -> Any:
+        """The model of the run. Raises InputError: its folder is gone."""
+        if not hasattr(self, "_model"):
+            if not Path(self.folder_).is_dir():
+                raise InputError(f"{self.folder_}: no such folder, and it holds the model; allowed: the run's folder")
+            words = overrides({key: value for key, value in self.settings.items() if key.startswith(OPENING)})
+            self._take(*_open(self.folder_, words))
+        return self._model
+
+    def _take(self, run: RunFolder, plan: Any) -> None:
+        raise NotImplementedError
 
     def _choices(self, of_groups: bool) -> dict[str, Any]:
         """Settings that choose a group's file come before those of its keys."""
@@ -102,31 +124,38 @@ class TextClassifier(ClassifierMixin, _Settings):
         words = self._words(columns)
         if config_of(words).protocol.name == "clean" and not any(key.startswith("protocol") for key in self.settings):
             words = self._words(columns, *ALL_ROWS)
-        run = trained_run(_plan(words))
-        self._take(run, _open(run.path, words))
+        with unseeded():
+            run = trained_run(_plan(words))
+        self._take(*_open(run.path, words))
         self._order = np.array([self._names.index(name) for name in names])
         self.classes_ = classes
         return self
 
-    def _take(self, run: RunFolder, opened: tuple[RunFolder, Any]) -> None:
+    def _take(self, run: RunFolder, plan: Any) -> None:
         from tasks.predict import classifier_predictor
 
-        self._predictor = classifier_predictor(*opened, explain=False)
-        self._names = list(self._predictor.label_names)
+        self._model = classifier_predictor(run, plan, explain=False)
+        self._names = list(self._model.label_names)
         self.run_, self.folder_ = run.id, run.path
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities (N, C), columns as `classes_`."""
         check_is_fitted(self, "classes_")
-        scores = self._predictor.scores(checked_texts(X))[0]
-        return np.asarray(scores, np.float64)[:, self._order]
+        from tasks.predict import pieces
+
+        model = self._opened()
+        scores = np.concatenate([model.scores(piece)[0] for piece in pieces(checked_texts(X))])
+        probabilities = np.asarray(scores, np.float64)[:, self._order]
+        if model.threshold is None:  # computed in float32, they add up to 1 but for its rounding
+            probabilities /= probabilities.sum(axis=1, keepdims=True)
+        return probabilities
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each text, (N,); of several labels (N, C) of 0 and 1, columns as `classes_`."""
         probabilities = self.predict_proba(X)
-        if self._predictor.threshold is None:
+        if (threshold := self._opened().threshold) is None:
             return self.classes_[probabilities.argmax(axis=1)]
-        thresholds = np.broadcast_to(self._predictor.threshold, len(self._order))
+        thresholds = np.broadcast_to(threshold, len(self._order))
         return (probabilities > thresholds[self._order]).astype(np.int64)
 
 
@@ -207,9 +236,9 @@ class TextClusterer(ClusterMixin, _Settings):
         from tasks.cluster import clustered_run
 
         words = self._words({"text": checked_texts(X)}, "task=cluster", *self._number())
-        run = clustered_run(_plan(words))
-        self._take(run, _open(run.path, words))
-        self.labels_ = np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")])
+        with unseeded():
+            run = clustered_run(_plan(words))
+        self._take(*_open(run.path, words))
         return self
 
     def _number(self) -> list[str]:
@@ -222,16 +251,20 @@ class TextClusterer(ClusterMixin, _Settings):
             raise InputError(f"n_clusters: found {self.n_clusters!r}, {allowed}")
         return []
 
-    def _take(self, run: RunFolder, opened: tuple[RunFolder, Any]) -> None:
+    def _take(self, run: RunFolder, plan: Any) -> None:
         from engine.assign import Assigner
 
-        self._assign = Assigner(*opened)
+        self._model = Assigner(run, plan)
+        self.labels_ = np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")])
         self.run_, self.folder_ = run.id, run.path
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The cluster of each text, (N,)."""
+        from tasks.predict import pieces
+
         check_is_fitted(self, "run_")
-        return self._assign.assign(checked_texts(X))[0]
+        model = self._opened()
+        return np.concatenate([model.assign(piece)[0] for piece in pieces(checked_texts(X))])
 
 
 def _plan(words: Sequence[str]) -> Any:
@@ -251,22 +284,27 @@ def _open(run: str | Path, words: Sequence[str]) -> tuple[RunFolder, Any]:
 def load(run: str | Path, **settings: Any) -> TextClassifier | TextClusterer:
     """A finished run as a fitted estimator; labels are their names, strings, whatever they were.
 
+    It predicts: its parameters are method and encoder alone, and a clone of it would learn by their defaults.
+
     Args:
         run: its id, the beginning of it, or its folder; a folder of `kontrast.auto` too.
-        settings: `paths__runs` and the like, where it was not done in this folder.
+        settings: `paths__runs` and the like, where it was not done in this folder; `trainer__num_threads`.
 
     Raises:
-        ValueError: no such run, or it is not finished; one line.
+        ValueError: no such run, it is not finished, or a setting of training; one line.
     """
-    opened = _open(run, overrides(settings))
-    folder, plan = opened
+    if idle := [name for name in settings if not name.startswith(OPENING)]:
+        raise InputError(f"{idle[0]}: has no effect on a finished run; allowed: paths__…, trainer__num_threads")
+    folder, plan = _open(run, overrides(settings))
     choice = {"method": plan.plain["method"]["name"], "encoder": (plan.plain.get("encoder") or {}).get("name")}
     if plan.serves == "clustering":
         clusterer = TextClusterer(**choice, n_clusters=plan.plain["method"].get("num_clusters", "auto"), **settings)
-        clusterer._take(folder, opened)
+        clusterer._take(folder, plan)
+        clusterer._is_loaded = True
         return clusterer
     classifier = TextClassifier(**choice, **settings)
-    classifier._take(folder, opened)
+    classifier._take(folder, plan)
+    classifier._is_loaded = True
     names = sorted(classifier._names)
     classifier._order = np.array([classifier._names.index(name) for name in names])
     classifier.classes_ = np.array(names)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from storage.errors import InputError, short
 from storage.files import replacing
 from storage.tables import is_visible
 
+HALF = re.compile("[\ud800-\udfff]")
 PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)  # Hydra knows no other letters without quotes
 
 
@@ -46,6 +49,22 @@ def config_of(words: Iterable[str]) -> DictConfig:
     return OmegaConf.create(dict(run.config))
 
 
+@contextmanager
+def unseeded() -> Iterator[None]:
+    """What is done inside leaves the caller's random numbers as they were: a run seeds all global generators."""
+    from lightning.pytorch.utilities.seed import isolate_rng
+
+    kept = {name: os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
+    try:
+        with isolate_rng():
+            yield
+    finally:
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
 def checked_texts(texts: Any) -> list[str]:
     """Texts of a list, an array or a pandas Series, or the one column of a frame.
 
@@ -62,6 +81,8 @@ def checked_texts(texts: Any) -> list[str]:
     for place, text in enumerate(entries):
         if not isinstance(text, str) or not is_visible(text):
             raise InputError(f"X[{place}]: found {short(text)}, allowed: a text with at least one visible character")
+        if HALF.search(text):
+            raise InputError(f"X[{place}]: found half a surrogate pair, allowed: Unicode text")
     if not entries:
         raise InputError("X: no texts, allowed: at least one")
     return entries

@@ -169,6 +169,7 @@ def open_table(
     plain_text: str | None = None,
     encoding: str | None = None,
     header: bool = True,
+    guess: str | None = None,
 ) -> Table:
     """Open a table; its rows are read as they are asked for.
 
@@ -181,6 +182,7 @@ def open_table(
         plain_text: column of a text that is the only line of stdin.
         encoding: of text, see `TextLines`; XLSX and Parquet have none.
         header: whether the first row of CSV, TSV or XLSX names the columns; if not, they are `column_1`, `column_2`, ….
+        guess: what text is read as that is not UTF-8; by default `GUESS`.
 
     Raises:
         InputError: no such file, it cannot be read, or it is not of its format; duplicate columns.
@@ -191,9 +193,21 @@ def open_table(
         if encoding is not None:
             raise InputError(f"{name}: encoding={encoding} has no effect, allowed with text; {kind} says its own")
         return _open_xlsx(Path(source), header) if kind == "xlsx" else _open_parquet(Path(source), header)
-    text = TextLines(source, encoding)
+    text = TextLines(source, encoding, guess or GUESS)
     table = _open_text(iter(text), name, kind, delimiter, plain_text, header)
     return replace(table, lines=text)
+
+
+def column_names(
+    source: Path | str, delimiter: str | None, encoding: str | None, header: bool, guess: str | None
+) -> tuple[str, ...]:
+    """The columns of a file as `open_table` reads it, or the keys of its first row; what it guesses is not said."""
+    was_silent, log.disabled = log.disabled, True
+    try:
+        table = open_table(source, None, delimiter, None, encoding, header, guess)
+        return table.columns or tuple(next(table.rows, ("", {}))[1])
+    finally:
+        log.disabled = was_silent
 
 
 def _open_text(
@@ -254,7 +268,7 @@ class TextLines:
     """Lines of a file with their ends, unpacked and decoded; to be read once.
 
     Without `encoding` its byte order mark says it. One without a mark is UTF-8, or where its first bytes beyond ASCII
-    are not, cp1252, which is said on stderr.
+    are not, what `guess` says, which is said on stderr.
 
     Reading raises InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text, or lines
     in two encodings; with file and line.
@@ -263,8 +277,8 @@ class TextLines:
         encoding: of the lines that were read so far.
     """
 
-    def __init__(self, source: Path | str, encoding: str | None = None) -> None:
-        self.source, self.asked, self.encoding = source, encoding, encoding or "utf-8"
+    def __init__(self, source: Path | str, encoding: str | None = None, guess: str = GUESS) -> None:
+        self.source, self.asked, self.encoding, self.guess = source, encoding, encoding or "utf-8", guess
 
     def __iter__(self) -> Iterator[str]:
         name = "stdin" if self.source == STDIN else str(self.source)
@@ -297,7 +311,7 @@ class TextLines:
         yield from self._decoded(_split(file, b"\r") if old_mac else _lines(file), name, mark)
 
     def _decoded(self, lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
-        """Lines of UTF-8, or of `GUESS` from the first that is not UTF-8, if only ASCII came before."""
+        """Lines of UTF-8, or of `guess` from the first that is not UTF-8, if only ASCII came before."""
         is_known = bool(mark)
         for number, line in enumerate(lines, 1):
             line = line.removeprefix(mark) if number == 1 else line
@@ -316,16 +330,25 @@ class TextLines:
                 text, fits = line.decode(), "utf-8"
             except UnicodeDecodeError as error:
                 byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} is not UTF-8"
-                if (is_known and self.encoding == "utf-8") or NO_TEXT.search(line):
+                guessed, fits = self._guessed(line), self.guess
+                if (is_known and self.encoding == "utf-8") or NO_TEXT.search(line) or guessed is None:
                     raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or encoding=NAME") from error
-                text, fits = line.decode(GUESS), GUESS
+                text = guessed
                 if not is_known:
-                    another = f"the file is read as {GUESS} (encoding=NAME says another)"
+                    another = f"the file is read as {self.guess} (encoding=NAME says another)"
                     log.warning("%s:%d: %s; %s", name, number, byte, another)
             if is_known and fits != self.encoding:
-                raise InputError(f"{name}:{number}: UTF-8, and lines before are not; allowed: one, or encoding={GUESS}")
+                found = f"{name}:{number}: UTF-8, and lines before are not"
+                raise InputError(f"{found}; allowed: one, or encoding={self.guess}")
             self.encoding, is_known = fits, True
             yield text
+
+    def _guessed(self, line: bytes) -> str | None:
+        """None where it is not of that encoding."""
+        try:
+            return line.decode(self.guess)
+        except UnicodeDecodeError:
+            return None
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
             torch.set_num_threads(plan.config.trainer.num_threads)
         module, label_names = load_module(run, plan)
         encoded, known = Encoded(module, plan), {name: number for number, name in enumerate(label_names)}
-        config = with_columns_of_run(config, plan, "add")
+        config = with_columns_of_run(config, plan, "add", overrides, ("text", "label"))
         rows, reading = with_reader_of_labels(read_rows(config, plan, "add").rows, config, plan, module.multilabel)
         texts, labels, vectors = [], [], []
         for piece in pieces(rows):
@@ -62,6 +62,9 @@ def with_reader_of_labels(
     guessed as `task=auto` does.
     """
     if not several:
+        if config.label_separator is not None:
+            found = f"label_separator: found {short(config.label_separator)}"
+            raise ValueError(f"{found}, and a text has one label in this run; allowed: null")
         return rows, _one_name
     own = getattr(plan.dataset, "label_separator", None) or plan.dataset.learned_separator
     separator = config.label_separator or own

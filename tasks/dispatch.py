@@ -17,12 +17,14 @@ from launching.interrupts import raised_interrupts
 from storage.files import is_stdout
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
-READING = ("text_column", "encoding", "delimiter", "header", "trainer.num_threads")
+READING = ("text_column", "encoding", "delimiter", "header")
+LABELLED = ("label_column", "label_separator", *READING)
+THREADS = "trainer.num_threads"
 ON_A_RUN = {
-    "evaluate": ("run", "input", "label_column", "label_separator", *READING),
-    "predict": ("run", "input", "output", "probabilities", "explain", "sure", *READING),
-    "drift": ("run", "input", "output", *READING),
-    "datastore": ("run", "add", "label_column", "label_separator", *READING),
+    "evaluate": ("run", "input", *LABELLED, THREADS),
+    "predict": ("run", "input", "output", "probabilities", "explain", "sure", *READING, THREADS),
+    "drift": ("run", "input", "output", *READING, THREADS),
+    "datastore": ("run", "add", *LABELLED, THREADS),
     "serve": ("run", "host", "port", "sure", "trainer.num_threads"),
     "export": ("run", "output", "format", "quantize", "retrieval"),
 }
@@ -70,7 +72,11 @@ def _loaded(task: str) -> Callable[[DictConfig, list[str]], Path]:
 
 def _refuse_idle_overrides(task: str, overrides: list[str]) -> None:
     allowed = ("task", "paths.runs", "paths.data", "paths.cache", "paths.source_mirror", *ON_A_RUN[task])
-    for override in overrides:
-        key = override.lstrip("+~").split("=")[0].split("@")[0]
+    typed = [override.lstrip("+~").split("=")[0].split("@")[0] for override in overrides]
+    for key in typed:
         if key not in allowed:
             raise ValueError(f"{key}: task={task} takes everything else from the run; allowed: {', '.join(allowed)}")
+    file = {"evaluate": "input", "datastore": "add"}.get(task)  # the others need one
+    idle = [key for key in typed if key in LABELLED] if file is not None and file not in typed else []
+    if idle:
+        raise ValueError(f"{idle[0]}: has no effect without a file; allowed with task={task}: {file}=FILE beside it")

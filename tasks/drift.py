@@ -43,7 +43,7 @@ def drift(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError(f"run={run.id}: a classifier; allowed with task=drift: a run of task=cluster")
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
-    space = Space.load(run)
+    config, space = with_columns_of_run(config, plan, "input", overrides), Space.load(run)
     kept = run.read_csv("predictions.csv", "cluster")
     before = space.place(np.array([int(row["cluster"]) for row in kept])), space.distances
     result = measure_drift(before, _new_texts(config, run, plan, space), np.append(space.fences, -1), _rng(plan))
@@ -63,7 +63,6 @@ def _new_texts(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Place of each new text's cluster (N,), and its distance to that centre, of an outlier to the nearest (N,)."""
     assigner, parts = Assigner(run, plan), []
-    config = with_columns_of_run(config, plan, "input")
     for piece in pieces(read_rows(config, plan, "input").rows):
         clusters, _, vectors = assigner.assign([text_of(row, config.text_column) for _, row in piece])
         places = space.place(clusters)

@@ -46,6 +46,7 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     """
     run, plan = open_run(config)
     if config.input is not None:
+        config = with_columns_of_run(config, plan, "input", overrides, ("text", "label"))
         return _evaluate_file(config, run, plan)
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
@@ -100,7 +101,6 @@ def _scored_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.floating], dict[str, int]]:
     """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
     names, several = predictor.label_names, predictor.threshold is not None
-    config = with_columns_of_run(config, plan, "input")
     table = read_rows(config, plan, "input", blank_allowed=True)
     rows, reading = with_reader_of_labels(table.rows, config, plan, several)
     blank: list[str] = []

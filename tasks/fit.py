@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -335,6 +336,7 @@ class _RunLog:
         self.handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def __enter__(self) -> None:
+        self.was_shown = warnings.showwarning
         logging.captureWarnings(True)
         for name in (None, "lightning.pytorch"):
             logging.getLogger(name).addHandler(self.handler)
@@ -342,4 +344,6 @@ class _RunLog:
     def __exit__(self, *_: object) -> None:
         for name in (None, "lightning.pytorch"):
             logging.getLogger(name).removeHandler(self.handler)
+        if warnings.showwarning is not self.was_shown:  # they were not logged before
+            logging.captureWarnings(False)
         self.handler.close()

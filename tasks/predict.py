@@ -39,8 +39,8 @@ from storage.tables import (
     checked_delimiter,
     checked_encoding,
     checked_text,
+    column_names,
     is_blank,
-    open_table,
     text_columns,
     write_table,
 )
@@ -94,7 +94,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         predictor: Assigner | Predictor = Assigner(run, plan)
     else:
         predictor = classifier_predictor(run, plan, config.explain, config.probabilities, config.sure)
-    config = with_columns_of_run(config, plan, "input")
+    config = with_columns_of_run(config, plan, "input", overrides)
     table = read_rows(config, plan, "input", blank_allowed=True)
     columns = (*(["line"] if config.probabilities else []), *predictor.columns)
     with ExitStack() as stack:
@@ -329,28 +329,26 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
         yield piece
 
 
-def with_columns_of_run(config: DictConfig, plan: Plan, key: str) -> DictConfig:
-    """The config, with the columns that the run learned from where the file has these and not the ones asked for.
+def with_columns_of_run(
+    config: DictConfig, plan: Plan, key: str, overrides: Sequence[str], kinds: Sequence[str] = ("text",)
+) -> DictConfig:
+    """The config, with those columns that the run learned from that nobody typed and that the file has.
 
-    A file alone can be looked at beforehand; of stdin the columns are as they were asked for.
+    A file alone can be looked at beforehand; of stdin they are what the config says.
     """
-    name = config[key]
-    if name == STDIN or not os.path.isfile(name) or not plan.dataset.learned_columns:
+    name, typed = config[key], {word.partition("=")[0] for word in overrides}
+    learned = {f"{kind}_column": plan.dataset.learned_columns.get(kind) for kind in kinds}
+    other = {key: own for key, own in learned.items() if own not in (None, config[key]) and key not in typed}
+    if not other or name == STDIN or not os.path.isfile(name):
         return config
     delimiter = checked_delimiter(config.delimiter, "delimiter") or plan.dataset.delimiter
-    table = open_table(name, None, delimiter, None, checked_encoding(config.encoding, "encoding"), config.header)
-    columns = table.columns or tuple(next(table.rows, ("", {}))[1])
-    other = {}
-    for kind, own in plan.dataset.learned_columns.items():
-        asked = config[f"{kind}_column"]
-        if not set(text_columns(columns, asked)) & set(columns) and set(text_columns(columns, own)) <= set(columns):
-            other[f"{kind}_column"] = own
-    if not other:
-        return config
-    said = ", ".join(f"{key}={own}" for key, own in other.items())
-    print(f"{name}: {said}, as the run learned from", file=sys.stderr)
+    encoding = checked_encoding(config.encoding, "encoding")
+    columns = column_names(name, delimiter, encoding, config.header, plan.dataset.encoding)
     own_columns = config.copy()
-    own_columns.update(other)
+    for key, own in other.items():
+        if set(text_columns(columns, own)) <= set(columns):
+            own_columns[key] = own
+            print(f"{name}: {key}={own}, as the run learned from", file=sys.stderr)
     return own_columns
 
 

@@ -317,7 +317,7 @@ class TextDataset(Dataset):
     def open_inputs(
         self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
     ) -> Table:
-        table = open_table(source, None, delimiter or self.delimiter, column, encoding, header)
+        table = open_table(source, None, delimiter or self.delimiter, column, encoding, header, self.encoding)
         own = self.learned_columns.get("text", column)
         hint = "set text_column=NAME" + (f"; the run learned from {own}" if own != column else "")
         table.need_text(column, hint)

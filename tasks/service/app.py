@@ -13,9 +13,11 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
+from storage.tables import is_visible
 from tasks.requests import BODY_SECONDS, MAX_BODY, Refusal, body_of, parsed, refuse_in_one_line
 from tasks.service.batching import Batcher, Full
 
@@ -34,12 +36,18 @@ REFUSALS = {
 log = logging.getLogger(__name__)
 
 
+def _visible(text: str) -> str:
+    if not is_visible(text):
+        raise PydanticCustomError("string_pattern_mismatch", "no text with a visible character")
+    return text
+
+
 class Question(BaseModel):
     """Texts to predict."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     texts: Annotated[
-        list[Annotated[str, Field(max_length=MAX_CHARACTERS, pattern=r"\S")]],
+        list[Annotated[str, Field(max_length=MAX_CHARACTERS, pattern=r"\S"), AfterValidator(_visible)]],
         Field(min_length=1, max_length=MAX_ROWS),
     ]
     explain: Annotated[bool, Field(description="whether to answer who voted, by a run with neighbours")] = False

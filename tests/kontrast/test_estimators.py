@@ -1,9 +1,11 @@
 """Kontrast from Python: scikit-learn's conventions, the command's words, the installed package."""
 
 import os
+import pickle
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +101,7 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
 TWO_COLUMNS = pd.DataFrame({"title": ["a", "b"], "body": ["c", "d"]})  # which gives its names one by one
 
 
-@pytest.mark.parametrize("texts", [[], "one text", ["a", " "], ["a", None], [1.0], TWO_COLUMNS])
+@pytest.mark.parametrize("texts", [[], "one text", ["a", " "], ["a", None], [1.0], ["a \ud800"], TWO_COLUMNS])
 def test_what_is_no_text_is_refused_with_its_place(texts):
     with pytest.raises(InputError, match=r"^X"):
         checked_texts(texts)
@@ -134,8 +136,13 @@ def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(tiny_en
     classifier.fit(train["text"], numbers)
     assert classifier.classes_.tolist() == sorted(set(numbers)) and classifier.score(train["text"], numbers) > 0.8
     probabilities = classifier.predict_proba(list(train["text"][:5]))
-    assert probabilities.shape == (5, 4) and probabilities.sum(axis=1) == pytest.approx(1)
+    assert probabilities.shape == (5, 4) and probabilities.sum(axis=1) == pytest.approx(1, abs=1e-12)
+    assert pickle.loads(pickle.dumps(classifier)).predict_proba(train["text"][:5]).tolist() == probabilities.tolist()
     opened = kontrast.load(classifier.run_, **paths)
+    with pytest.raises(InputError, match=f"run {classifier.run_}: it was loaded to predict; allowed: fit of a Text"):
+        opened.fit(train["text"], numbers)
+    with pytest.raises(InputError, match="loss__tau: has no effect on a finished run"):
+        kontrast.load(classifier.run_, loss__tau=1, **paths)
     assert opened.predict(train["text"]).tolist() == classifier.predict(train["text"]).astype(str).tolist()
     pipeline = Pipeline([("text", classifier)])
     scores = cross_val_score(pipeline, train["text"].to_numpy(), train["label"], cv=2, error_score="raise")
@@ -147,9 +154,30 @@ def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(tiny_en
     options = {"method__min_cluster_size": 4, "method__num_components": 5, "method__num_neighbours": 6}
     by_density = kontrast.TextClusterer("dense_words", **options, **encoder, **paths).fit(train["text"])
     again = kontrast.load(by_density.run_, **paths)
+    assert again.labels_.tolist() == by_density.labels_.tolist()
     assert again.n_clusters == "auto" and (again.predict(train["text"]) == by_density.labels_).mean() > 0.95
     with pytest.raises(ValueError, match="n_clusters: found 4, allowed: 'auto'"):
         kontrast.TextClusterer("dense_words", n_clusters=4, **encoder, **paths).fit(train["text"])
+
+
+@pytest.mark.slow
+def test_a_fit_leaves_random_numbers_and_warnings_as_they_were(tiny_encoder_dir, toy_csv, tmp_path):
+    train = pd.read_csv(toy_csv["train"])
+    paths = {f"paths__{name}": str(tmp_path / name) for name in ("runs", "data", "cache")}
+    np.random.seed(3)
+    expected = [np.random.permutation(9).tolist() for _ in range(2)]
+    np.random.seed(3)
+    drawn, shown = [np.random.permutation(9).tolist()], warnings.showwarning
+    kontrast.TextClassifier("tfidf_linear", **paths).fit(train["text"], train["label"])
+    drawn.append(np.random.permutation(9).tolist())
+    assert drawn == expected and "PL_GLOBAL_SEED" not in os.environ and warnings.showwarning is shown
+
+
+@pytest.mark.parametrize("setting", [{"dataset__train": "a.csv"}, {"dataset": "trec"}, {"active": "rep_clun"}])
+def test_a_setting_that_would_stand_in_the_place_of_the_texts_is_refused(setting):
+    (name,) = setting
+    with pytest.raises(InputError, match=f"^{name}: found .*; allowed: what X and y are"):
+        kontrast.TextClassifier("ce", **setting).fit(["a", "b"], ["x", "y"])
 
 
 @pytest.mark.slow

@@ -242,6 +242,17 @@ def test_a_delimiter_that_is_named_is_taken_or_refused(tmp_path):
         rows(delimiter=";")
 
 
+def test_text_that_is_not_utf_8_is_read_as_the_run_learned_it(tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text\nпривет\n".encode("cp1251"))
+    config = OmegaConf.create({"text_column": "text", "input": str(path), "header": True})
+    plan = SimpleNamespace(dataset=Csv(train=str(path), encoding="cp1251"))
+    assert [row["text"] for _, row in read_rows(config, plan, "input").rows] == ["привет"]
+    assert "the file is read as cp1251 (encoding=NAME says another)" in caplog.text
+    path.write_text("text\nпривет\n", encoding="utf-8")
+    assert [row["text"] for _, row in read_rows(config, plan, "input").rows] == ["привет"]
+
+
 def test_tabs_between_fields_whose_quotes_are_text(tmp_path):
     path = tmp_path / "a.tsv"
     texts = ['"good', 'so "bad" it is', '"quoted" start', 'an end"']

@@ -144,9 +144,18 @@ def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp
     error = use("predict", apart, f"input={toy_csv['test']}", f"output={output}", "text_column=title+text").error
     told = "(set text_column=NAME; the run learned from title+body)"
     assert error.startswith(f"{toy_csv['test']}:1: no column 'text' {told}")
+    typo = use("predict", apart, f"input={toy_csv['test']}", f"output={output}", "text_column=text").error
+    assert typo.startswith(f"{toy_csv['test']}:1: no column 'text' {told}"), "what is typed is not replaced"
+    idle = use("evaluate", apart, "label_column=title").error
+    assert idle == "label_column: has no effect without a file; allowed with task=evaluate: input=FILE beside it"
+    one = use("evaluate", apart, f"input={toy_csv['test']}", "label_separator=/", "text_column=title+body").error
+    assert one == "label_separator: found '/', and a text has one label in this run; allowed: null"
     remembered = use("predict", apart, f"input={toy_csv['test']}", f"output={output}")
     assert f"{toy_csv['test']}: text_column=title+body, as the run learned from\n" in remembered.err
     assert [row["prediction"] for row in rows(output)] == stored
+    toy_csv["test"].write_text(csv_of([{"text": "no word of it", **row} for row in table]))
+    use("predict", apart, f"input={toy_csv['test']}", f"output={output}")
+    assert [row["prediction"] for row in rows(output)] == stored, "a column called text comes after the run's own"
     piped = use("predict", apart, "input=-", "output=-", stdin=csv_of(table)).error
     assert piped.startswith(f"stdin:1: no column 'text' {told}")
 

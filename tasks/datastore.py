@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain, islice
@@ -19,7 +18,7 @@ from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
 from storage.tables import Row, is_blank, text_of
-from tasks.auto.guesses import LISTS, guess_separator
+from tasks.auto.guesses import LISTS, guess_separator, json_list
 from tasks.auto.reading import LOOKED_AT
 from tasks.predict import Encoded, pieces, read_rows, with_columns_of_run
 
@@ -110,13 +109,10 @@ def _one_or_none(field: Any) -> list[Any]:
 
 
 def _names(field: Any, separator: str | None) -> list[Any]:
-    """Labels in a field: a list in JSON Lines; in CSV with the data set's separator, or without one a JSON list."""
+    """Labels in a field: a list in JSON Lines; in CSV with the data set's separator, or without one a list as text."""
     if isinstance(field, str) and separator is not None:
         return split_labels(field, separator)
-    try:
-        names = json.loads(field) if isinstance(field, str) else field
-    except ValueError:
-        names = None
+    names = json_list(field) if isinstance(field, str) else field
     if not isinstance(names, list):
         raise ValueError('a list of labels, as ["a", "b"]')
     return names

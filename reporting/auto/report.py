@@ -100,6 +100,7 @@ def figures(
                 "bins": calibration_bins(sure, right) if len(sure) else [],
             },
             "abstention": {**vars(rule), "reached": rule.reached},
+            "repeats": len(out_of_fold.repeats),
             "learning_curve": curve_figures(evidence, ranking),
         }
     return content | {"warnings": list(warnings(evidence, ranking, content))}

@@ -34,7 +34,7 @@ def rows_to_label(entry: Mapping[str, Any]) -> int:
     Args:
         entry: of `per_class`; where time was short, fewer of its rows were predicted than there are.
     """
-    wanted = entry["predicted_rows"] * ((entry["f1_upper"] - entry["f1_lower"]) / WANTED_WIDTH) ** 2
+    wanted = (entry["predicted_rows"] or entry["rows"]) * ((entry["f1_upper"] - entry["f1_lower"]) / WANTED_WIDTH) ** 2
     rows = entry["rows"]
     step = 10 if wanted < 200 else 50
     return max(math.ceil((wanted - rows) / step), 0) * step

@@ -43,11 +43,15 @@ def suspect_label_sets(labels: NDArray[np.bool_], probabilities: NDArray[np.floa
     """The same of several labels (N, C), each by itself (Thyagarajan et al. 2022), as cleanlab computes it.
 
     `label_quality` is a mean over the row's labels, absent ones included, that weighs the worst most (an exponential
-    moving average), 0 to 1; nothing is suggested.
+    moving average), 0 to 1; nothing is suggested. Labels that all rows have, or none, say nothing.
     """
     from cleanlab.multilabel_classification import get_label_quality_scores
     from cleanlab.multilabel_classification.filter import find_label_issues
 
+    varies = labels.any(axis=0) & ~labels.all(axis=0)
+    if varies.sum() < 2:  # cleanlab takes no fewer
+        return pd.DataFrame({"position": [], "label_quality": []})
+    labels, probabilities = labels[:, varies], probabilities[:, varies]
     logging.getLogger("cleanlab").setLevel(logging.ERROR)
     lists = [np.flatnonzero(row).tolist() for row in labels]
     positions = find_label_issues(lists, probabilities, return_indices_ranked_by="self_confidence", n_jobs=1)

@@ -15,7 +15,7 @@ from reporting.auto.report import write_report
 from storage.files import replacing
 from storage.run_store import DATA, QUESTION, RunFolder
 from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
-from tasks.auto.cheap import unit_rows
+from tasks.auto.cheap import pure_vote, unit_rows
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
 from tasks.auto.data import MOST_ROWS, facts, max_length_for, sampled, write_rows
@@ -47,8 +47,8 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     drawn = _sampled_again(data, most_rows, config.seed, folder)
     if not rows.exists():
         write_rows(folder, drawn)
-    study = _study(base, drawn, data, speed, folder, clock)
     methods = None if config.methods is None else list(config.methods)
+    study = _study(base, drawn, data, reads_unlabelled(drawn, methods), speed, folder, clock)
     counts = class_counts(study.labels, study.num_classes)
     regimes = regimes_of(counts, len(study.labels), len(drawn.unlabelled), study.several)
     candidates = chosen(regimes, methods, study.several)
@@ -108,12 +108,24 @@ def _sampled_again(data: Labelled, most: int, seed: int, folder: RunFolder) -> L
     return replace(data, texts=texts, labels=labels, lines=lines, notes=[*data.notes, note])
 
 
+def reads_unlabelled(data: Labelled, methods: Sequence[str] | None) -> bool:
+    """Whether a candidate that will be tried learns from the texts without a label."""
+    regimes = regimes_of(np.ones(2, int), len(data.labels), len(data.unlabelled), data.several)
+    return bool(data.unlabelled) and any(c.reads_unlabelled for c in chosen(regimes, methods, data.several))
+
+
 def _study(
-    base: Sequence[str], drawn: Labelled, data: Labelled, speed: float | None, folder: RunFolder, clock: Clock
+    base: Sequence[str],
+    drawn: Labelled,
+    data: Labelled,
+    has_others: bool,
+    speed: float | None,
+    folder: RunFolder,
+    clock: Clock,
 ) -> Study:
-    """The study of the rows drawn from `data`, encoded where there is time for it; `data.json` says what they are."""
-    reads_unlabelled = bool(drawn.unlabelled) and not drawn.several
-    unlabelled = unlabelled_words(folder.path / "unlabelled.parquet") if reads_unlabelled else []
+    """The study of the rows drawn from `data`, encoded where there is time for it, with those texts without a label if
+    `has_others`; `data.json` says what they are."""
+    unlabelled = unlabelled_words(folder.path / "unlabelled.parquet") if has_others else []
     frozen = [*FROZEN_BCE, *protocol_words("logistic", None)] if drawn.several else ["method=prototypes", *unlabelled]
     plan = plan_of([*base, *frozen])
     corpus = plan.corpus(whole=True)
@@ -128,7 +140,7 @@ def _study(
     for note in about["notes"]:
         if note not in data.notes:  # which are said already
             clock.say(note)
-    texts = len(labels) + (len(drawn.unlabelled) if reads_unlabelled else 0)
+    texts = len(labels) + (len(drawn.unlabelled) if has_others else 0)
     embeddings = _embeddings(plan, names, texts, speed, folder, clock)
     return Study(folder, clock, base, names, labels, drawn.texts, embeddings, unlabelled)
 
@@ -155,6 +167,8 @@ def _fit_recommended(study: Study) -> None:
     if recommended := metrics.get("recommended"):
         study.clock.say(f"fitting {study.entries[recommended].title} on all rows")
         threshold = (metrics.get("abstention") or {}).get("threshold")
+        if recommended == "neighbours" and threshold is not None and not study.several:
+            threshold = pure_vote(threshold, study.num_classes)  # the model answers with the vote itself
         more = {"candidate": recommended, "abstention/threshold": threshold}
         fit_on_all_rows(study, study.by_name[recommended], more)
 

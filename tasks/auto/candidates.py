@@ -31,6 +31,7 @@ class Candidate:
             the number of rows.
         regimes: of the data that it is tried on by itself; empty: all.
         reads_unlabelled: whether it learns from texts without a label too.
+        needs_all_classes: whether its loss reads the class sizes, none of which may be 0.
         reads_words: whether it reads words beside the embeddings.
         parts: other candidates that it is the sum of, over the same encoder.
         brief_of: the candidate that trains the encoder alike for more than a few steps. That one is taken in its place
@@ -45,6 +46,7 @@ class Candidate:
     words: tuple[str, ...]
     regimes: tuple[str, ...] = ()
     reads_unlabelled: bool = False
+    needs_all_classes: bool = False
     reads_words: bool = False
     parts: tuple[str, ...] = ()
     brief_of: str = ""
@@ -136,6 +138,7 @@ CANDIDATES = (
         5,
         ("method=logit_adjusted",),
         ("imbalanced",),
+        needs_all_classes=True,
     ),
     Candidate("scl_ce", "{encoder}, fine-tuned, supervised contrast", "trained", 6, ("method=scl_ce",), ("few rows",)),
     Candidate(
@@ -147,7 +150,15 @@ CANDIDATES = (
         ("many unlabelled",),
         reads_unlabelled=True,
     ),
-    Candidate("sharprecl", "{encoder}, fine-tuned, SharpReCL", "trained", 7, ("method=sharprecl",), ("imbalanced",)),
+    Candidate(
+        "sharprecl",
+        "{encoder}, fine-tuned, SharpReCL",
+        "trained",
+        7,
+        ("method=sharprecl",),
+        ("imbalanced",),
+        needs_all_classes=True,
+    ),
 )
 FROZEN_BCE = ("method=bce", "encoder.train=frozen")
 BY_LOSS = "protocol.loss_below=300"  # F1 of several labels hangs on a threshold, which early epochs have none for

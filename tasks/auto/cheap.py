@@ -324,6 +324,11 @@ class Neighbours:
         return np.log(votes + LEAST_VOTE)
 
 
+def pure_vote(probability: float, num_classes: int) -> float:
+    """The vote of which `Neighbours` makes this probability, its scores being brought to a sum of 1."""
+    return probability * (1 + num_classes * LEAST_VOTE) - LEAST_VOTE
+
+
 def neighbours(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:
     """The vote of the nearest train rows, over numbers of neighbours and temperatures."""
     from retrieval import exact_search

@@ -72,7 +72,7 @@ def _fewer_unlabelled(data: Labelled, most: int, seed: int) -> Labelled:
         return data
     rng = np.random.default_rng([seed, _SAMPLE_UNLABELLED])
     kept = np.sort(rng.permutation(len(data.unlabelled))[:most]).tolist()
-    note = f"{most:,} of {len(data.unlabelled):,} texts without a label, drawn at random, are read"
+    note = f"{most:,} of {len(data.unlabelled):,} texts without a label, drawn at random, are kept"
     return replace(data, unlabelled=[data.unlabelled[row] for row in kept], notes=[*data.notes, note])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections import Counter
@@ -52,12 +53,16 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
 
 
 def json_list(cell: Any) -> list[Any] | None:
-    """The list that a cell holds as JSON; None where it holds something else."""
-    try:
-        value = json.loads(cell) if isinstance(cell, str) and cell.strip().startswith("[") else None
-    except ValueError:
+    """The list that a cell holds, as JSON or as Python writes it; None where it holds something else."""
+    if not isinstance(cell, str) or not cell.strip().startswith("["):
         return None
-    return value if isinstance(value, list) else None
+    for parsed in (json.loads, ast.literal_eval):
+        try:
+            value = parsed(cell.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        return value if isinstance(value, list) else None
+    return None
 
 
 def guess_columns(
@@ -94,6 +99,7 @@ def guess_columns(
         few = [name for name in free if looks[name].is_label]
         known = [name for name in few if _is_named(name, LABEL_NAMES)]
         known = known or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
+        known.sort(key=lambda name: LABEL_NAMES.index(name.strip().lower()))  # the surest name first
         label = next(iter(known or few[-1:]), None)
         if label is None:
             raise InputError(

@@ -25,6 +25,7 @@ from storage.tables import (
     checked_encoding,
     folded,
     format_of,
+    is_blank,
     is_visible,
     open_table,
     text_of,
@@ -133,7 +134,10 @@ def read_labelled(
     text, label, guessed = guess_columns(columns, [row for _, row in first], text_column, label_column, file, typed)
     if "label" in guessed and table.columns:
         _refuse_no_header(file, label, first)
-    separator = guess_separator([row.get(label) for _, row in first]) if separator == GUESS else separator
+    if separator == GUESS:
+        while all(is_blank(row.get(label)) for _, row in first) and (more := list(islice(table.rows, LOOKED_AT))):
+            first += more  # of cells that are all empty nothing can be told
+        separator = guess_separator([row.get(label) for _, row in first])
     data = Labelled(file, several=separator is not None)
     data.about = {
         "path": file,
@@ -221,7 +225,7 @@ def read_texts(
 
 def _add(data: Labelled, where: str, text: str, label: Any, separator: str | None) -> None:
     if separator is not None:
-        label = _parts(label, separator)
+        label = _parts(where, label, separator)
     elif isinstance(label, list | tuple):
         raise InputError(f"{where}: a list of labels; allowed: one label a text, or label_separator=lists for several")
     if label is None or (isinstance(label, str) and label.strip().lower() in ("", "nan")):
@@ -235,12 +239,14 @@ def _add(data: Labelled, where: str, text: str, label: Any, separator: str | Non
     data.lines.append(int(re.search(r"(\d+)$", where).group(1)))  # type: ignore[union-attr]
 
 
-def _parts(label: Any, separator: str) -> list[Any] | None:
-    """The labels in a cell; None where it is empty, so that they are not known."""
+def _parts(where: str, label: Any, separator: str) -> list[Any] | None:
+    """The labels in a cell; None where it is empty, so that they are not known. Raises InputError: it is no list."""
     if label is None or isinstance(label, list | tuple):
         return None if label is None else list(label)
     if separator == LISTS:
-        return json_list(label) if str(label).strip() else None
+        if (parts := json_list(label)) is None and not is_blank(label):
+            raise InputError(f"{where}: found {short(label)} where other cells hold lists; allowed: a list, or nothing")
+        return parts
     parts = split_labels(str(label), separator)
     return [part for part in parts if part.strip()] if parts else None
 

@@ -21,13 +21,14 @@ from tasks.auto.calibration import decision_metrics
 from tasks.auto.candidates import Candidate, are_imbalanced, by_name
 from tasks.auto.clock import Clock
 from tasks.auto.embeddings import Embeddings
-from tasks.auto.folds import FoldOutcome, cross_calibrated, load_outcome
+from tasks.auto.folds import FoldOutcome, cross_calibrated, each_fold, load_outcome
 
 FOLDS, FOLDS_OF_MANY = 5, 3
 MANY_ROWS = 5000  # from which there are fewer folds
 # held out and predicted, on which a candidate is compared where there is no time for all folds
 ENOUGH_ROWS, ENOUGH_SHARE, LEAST_HELD_OUT = 1000, 0.6, 100  # of few rows that share, but no fewer than the last
 NO_ENCODER, NO_UNLABELLED = "no time to load and run the encoder", "no texts without a label"  # reasons
+LACKS_CLASS = "all rows of a class lie in one fold, and its loss has no size of that class where they are held out"
 
 
 def enough_folds(candidate: Candidate, folds: int, rows: int) -> int:
@@ -110,6 +111,13 @@ class Study:
     def class_counts(self) -> NDArray[np.int64]:
         """Rows of each class, or that have each label."""
         return self.labels.sum(axis=0) if self.several else np.bincount(self.labels, minlength=self.num_classes)
+
+    @property
+    def lacks_class(self) -> bool:
+        """Whether the train rows of a fold have none of a class, as where a class has one row."""
+        held_out = each_fold(self.labels, list(self.texts), self.folds, 0)
+        counts = [np.bincount(self.labels[rows], minlength=self.num_classes) for rows in held_out]
+        return any((of_fold == self.class_counts).any() for of_fold in counts)
 
     def divide(self, folds: int) -> None:
         """Begin anew with so many folds, in the folder too."""

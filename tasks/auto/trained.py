@@ -26,7 +26,7 @@ from tasks.auto.durations import (
 )
 from tasks.auto.folds import cross_calibrated
 from tasks.auto.plans import INNER_SHARE
-from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
+from tasks.auto.study import LACKS_CLASS, NO_ENCODER, NO_UNLABELLED, Study
 
 MOST_WRONG, MOST_WRONG_AT_PACE = 3, 1.5  # times that a guess may be too long before a step of any candidate, and after
 # some were trained; what is nearer is told from the candidate's own first steps
@@ -112,6 +112,9 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
     entry = study.entries[candidate.name]
     if candidate.reads_unlabelled and not study.unlabelled:
         entry.reason = NO_UNLABELLED
+        return False
+    if candidate.needs_all_classes and study.lacks_class:
+        entry.reason = LACKS_CLASS
         return False
     wanted = folds_wanted(study, candidate)
     runs = wanted + refits(study, candidate)

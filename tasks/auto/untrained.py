@@ -36,7 +36,7 @@ def try_untrained(study: Study, candidate: Candidate) -> None:
 def repeat_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     """More drawings of the folds for what is cheap, so that the draw of the folds matters less."""
     done = [candidate for candidate in candidates if study.is_finished(candidate)]
-    once = sum(o.seconds_fit + o.seconds_predict for c in done for o in study.outcomes[c.name].values())
+    once = sum(o.seconds_fit for c in done for o in study.outcomes[c.name].values())  # nothing is encoded again
     known = study.drawings_on_disk()
     is_many = len(study.labels) > MOST_REPEATED
     share = 0.0 if is_many else REPEATED_SHARE * 60 * study.clock.minutes

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from reporting.auto.learning_curve import fit_power_law, learning_curve
-from reporting.auto.suspects import duplicates, suspect_labels
+from reporting.auto.suspects import duplicates, suspect_label_sets, suspect_labels
 from reporting.calibration import (
     abstention,
     answers,
@@ -82,6 +82,18 @@ def test_folds_of_different_sizes_make_one_learning_curve():
         assert [point["rows"] for point in curve["points"]] == [20, 40, 60, 80]
         assert curve["points"][0]["macro_f1"] == pytest.approx(0.9 - 2 * 20**-0.5)
         assert curve["twice_the_labels"]["rows"] == 200
+
+
+def test_labels_that_all_rows_have_or_none_are_left_out_of_suspicion():
+    rng = np.random.default_rng(0)
+    labels = rng.random((40, 4)) < 0.4
+    probabilities = np.where(labels, 0.9, 0.1)
+    probabilities[3, 1] = 1 - probabilities[3, 1]
+    ones = np.ones((40, 1))
+    more = np.hstack([ones > 0, labels, ones < 0]), np.hstack([0.9 * ones, probabilities, 0.1 * ones])
+    expected = suspect_label_sets(labels, probabilities)
+    assert len(expected) and suspect_label_sets(*more).equals(expected)
+    assert suspect_label_sets(more[0][:, :2], more[1][:, :2]).empty, "one label that varies"
 
 
 def test_wrong_labels_are_suspected():

@@ -12,6 +12,7 @@ from reporting.auto.sentence import FINE_TUNED
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto import compare, passed_on, safe_name, trained
+from tasks.auto.answer import reads_unlabelled
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
@@ -74,6 +75,23 @@ def test_where_texts_have_several_labels_the_sum_with_words_is_not_feared(tmp_pa
     several = by_name(several=True)
     foretold = [solving_seconds(study, several[name]) for name in ("linear_words", "logistic", "tfidf_linear")]
     assert np.allclose(foretold, [3.8, 1.5, 2.3], atol=0.3)
+
+
+def test_a_loss_that_reads_class_sizes_is_left_out_where_a_fold_has_none_of_a_class(tmp_path):
+    labels, embeddings = np.repeat([0, 1, 2], [40, 12, 1]), SimpleNamespace(rows=np.zeros((53, 4)))
+    study = Study(RunFolder(tmp_path), Clock(3), [], ["a", "b", "c"], labels, list(map(str, range(53))), embeddings)
+    candidate = by_name(False)["logit_adjusted"]
+    study.enter([candidate])
+    assert not trained._train_fold(study, candidate, 0, [])
+    assert study.entries["logit_adjusted"].reason.startswith("all rows of a class lie in one fold")
+    labels[-1] = 1
+    assert not Study(study.run, Clock(3), [], ["a", "b"], labels, study.texts, embeddings).lacks_class
+
+
+def test_texts_without_a_label_are_read_where_a_candidate_learns_from_them():
+    few, many = (Labelled("a.csv", ["x"] * 4, list("abab"), [2] * 4, ["u"] * number) for number in (3, 40))
+    assert reads_unlabelled(many, None) and not reads_unlabelled(few, None)
+    assert not reads_unlabelled(many, ["logistic"]) and reads_unlabelled(few, ["kontrast"])
 
 
 def test_words_that_would_do_nothing_are_refused():

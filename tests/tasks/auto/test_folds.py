@@ -104,6 +104,13 @@ def test_without_validation_rows_a_fold_is_calibrated_on_the_others_alone(blobs)
     assert cross_calibrated(outcomes[:1], labels)[0] is outcomes[0]
 
 
+def test_a_threshold_on_the_vote_is_that_on_its_probability():
+    rows, labels = np.eye(3, dtype=np.float32)[[0, 0, 1]], np.array([0, 2, 1])
+    scores = cheap.Neighbours(rows, labels, 3, 2, 1.0)(rows[:1])
+    probability = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))[0, 0]
+    assert cheap.pure_vote(probability, 3) == pytest.approx(0.5, abs=1e-9)
+
+
 @pytest.mark.parametrize("name", ["logistic", "prototypes", "neighbours", "linear_words"])
 def test_a_class_without_a_train_row_is_never_predicted(blobs, name):
     rows, labels, texts = blobs

@@ -11,7 +11,7 @@ from reporting.auto.commands import predict_line
 from storage.command_words import quoted
 from storage.errors import InputError
 from tasks.auto.guesses import LISTS, guess_columns, guess_separator
-from tasks.auto.reading import Labelled, label_more_line, read_labelled, read_texts
+from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts
 from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
@@ -86,6 +86,7 @@ def test_the_encoding_that_was_read_is_told(tmp_path, encoding, typed, told):
         ({"title": TITLES, "body": TEXTS, "score": ["1.5", "2"] * 6, "topic": LABELS}, ("body", "topic")),
         ({"when": [f"2024-01-{d:02}" for d in range(1, 13)], "x": TEXTS, "group": ["1", "0"] * 6}, ("x", "group")),
         ({"sentence": TEXTS, "label": [0, 1, 1] * 4}, ("sentence", "label")),
+        ({"rating": ["5", "1"] * 6, "tag": LABELS, "text": TEXTS, "label": LABELS}, ("text", "label")),
     ],
 )
 def test_names_count_first_then_contents(columns, expected):
@@ -222,6 +223,7 @@ def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, s
         (["red,large", "large,green", "green,red"], ","),
         (['["red"]', '["red", "green"]', "[]"], LISTS),
         ([["red"], ["red", "green"], None], LISTS),
+        (["['red', 'green']", "['red']", "[]"], LISTS),  # as Python writes them
         (["Sci/Tech", "Food, Drink", "World"], None),  # parts that stand nowhere else
         (["Health, Beauty", "Health, Fitness", "Travel"], None),
         (["a;b", "c"], None),
@@ -244,6 +246,16 @@ def test_several_labels_are_read_and_one_label_where_that_is_said(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"text": "one text", "label": []}\n{"text": "two texts", "label": null}\n')
     lists = read_labelled(str(tmp_path / "b.jsonl"), separator=LISTS)  # of the second it is not known
     assert lists.labels == [()] and lists.unlabelled == ["two texts"]
+    (tmp_path / "c.jsonl").write_text('{"text": "one", "label": ["a", "b"]}\n{"text": "two", "label": "c"}\n')
+    with pytest.raises(InputError, match="c.jsonl:2: found 'c' where other cells hold lists"):
+        read_labelled(str(tmp_path / "c.jsonl"), separator=LISTS)
+
+
+def test_several_labels_are_told_from_the_first_cells_that_hold_any(tmp_path):
+    blank = [(f"text {n}", "") for n in range(LOOKED_AT + 3)]
+    labelled = [(f"more {n}", cell) for n, cell in enumerate(["red|large", "large", "red", "large|red"] * 3)]
+    data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), [*blank, *labelled]), label_column="label")
+    assert data.several and data.labels[0] == ("red", "large") and len(data.unlabelled) == len(blank)
 
 
 def test_no_text_of_a_fold_is_learned_from_as_one_without_a_label():

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Trains = Annotated[bool, "with encoder.train=full|top_layers"]
 Steps = Annotated[int, ">= 0", "with encoder.train=full|top_layers"]
+FoldSteps = Annotated[Annotated[int, ">= 1"] | None, "with encoder.train=full|top_layers"]
 INVERSE_PENALTY = 10.0  # scikit-learn's C of logistic regression where no row is there to choose it
 FOLDS = 4  # of the labelled rows, to weigh two sources of guesses
 LEAST_ROWS = 32  # labelled, for that: of 16, chance alone decides which source is right more often
@@ -68,6 +69,7 @@ class KontrastModule(PrototypesModule):
         word_steps: of co-EM with the words in 1., >= 0; 0 leaves the words out.
         pair_steps: optimizer steps of 2., >= 0, at the optimizer's rate; 0 leaves 2. out.
         refit: whether step 4 is done after training.
+        fold_steps: of these on each of four folds of the labels, to weigh both sources; None: half as many.
         solve_head: whether the head of 3. begins as logistic regression on the labelled rows, where every class has
             one, and otherwise on all: many classes need more steps than few texts give.
         relabel: whether it is done half-way too, and gives new labels.
@@ -76,7 +78,7 @@ class KontrastModule(PrototypesModule):
     The remaining arguments are those of `PrototypesModule` and `ClassifierModule`.
 
     Raises:
-        ValueError: an encoder that is not pretrained.
+        ValueError: an encoder that is not pretrained; `fold_steps` without `pair_steps`.
     """
 
     encoder_training = ClassifierModule.encoder_training
@@ -96,6 +98,7 @@ class KontrastModule(PrototypesModule):
         *args: Any,
         word_steps: Steps = STEPS,
         pair_steps: Steps = 60,
+        fold_steps: FoldSteps = None,
         solve_head: Trains = False,
         refit: Trains = True,
         relabel: Trains = True,
@@ -105,8 +108,11 @@ class KontrastModule(PrototypesModule):
         super().__init__(*args, num_views=num_views, **kwargs)
         if not isinstance(self.encoder, TextEncoder):
             raise ValueError("encoder: found one of words, allowed with method=kontrast: transformers")
+        if fold_steps is not None and not pair_steps:
+            raise ValueError(f"method.fold_steps: found {fold_steps} beside method.pair_steps=0; allowed: null")
         self.solved_after_training, self.relabel = refit, relabel
         self.word_steps, self.pair_steps, self.solve_head = word_steps, pair_steps, solve_head
+        self.fold_steps = max(pair_steps // 2, 1) if fold_steps is None else fold_steps
         self.unit_norm_embeddings = self.encoder.frozen
         self.register_buffer("refit_weight", torch.zeros_like(self.classifier.weight))
         self.register_buffer("refit_bias", torch.zeros_like(self.classifier.bias))
@@ -207,10 +213,9 @@ class KontrastModule(PrototypesModule):
         """Labels by pairs of labelled rows and the first guesses, each for what it is worth on held-out labels."""
         datamodule = self.trainer.datamodule  # type: ignore[attr-defined]  # Lightning sets it
         labels = torch.from_numpy(datamodule.labels["train"])
-        of_fold = max(self.pair_steps // 2, 1)
-        watch = self._watched(FOLDS * of_fold + self.pair_steps)
+        watch = self._watched(FOLDS * self.fold_steps + self.pair_steps)
         pairs = LabelledPairs(self, datamodule, labels, self.num_classes, lambda: next(watch))
-        held_out = pairs.held_out_scores(first.folds, of_fold)
+        held_out = pairs.held_out_scores(first.folds, self.fold_steps)
         weights = stacking_weights(torch.stack([comparable(first.held_out), comparable(held_out)]), labels)
         everything = torch.ones_like(labels, dtype=torch.bool)
         pairs.train(everything, self.pair_steps, "all")

@@ -175,6 +175,7 @@ def test_over_a_frozen_encoder_many_labels_are_discriminant_and_regression(solve
     [
         (["sampler=class_balanced"], "sampler: draws by labels, which method=kontrast has not of every text"),
         (["loss=cross_entropy"], "loss: found cross_entropy; allowed with method=kontrast: pseudo_labels"),
+        (["method.fold_steps=9", "method.pair_steps=0"], "method.fold_steps: found 9 beside method.pair_steps=0"),
         (["method.num_views=2"], "method.num_views: found 2; allowed: 1"),
         (["dataset.labels=0", "method.use_names=false"], "dataset.labels: found 0 beside method.use_names=false"),
     ],

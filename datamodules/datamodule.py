@@ -228,10 +228,12 @@ class DataModule(LightningDataModule):
         """The train rows that keep their label, and those that have none or lose it to the budget, as "unlabelled"."""
         keeps_all, sets_aside = not self.budget, self.takes_unlabelled or self.protocol.name == "fixed"
         if keeps_all and (answers is not None or not sets_aside):  # answers say which rows of the table they are to
-            self._refuse_unlabelled(labels, answers)
+            self._refuse_unlabelled(unlabelled, answers)
             return {}
         rng = np.random.default_rng([self.seed, 0, LABEL_STREAM])
-        labelled = np.flatnonzero(~unlabelled) if keeps_all else self.budget.select(labels, rng, self.label_names)
+        labelled = np.flatnonzero(~unlabelled)
+        if not keeps_all:
+            labelled = labelled[self.budget.select(labels[labelled], rng, self.label_names)]
         if not len(labelled) and self.protocol.name != "fixed":
             raise InputError(
                 f"protocol: found {self.protocol.name} without a labelled row; allowed: some labels, or a method that "
@@ -268,11 +270,11 @@ class DataModule(LightningDataModule):
         self.labels = dict.fromkeys(self.indices, np.full(len(rows), -1))
         self.class_counts = torch.empty(0, dtype=torch.int64)
 
-    def _refuse_unlabelled(self, labels: np.ndarray, answers: np.ndarray | None) -> None:
-        number = int((labels < 0).sum())
+    def _refuse_unlabelled(self, unlabelled: np.ndarray, answers: np.ndarray | None) -> None:
+        number = int(unlabelled.sum())
         if number and (answers is None or self.protocol.name == "clean"):
             raise InputError(
-                f"dataset: {number} of {len(labels)} train rows have no label, allowed: a label for each, "
+                f"dataset: {number} of {len(unlabelled)} train rows have no label, allowed: a label for each, "
                 "or a person who is asked for some (active=NAME active.oracle=prompt or file)"
             )
 

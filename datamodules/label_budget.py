@@ -33,32 +33,30 @@ class LabelBudget:
         return self.labels is not None or self.labels_per_class is not None
 
     def select(self, labels: np.ndarray, rng: np.random.Generator, label_names: Sequence[str]) -> np.ndarray:
-        """Sorted positions of the rows that keep their label.
+        """Sorted positions of the rows that keep their label, of those that have one.
 
         Args:
-            labels: ``(N,)`` class indices, -1 for none; or ``(N, C)`` of 0 and 1.
+            labels: ``(N,)`` class indices; or ``(N, C)`` of 0 and 1, where a row of zeros says that none applies.
             rng: draws the rows.
             label_names: C names.
 
         Raises:
             InputError: more labels than there are, or a number for each class where texts have several.
         """
-        has_label = labels.any(axis=1) if labels.ndim == 2 else labels >= 0
-        rows = np.flatnonzero(has_label)
         if self.labels is not None:
-            if self.labels > len(rows):
-                raise InputError(f"dataset.labels: found {self.labels}, allowed: 0 to {len(rows)}, the labelled rows")
-            return np.sort(rows[rng.permutation(len(rows))[: self.labels]])
+            if self.labels > len(labels):
+                raise InputError(f"dataset.labels: found {self.labels}, allowed: 0 to {len(labels)}, the labelled rows")
+            return np.sort(rng.permutation(len(labels))[: self.labels])
         if labels.ndim == 2:
             raise InputError("dataset.labels_per_class: texts have several labels; allowed: dataset.labels")
-        sizes = np.bincount(labels[rows], minlength=len(label_names))
+        sizes = np.bincount(labels, minlength=len(label_names))
         assert self.labels_per_class is not None
         if self.labels_per_class > sizes.max(initial=0):
             raise InputError(
                 f"dataset.labels_per_class: found {self.labels_per_class}, "
                 f"allowed: 1 to {sizes.max(initial=0)}, the rows of the largest class"
             )
-        return rows[rank_in_class(labels[rows], rng) < self.labels_per_class]
+        return np.flatnonzero(rank_in_class(labels, rng) < self.labels_per_class)
 
     def select_unlabelled(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Those of the sorted `rows` (N,) without a label that are learned from, sorted."""

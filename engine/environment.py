@@ -12,11 +12,13 @@ import lightning.pytorch as pl
 import torch
 
 from datamodules.corpus import Corpus
+from storage.run_store import RunFolder
 
 if TYPE_CHECKING:
     from engine.plan import Plan
 
 PACKAGES = ("torch", "lightning", "transformers", "tokenizers", "numpy", "scikit-learn", "hydra-core", "torchmetrics")
+ENVIRONMENT = "environment.json"
 CODE = ("*.py", "*.yaml", "*.toml", "*.lock")
 
 
@@ -41,6 +43,17 @@ def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -
         "source_sha256": {file.path: file.sha256 for file in plan.dataset.sources},
         "encoder_weights_sha256": plan.encoder.weights_hash() if plan.encoder else None,
     }
+
+
+def write_environment(run: RunFolder, now: dict[str, Any], goes_on: bool) -> None:
+    """Keep it with the run; of one that goes on from an earlier start the code was changed if it was so in either."""
+    if goes_on and run.has(ENVIRONMENT):
+        earlier = run.read_json(ENVIRONMENT)
+        commits = [*earlier.get("earlier_commits", ()), earlier.get("commit")]
+        others = [commit for commit in dict.fromkeys(commits) if commit not in (None, now["commit"])]
+        now = now | {"changed": now["changed"] or earlier.get("changed")}
+        now |= {"earlier_commits": others} if others else {}
+    run.write_json(ENVIRONMENT, now)
 
 
 def _code() -> dict[str, Any]:

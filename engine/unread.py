@@ -69,7 +69,7 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
         for key in ("unlabelled", "most_unlabelled"):
             idle[f"dataset.{key}"] = f"method={method['name']} does not read texts without labels"
-    if (active := plain.get("active")) and "mc_probabilities" not in signature(target_class(active["strategy"]))[0]:
+    if (active := plain.get("active")) and not _asks_for_passes(active["strategy"]):
         idle["active.mc_passes"] = f"active={active['name']} asks for no passes with dropout on"
     if active:
         idle["protocol.read_test"] = f"active={active['name']} draws its curve by the test rows"
@@ -95,6 +95,13 @@ def is_solved(plain: Mapping[str, Any]) -> bool:
     method = target_class(plain["method"])
     linear = getattr(method, "linear_loss", None) is not None and plain["encoder"]["train"] == "frozen"
     return getattr(method, "is_solved", False) is True or (linear and not plain.get("head"))
+
+
+def _asks_for_passes(strategy: Mapping[str, Any]) -> bool:
+    """Whether a strategy, or one that it wraps, takes probabilities with dropout on."""
+    if "mc_probabilities" in signature(target_class(strategy))[0]:
+        return True
+    return "_target_" in (strategy.get("strategy") or {}) and _asks_for_passes(strategy["strategy"])
 
 
 def _without_rival(plain: Mapping[str, Any]) -> str | None:

@@ -82,8 +82,15 @@ class AnswerBook:
 
     def record(self, answer: Answer) -> None:
         """Keep an answer in place of the same annotator's earlier one."""
-        self._append({name: value for name, value in asdict(answer).items() if value not in ("", None)})
-        self._take(answer)
+        self.record_all([answer])
+
+    def record_all(self, answers: Sequence[Answer]) -> None:
+        """Keep them, written at once: a kill loses those at the end alone."""
+        self._append(*(
+            {name: value for name, value in asdict(answer).items() if value not in ("", None)} for answer in answers
+        ))  # fmt: skip
+        for answer in answers:
+            self._take(answer)
 
     def withdraw(self, text: str, annotator: str = "") -> None:
         """Take an annotator's answer back."""
@@ -132,10 +139,10 @@ class AnswerBook:
         if not answers:
             self.by_text.pop(text, None)
 
-    def _append(self, content: dict[str, Any]) -> None:
+    def _append(self, *lines: dict[str, Any]) -> None:
         with write_errors(self.path):
             self._file.seek(0, os.SEEK_END)
-            self._file.write(json.dumps(content, ensure_ascii=False).encode() + b"\n")
+            self._file.write(b"".join(json.dumps(content, ensure_ascii=False).encode() + b"\n" for content in lines))
             self._file.flush()
             os.fsync(self._file.fileno())
 
@@ -240,12 +247,16 @@ def record_new(book: AnswerBook, answers: Iterable[Answer], texts: Iterable[str]
     Returns:
         How many were kept, and how many are to texts that are not there.
     """
-    known, kept, unknown = {" ".join(text.split()): text for text in texts}, 0, 0
+    known, unknown = {" ".join(text.split()): text for text in texts}, 0
+    new: dict[str, dict[str, Answer]] = {}
     for answer in answers:
         text = known.get(" ".join(answer.text.split()))
         if text is None:
             unknown += 1
-        elif answer.annotator not in (earlier := book.by_text.get(text, {})) and len(earlier) < book.annotators:
-            book.record(replace(answer, text=text))
-            kept += 1
-    return kept, unknown
+            continue
+        earlier = {**book.by_text.get(text, {}), **new.get(text, {})}
+        if answer.annotator not in earlier and len(earlier) < book.annotators:
+            new.setdefault(text, {})[answer.annotator] = replace(answer, text=text)
+    kept = [answer for of_text in new.values() for answer in of_text.values()]
+    book.record_all(kept)
+    return len(kept), unknown

@@ -27,7 +27,7 @@ from typing import Any
 
 from engine.command_line import SHARED_WORDS
 from engine.identify import compose_run
-from launching.sweep import run_jobs
+from launching.sweep import NOT_STARTED, run_jobs
 from papers.grid import Cell, cells, load_budget, load_grid
 from papers.paper_report import read_stores
 from papers.searches import Record, keep_search, read_searches, search_of, settings_of
@@ -36,6 +36,7 @@ from reporting.tables import SweepJob
 from storage.command_words import shell_line
 from storage.errors import ReportError
 from storage.records import add_records
+from storage.run_store import list_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = {"evidence": "sharprecl_2", "all_labels": "all_labels"}  # by budget
@@ -64,6 +65,8 @@ class Options:
 def parse(words: Sequence[str]) -> Options:
     """Raises ReportError: a word that is unknown or malformed."""
     passed = tuple(word for word in words if word.startswith("paths."))
+    if bare := [word for word in words if "=" not in word]:
+        raise ReportError(f"{bare[0]}: found a word without a value; allowed: KEY=VALUE, as dry_run=1")
     values = dict(word.partition("=")[::2] for word in words if word not in passed)
     kinds: dict[str, Callable[[str], Any]] = {"minutes": float, "jobs": int}
     kinds |= {"runs": Path, "records": Path, "searches": Path, "dry_run": _flag, "trainer": str}
@@ -75,9 +78,12 @@ def parse(words: Sequence[str]) -> Options:
     if (budget := values.get("budget") or "evidence") not in TABLES:
         raise ReportError(f"budget: found {budget}, allowed: {', '.join(TABLES)}")
     try:
-        return Options(**{key: kinds[key](value) for key, value in values.items() if value}, passed_on=passed)
+        options = Options(**{key: kinds[key](value) for key, value in values.items() if value}, passed_on=passed)
+        if not (options.jobs > 0 and options.minutes > 0):
+            raise ValueError("found a number that is not above 0")
+        return options
     except ValueError as error:
-        raise ReportError(f"{' '.join(words)}: {error}; allowed: minutes and jobs as numbers") from error
+        raise ReportError(f"{' '.join(words)}: {error}; allowed: minutes and jobs as numbers above 0") from error
 
 
 def _flag(text: str) -> bool:
@@ -231,14 +237,35 @@ def main(words: Sequence[str]) -> int:
     def left() -> float:
         return 60 * options.minutes - (time.monotonic() - started)
 
-    _run(arguments, tuning_lines(options), options, "tuning", SHARE_OF_TUNING * left())
+    tuning = _run(arguments, tuning_lines(options), options, "tuning", SHARE_OF_TUNING * left())
     keep_searches(options)
-    outcomes = _run(arguments, missing(evaluation_lines(options), options), options, "evaluation", left())
-    kept = [outcome.folder for outcome in outcomes if outcome.status == "finished" and outcome.folder is not None]
-    added, refused = add_records(kept, options.records)
-    print(f"{len(added)} records added to {options.records}, {len(refused)} refused (uncommitted code)")
+    if _were_stopped(tuning):
+        return _end(tuning, parts)
+    lines = evaluation_lines(options)
+    keep_records(lines, options)  # those of a start that was killed
+    outcomes = _run(arguments, missing(lines, options), options, "evaluation", left())
+    keep_records(lines, options)
+    return _end([*tuning, *outcomes], parts)
+
+
+def keep_records(lines: Sequence[tuple[str, ...]], options: Options) -> None:
+    """Add to the records what the run store holds finished of these runs."""
+    wanted = {compose_run(line).id(_seed(line)) for line in lines}
+    added, refused = add_records([run for run in list_runs(options.runs) if run.id in wanted], options.records)
+    print(f"{len(added)} records added to {options.records}, {len(refused)} refused (uncommitted code)", flush=True)
+
+
+def _were_stopped(outcomes: Sequence[SweepJob]) -> bool:
+    return any(outcome.status == "interrupted" for outcome in outcomes)
+
+
+def _end(outcomes: Sequence[SweepJob], parts: GpuParts) -> int:
+    """Name what failed; the exit status."""
+    failed = [outcome for outcome in outcomes if outcome.status not in ("finished", NOT_STARTED)]
+    for outcome in failed:
+        print(f"{outcome.status}: {outcome.overrides} ({outcome.error})", file=sys.stderr)
     say_skipped(parts)
-    return 0
+    return 1 if failed else 0
 
 
 def _run(

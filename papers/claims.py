@@ -191,14 +191,15 @@ def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def with_one_p(report: TableReport, verdicts: Sequence[Verdict]) -> TableReport:
-    """The table with one corrected p a comparison: the claim's where one makes it, else the larger of its two lists."""
+    """The table with one corrected p a comparison: the largest of its lists and of the claims that make it."""
     largest: dict[Any, float] = {}
     for test in (*report.against_reference, *report.against_best):
         if test.holm_p is not None:
             largest[_pair(report, test)] = max(largest.get(_pair(report, test), 0.0), test.holm_p)
     for verdict in verdicts:
         for check in (check for check in verdict.checks if check.holm_p is not None):
-            largest[_place(verdict.claim, check)] = check.holm_p or 0.0
+            place = _place(verdict.claim, check)
+            largest[place] = max(largest.get(place, 0.0), check.holm_p or 0.0)
     reference, best = (
         tuple(replace(test, holm_p=largest.get(_pair(report, test))) for test in tests)
         for tests in (report.against_reference, report.against_best)
@@ -253,9 +254,8 @@ def _rivals(claim: Claim, report: TableReport) -> list[str]:
         raise ReportError(f"claim {claim.key}: {claim.table} has no {', '.join(sorted(unknown))}")
     if claim.test == "positive" or claim.b == ("0",):
         return ["0"]
-    row_keys = {row.key for row in report.rows} - report.unranked
     compared = [row for row in rows if row != claim.a] if claim.b == ("others",) else list(claim.b)
-    return [row for row in compared if row in row_keys]
+    return [row for row in compared if row not in report.unranked]
 
 
 def _scaled(values: Mapping[int, float]) -> dict[int, float]:
@@ -308,12 +308,19 @@ def outcomes_of(verdict: Verdict) -> list[Outcome]:
     return ["no" if "no" in each else "open" if "open" in each else "yes" for each in of_set.values()]
 
 
+def _lacking(verdict: Verdict) -> int:
+    """How many more outcomes there would be with the runs that are lacking."""
+    if verdict.claim.counts == "comparisons":
+        return len(verdict.wanting)
+    return len({column for _, column, _ in verdict.wanting} - {check.column for check in verdict.checks})
+
+
 def _word(verdict: Verdict) -> str:
     outcomes = outcomes_of(verdict)
     if not outcomes:
         return "not enough runs"
     needed = verdict.claim.needed(len(outcomes))
-    if outcomes.count("yes") >= needed:
+    if outcomes.count("yes") >= verdict.claim.needed(len(outcomes) + _lacking(verdict)):
         return "holds"
     if outcomes.count("no") > len(outcomes) - needed:
         return "contradicted"

@@ -2,12 +2,13 @@
 
     python -m papers.paper_report reports/BUDGET [RUNS …]
 
-Reads reports/BUDGET/grid.json, the records below reports/ and the run stores given (default: runs).
+Reads reports/BUDGET/grid.json, the records below reports/ and the run stores given (default: none).
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +29,25 @@ from reporting.metrics import non_uniformity
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
 from storage.files import write_text
-from storage.records import Run, read_store
+from storage.records import Run, is_of_changed_code, read_store
+from storage.run_store import RunFolder
 
 GRID = "grid.json"
 
 
-def read_stores(stores: Sequence[Path]) -> dict[str, Run]:
-    """Finished runs of all stores by id; of several with one id the last store's."""
-    return {run.id: run for store in stores for run in read_store(store) if run.status == "finished"}
+def read_stores(stores: Sequence[Path], changed_too: bool = False) -> dict[str, Run]:
+    """Finished runs of all stores by id; of several with one id that of the first store.
+
+    Args:
+        changed_too: also runs of code that no commit holds.
+    """
+    runs: dict[str, Run] = {}
+    for run in (run for store in stores for run in read_store(store) if run.status == "finished"):
+        if not changed_too and isinstance(run, RunFolder) and is_of_changed_code(run):
+            print(f"warning: left out: {run.id}, whose code has uncommitted changes", file=sys.stderr)
+        else:
+            runs.setdefault(run.id, run)
+    return runs
 
 
 def write_report_again(folder: Path, stores: Sequence[Path]) -> Path:
@@ -209,7 +221,7 @@ def _conflict_figures(
 
 def main(arguments: Sequence[str]) -> None:
     folder, *stores = arguments
-    print(write_report_again(Path(folder), [Path(store) for store in stores or ["runs"]]))
+    print(write_report_again(Path(folder), [Path(store) for store in stores]))
 
 
 if __name__ == "__main__":

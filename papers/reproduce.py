@@ -126,9 +126,10 @@ def _selected(key: str, values: Mapping[str, str], lines: Sequence[Line]) -> tup
 
 
 def finished_runs(options: Options) -> dict[str, Run]:
-    """Finished runs of the run store and of all records below the reports, by id; the store's where both have one."""
+    """Finished runs of the run store and of all records below the reports, by id; the record where both have one."""
     folders = sorted(folder for folder in options.out.glob("*") if folder.is_dir())
-    return read_stores([*folders, *([options.records] if options.records else []), options.runs])
+    kept = [options.records] if options.records else []
+    return read_stores([*folders, *kept, options.runs], changed_too=options.records is None)
 
 
 def missing_jobs(

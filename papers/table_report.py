@@ -363,12 +363,17 @@ def _missing(
     """Lines on what is not there: rows that cannot be run here with the reason, and cells that still lack seeds."""
     titles = {line.key: line.title for line in (*grid.rows, *grid.columns)}
     lacking: dict[str, list[str]] = {}
+    problems: dict[tuple[str, str], list[str]] = {}
     for (row, column), entry in entries.items():
         if entry["problem"]:
-            yield f"{titles[row]}: not run here ({entry['problem']})"
+            problems.setdefault((titles[row], entry["problem"]), []).append(titles[column])
         elif len(metrics[row, column]) < len(entry["runs"]):
             share = f"{titles[column]} {len(metrics[row, column])} of {len(entry['runs'])}"
             lacking.setdefault(titles[row], []).append(share)
+    number = {titles[row]: sum(titles[row] == titles[other] for other, _ in entries) for row, _ in entries}
+    for (row, problem), columns in problems.items():
+        where = "" if len(columns) == number[row] else f" on {', '.join(columns)}"
+        yield f"{row}: not run here{where} ({problem})"
     started = {titles[row] for (row, _), seeds in metrics.items() if seeds}
     if idle := [row for row in lacking if row not in started]:
         yield f"Not run yet: {', '.join(idle)}"

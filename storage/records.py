@@ -136,6 +136,11 @@ def _leave_out(error: ReportError) -> None:
     print(f"warning: left out: {error}", file=sys.stderr)
 
 
+def is_of_changed_code(run: RunFolder) -> bool:
+    """Whether any start of a run had code that no commit holds."""
+    return run.has("environment.json") and bool(run.read_json("environment.json").get("changed"))
+
+
 def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], list[str]]:
     """Add the records of finished runs; returns the ids added, and those refused.
 
@@ -147,7 +152,7 @@ def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], lis
         environment = run.read_json("environment.json") if run.has("environment.json") else None
         if environment:
             environment.pop("command", None)  # the config says it, and many runs share the rest
-        if environment and environment.get("changed"):
+        if is_of_changed_code(run):
             refused.append(run.id)
             continue
         line = _line(run, environment)

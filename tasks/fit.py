@@ -23,7 +23,7 @@ from callbacks.evaluation_rows import ModelOutputs
 from callbacks.open_logs import close_logs, log_outcome
 from callbacks.time_limit import OutOfTime
 from datamodules.datamodule import DataModule
-from engine.environment import environment
+from engine.environment import environment, write_environment
 from engine.finished import SOLVED, WORDS, load_weights
 from engine.identity import completed, run_id
 from engine.plan import Plan, instantiate_partial
@@ -149,7 +149,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     module.run_id = run.id
     _say_that_loss_chooses(plan, module, datamodule)
     trainer = watched_trainer(plan, run, datamodule)
-    run.write_json("environment.json", environment(plan, corpus, trainer))
+    write_environment(run, environment(plan, corpus, trainer), goes_on=earlier > 0)
     prepared = time.perf_counter()
 
     module.selection_split = "test" if datamodule.protocol.name == "published" else "val"

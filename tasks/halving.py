@@ -5,8 +5,10 @@ python run.py search=halving method=sharprecl dataset=ohsumed search.freeze=true
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +27,7 @@ from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.tables import MISSING, Table, percent
 from storage.command_words import literal, shell_line
+from storage.errors import short
 from storage.files import write_text
 from storage.run_store import RunFolder
 
@@ -80,9 +83,7 @@ class Halving:
         self.metric, self.seeds = metric, tuple(range(first_seed, first_seed + 3))
         self.sampler_seed, self.freeze = sampler_seed, freeze
         for key, range_ in self.space.items():
-            if not ({"low", "high"} <= set(range_) or range_.get("choices")):
-                problem = f"search.space.{key}: found {dict(range_)}"
-                raise ConfigError(f"{problem}; allowed: {{low, high, log}} or {{choices}}")
+            check_range(key, range_)
 
     def draw(self) -> list[dict[str, Any]]:
         """The settings of every trial; none for trial 0, the method as it stands. Trial k depends on k alone."""
@@ -91,6 +92,33 @@ class Halving:
     def _drawn(self, number: int) -> dict[str, Any]:
         rng = np.random.default_rng([self.sampler_seed, number])
         return {key: _value(range_, rng) for key, range_ in self.space.items()}
+
+
+def check_range(key: str, range_: Mapping[str, Any]) -> None:
+    """Raises ConfigError: what a search draws a key from is neither a range nor a list of choices."""
+    if not (_is_choice(range_) or _is_range(range_)):
+        problem = f"search.space.{key}: found {short(dict(range_))}"
+        raise ConfigError(f"{problem}; allowed: {{low, high, log}} with low < high, > 0 for log, or {{choices}}")
+
+
+def _is_choice(range_: Mapping[str, Any]) -> bool:
+    choices = range_.get("choices")
+    return set(range_) == {"choices"} and isinstance(choices, list) and bool(choices)
+
+
+def _is_range(range_: Mapping[str, Any]) -> bool:
+    low, high, log = range_.get("low", math.nan), range_.get("high", math.nan), range_.get("log", False)
+    are_numbers = all(type(value) in (int, float) and math.isfinite(value) for value in (low, high))
+    fits = set(range_) <= {"low", "high", "log"} and isinstance(log, bool)
+    return fits and are_numbers and low < high and (low > 0 or not log)
+
+
+def try_ends(config: DictConfig, key: str, range_: Mapping[str, Any]) -> None:
+    """Raises ConfigError: an end of a range, or a choice, that the run does not take."""
+    for value in range_.get("choices") or (range_["low"], range_["high"]):
+        tried = copy.deepcopy(config)
+        OmegaConf.update(tried, key, value)
+        Plan.make(tried, [f"{key}={value}"])
 
 
 def _value(range_: Mapping[str, Any], rng: np.random.Generator) -> Any:
@@ -162,9 +190,11 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
         if why := unread(plan.plain).get(key):
             problem = f"search.space.{key}: has no effect; {why}; allowed: another space"
             raise ConfigError(f"{problem}, ~search.space '+search.space={{KEY:{{low:1,high:2}}}}'")
+        try_ends(config, key, options.space[key])
     base = without_group(overrides, "search")
     said = [word for word in base if not word.startswith(PLACES)]
-    digest = hashlib.sha256(json.dumps([said, options.space, options.metric, options.seeds]).encode()).hexdigest()[:8]
+    asked = [said, options.space, options.metric, options.seeds, options.trials, options.finalists, options.shares]
+    digest = hashlib.sha256(json.dumps([*asked, options.sampler_seed]).encode()).hexdigest()[:8]
     name = f"{config.method.name}_{config.dataset.name}"
     folder = Path(config.paths.runs) / "searches" / f"halving-{name}-{digest}"
     trial = partial(_trial, config, plan.inputs(), _standing(config, options))

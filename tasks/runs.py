@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from reporting.tables import MISSING, Table
+from storage.errors import ReportError
 from storage.run_store import QUESTION, RunFolder, list_answers, list_runs
 
 FILTERS = ("method", "dataset", "encoder", "protocol", "seed")  # figures of a run that a word may ask for
@@ -27,13 +30,24 @@ def runs(config: DictConfig, overrides: list[str]) -> Path:
     words = [(key.removesuffix(".name"), value) for key, _, value in typed]
     if unknown := [key for key, _ in words if key not in FILTERS]:
         raise ValueError(f"{unknown[0]}: task=runs lists runs; allowed: {', '.join(FILTERS)}, paths.runs")
-    known = [(run, run.read_metrics()) for run in list_runs(config.paths.runs)]
-    known += [(run, _asked(run)) for run in list_answers(config.paths.runs)]
+    known = [*_read(list_runs(config.paths.runs), RunFolder.read_metrics)]
+    known += _read(list_answers(config.paths.runs), _asked)
     fitting = [(run, values) for run, values in known if all(str(values.get(name)) == value for name, value in words)]
     fitting.sort(key=lambda pair: (pair[0].path / "metrics.json").stat().st_mtime)
     title = f"{len(fitting)} of {len(known)} runs in {config.paths.runs}"
     Table(title, ("run", "written", "status", *SHOWN), tuple(_row(*pair) for pair in fitting)).show()
     return Path(config.paths.runs)
+
+
+def _read(
+    folders: Iterable[RunFolder], values_of: Callable[[RunFolder], dict[str, Any]]
+) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
+    """Those that can be read, with a warning for each other."""
+    for run in folders:
+        try:
+            yield run, values_of(run)
+        except ReportError as error:
+            print(f"warning: left out: {error}", file=sys.stderr)
 
 
 def _asked(run: RunFolder) -> dict[str, Any]:

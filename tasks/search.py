@@ -5,11 +5,9 @@ python run.py search=optuna method=sharprecl dataset=ohsumed search.trials=30
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,10 +25,9 @@ from launching.sweep import run_jobs
 from reporting.sweep_figure import trials_figure
 from reporting.tables import MISSING, SweepJob, Table, percent
 from storage.command_words import shell_line
-from storage.errors import short
 from storage.files import write_text
 from storage.run_store import RunFolder
-from tasks.halving import WITHOUT_TEST, Halving, halve, words
+from tasks.halving import WITHOUT_TEST, Halving, check_range, halve, try_ends, words
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 VALIDATED = ("clean", "few_shot", "kfold")  # protocols with rows that choose and are not test
@@ -65,11 +62,7 @@ class Search:
         if not self.space:
             raise ConfigError("search.space: found nothing; allowed: key: {low, high, log} or key: {choices}")
         for key, range_ in self.space.items():
-            if not (_is_choice(range_) or _is_range(range_)):
-                problem = f"search.space.{key}: found {short(dict(range_))}"
-                raise ConfigError(
-                    f"{problem}; allowed: {{low, high, log}} with low < high, > 0 for log, or {{choices}}"
-                )
+            check_range(key, range_)
 
     def draw(self, trial: Trial) -> dict[str, Any]:
         """Values of a trial by key."""
@@ -82,18 +75,6 @@ class Search:
         if isinstance(low, int) and isinstance(high, int):
             return trial.suggest_int(key, low, high, log=log)
         return float(f"{trial.suggest_float(key, low, high, log=log):.{DIGITS}g}")
-
-
-def _is_choice(range_: Mapping[str, Any]) -> bool:
-    choices = range_.get("choices")
-    return set(range_) == {"choices"} and isinstance(choices, list) and bool(choices)
-
-
-def _is_range(range_: Mapping[str, Any]) -> bool:
-    low, high, log = range_.get("low", math.nan), range_.get("high", math.nan), range_.get("log", False)
-    are_numbers = all(type(value) in (int, float) and math.isfinite(value) for value in (low, high))
-    fits = set(range_) <= {"low", "high", "log"} and isinstance(log, bool)
-    return fits and are_numbers and low < high and (low > 0 or not log)
 
 
 def search(config: DictConfig, overrides: Sequence[str]) -> Path:
@@ -131,10 +112,7 @@ def _check_space(config: DictConfig, plan: Plan, options: Search) -> None:
         if OmegaConf.select(config, key, default=None) is None:
             problem = f"search.space.{key}: method={config.method.name} has no such key; allowed: another space"
             raise ConfigError(f"{problem}, ~search.space '+search.space={{KEY:{{low:1,high:2}}}}'")
-        for value in range_.get("choices") or (range_["low"], range_["high"]):
-            tried = copy.deepcopy(config)
-            OmegaConf.update(tried, key, value)
-            Plan.make(tried, [f"{key}={value}"])
+        try_ends(config, key, range_)
 
 
 def _name(plan: Plan, options: Search) -> str:

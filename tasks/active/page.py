@@ -131,6 +131,10 @@ def application(page: LabellingPage) -> FastAPI:
     async def refuse_input(_: Request, error: InputError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, 422)
 
+    @app.exception_handler(ReportError)
+    async def refuse_to_lose(_: Request, error: ReportError) -> JSONResponse:  # nothing can be written
+        return JSONResponse({"error": str(error)}, 507)
+
     @app.middleware("http")
     async def check(request: Request, call_next: Any) -> Any:
         if (line := page.refusal(request)) is not None:

@@ -21,6 +21,7 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from datamodules.cards import digests
 from datamodules.class_descriptions import spelt_out
 from datamodules.corpus import Corpus, prepare
 from datamodules.labels import without_label
@@ -39,6 +40,15 @@ Code = int | list[int]  # a class, or all classes of a text; a number of `NO_LAB
 Suggestions = Mapping[int, Suggestion]  # by position in the pool
 SEPARATOR = "|"  # between the classes of a text in tables, where the data set names none
 FAREWELL = 3.0  # seconds in which an open page may still learn how it ended
+
+
+def not_held_out(corpus: Corpus, places: Sequence[int]) -> list[int]:
+    """Of these rows of the train table those whose text, case and spaces aside, is neither test nor validation."""
+    held_out = [digests(corpus.table(split))[1] for split in ("val", "test") if split in corpus.splits]
+    if not held_out:
+        return list(places)
+    is_held_out = np.isin(digests(corpus.table("train"))[1], np.concatenate(held_out))
+    return [place for place in places if not is_held_out[place]]
 
 
 def first_of_equal(texts: Sequence[str]) -> list[int]:
@@ -101,7 +111,11 @@ class People:
         if not without_label(table).any():
             return
         texts = table.column("text").to_pylist()
-        self.use({place: texts[place] for place in first_of_equal(texts)}, self.corpus.label_names)
+        different = first_of_equal(texts)
+        places = not_held_out(self.corpus, different)
+        if number := len(different) - len(places):
+            print(f"{number} texts of the pool are also in test or validation: not asked for", file=sys.stderr)
+        self.use({place: texts[place] for place in places}, self.corpus.label_names)
 
     def use(self, texts: Mapping[int, str], label_names: Sequence[str]) -> None:
         """The pool: position -> text, each text once. Raises InputError: answers that are no class of these."""

@@ -14,7 +14,7 @@ from datamodules.labels import without_label
 from datamodules.texts.datamodule import predict_loader
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
-from tasks.active.people import SEPARATOR, first_of_equal
+from tasks.active.people import SEPARATOR, first_of_equal, not_held_out
 
 
 class Pool:
@@ -33,7 +33,10 @@ class Pool:
         self.separator: str = plan.plain["dataset"].get("label_separator") or SEPARATOR
         self.labels: list[Any] = table.column("label").to_pylist()  # a class, or all classes of a text
         self.label_names = list(corpus.label_names)
-        self.distinct = np.array(first_of_equal(self.texts), dtype=np.int64)
+        distinct = first_of_equal(self.texts)
+        if without_label(corpus.table("train")).any():  # all its rows are the pool, and people label it
+            distinct = not_held_out(corpus, distinct)
+        self.distinct = np.array(distinct, dtype=np.int64)
 
     @cached_property
     def pretrained_embeddings(self) -> np.ndarray:
@@ -63,8 +66,14 @@ class Pool:
         if "mc_probabilities" in needed:
             torch.manual_seed(seed)
             module.train()
-            outputs["mc_probabilities"] = np.stack([self._predict(forward)["probabilities"] for _ in range(passes)])
+            drawn = np.stack([self._predict(forward)["probabilities"] for _ in range(passes)])
             module.eval()
+            if passes > 1 and not np.ptp(drawn, axis=0).any():
+                raise ValueError(
+                    f"active: found {passes} equal passes, for method={module.name} has no dropout here; allowed: a "
+                    "strategy that asks for none, as active=entropy"
+                )
+            outputs["mc_probabilities"] = drawn
         return outputs
 
     @torch.inference_mode()

@@ -20,7 +20,7 @@ from active_learning.selection import PROBABILITIES, Selection, label_by_label, 
 from active_learning.strategies import random as at_random
 from callbacks.open_logs import close_logs, log_outcome
 from engine.composition import target_class
-from engine.environment import environment
+from engine.environment import environment, write_environment
 from engine.finished import load_module
 from engine.identity import run_id
 from engine.plan import Plan, instantiate_partial
@@ -77,7 +77,7 @@ def _run_rounds(plan: Plan, run: RunFolder, people: People | None) -> None:
                          "few_shot, or dataset.test=FILE")  # fmt: skip
     if pool.has_several:
         _refuse_of_one_class(plan)
-    run.write_json("environment.json", environment(plan, pool.corpus))
+    write_environment(run, environment(plan, pool.corpus), goes_on=run.has("state.json"))
     if people:
         people.use({place: pool.texts[place] for place in pool.distinct.tolist()}, pool.label_names)
         pool.label_names = people.label_names
@@ -141,7 +141,8 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
         _save(run, rounds)
         write_curve(run, rounds, pool.texts, pool.label_names, pool.separator)
         if experiment.keep_weights == "last":
-            _drop_weights(run, trained_rounds(rounds)[:-1])
+            *earlier, kept = trained_rounds(rounds)  # a round without a new label is the run of the one before
+            _drop_weights(run, [round_ for round_ in earlier if round_run(run, round_).id != round_run(run, kept).id])
         print(line(run, rounds), file=sys.stderr)
     if not trained_rounds(rounds):
         number = len(labelled(rounds)[0])
@@ -185,7 +186,7 @@ def _new_round(
         return queried and Round(queried[0].indices.tolist(), queried[0].scores.tolist(), list(queried[0].reasons))
     taken = frozenset(position for round_ in rounds for position in round_.positions)
     size = min(experiment.size_of(len(rounds)), experiment.budget - len(labelled(rounds)[0]))
-    ready = people.answered(taken) if people.is_asked_while_training or not rounds else []
+    ready = people.answered(taken)
     if size < 1 and rounds:
         return None
     if sum(is_label(people.class_of(position)) for position in ready) >= size or (

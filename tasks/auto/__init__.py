@@ -132,8 +132,10 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
     data = Labelled(f"dataset {corpus.name}", several=corpus.multilabel)
     has_label = ~without_label(table)
     if budget := plan.dataset.budget:
-        kept = budget.select(label_array(table, len(names)), np.random.default_rng(config.seed), names)
-        has_label[np.setdiff1d(np.arange(len(table)), kept)] = False
+        labelled = np.flatnonzero(has_label)
+        labels = label_array(table, len(names))[labelled]
+        kept = labelled[budget.select(labels, np.random.default_rng(config.seed), names)]
+        has_label[np.setdiff1d(labelled, kept)] = False
     rows = zip(table["text"].to_pylist(), table["label"].to_pylist(), has_label, strict=True)
     for number, (text, label, is_labelled) in enumerate(rows, 1):
         if not is_labelled:

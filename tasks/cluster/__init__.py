@@ -32,7 +32,7 @@ from clustering.two_views import Agreed
 from clustering.vectors import WordVectors
 from datamodules.texts.datamodule import TextDataModule
 from engine.assign import CLUSTERS, FINAL, OUTLIERS, described_clusters, name_of_words
-from engine.environment import environment
+from engine.environment import environment, write_environment
 from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
 from engine.plan import Plan, instantiate_partial
@@ -258,8 +258,8 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
         whole = f"trainer.max_epochs={SCHEDULE_EPOCHS} is the whole schedule"
         shorter = f"{epochs} epochs for so many texts, stages in proportion"
         print(f"trainer.max_epochs=by_size: {shorter}; {whole}", file=sys.stderr)
-    run.write_json("environment.json", environment(plan, corpus, trainer))
     last = run.last_checkpoint
+    write_environment(run, environment(plan, corpus, trainer), goes_on=last.is_file())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*you have no `validation_step`.*")
         trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)

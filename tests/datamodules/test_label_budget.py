@@ -11,14 +11,12 @@ from storage.errors import InputError
 NAMES = ("a", "b", "c")
 
 
-@given(st.lists(st.integers(-1, 2), min_size=1, max_size=60), st.integers(0, 2**32 - 1), st.data())
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.integers(0, 2**32 - 1), st.data())
 def test_a_smaller_budget_is_within_a_larger(labels, seed, data):
     labels = np.array(labels)
-    has_label = int((labels >= 0).sum())
-    small, large = sorted(data.draw(st.tuples(*[st.integers(0, has_label)] * 2)))
+    small, large = sorted(data.draw(st.tuples(*[st.integers(0, len(labels))] * 2)))
     kept = [LabelBudget(labels=n).select(labels, np.random.default_rng(seed), NAMES) for n in (small, large)]
     assert set(kept[0]) <= set(kept[1]) and [len(rows) for rows in kept] == [small, large]
-    assert (labels[kept[1]] >= 0).all()
 
 
 @given(st.sets(st.integers(0, 99)), st.integers(0, 2**32 - 1), st.data())
@@ -49,4 +47,4 @@ def test_so_many_of_each_class(labels, seed):
 )
 def test_what_cannot_be_had(options, message):
     with pytest.raises(InputError, match=message):
-        LabelBudget(**options).select(np.array([0, 0, 1, -1]), np.random.default_rng(0), NAMES)
+        LabelBudget(**options).select(np.array([0, 0, 1]), np.random.default_rng(0), NAMES)

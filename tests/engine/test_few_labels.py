@@ -132,3 +132,18 @@ def test_a_trained_method_sees_the_thinned_labels_alone(fit):
     result = fit("method=ce", "dataset.labels_per_class=4", "trainer.max_epochs=1")
     indices = json.loads((result.folder / "kept_indices.json").read_text())
     assert len(indices["train"]) + len(indices["val"]) == 16 and len(indices["unlabelled"]) == 52
+
+
+def test_a_text_to_which_no_label_applies_is_labelled_and_one_that_nobody_looked_at_is_not(solve, tmp_path):
+    table = [(f"text {n}", ["a", "b", "a/b", ""][n % 4]) for n in range(60)]
+    write_rows(tmp_path / "train.csv", table)
+    line = ["method=tfidf_labels", f"dataset.train={tmp_path}/train.csv", f"dataset.test={tmp_path}/train.csv"]
+    line.append("dataset.label_separator=/")
+    run = solve(*line, "dataset.labels=40")
+    kept = json.loads((run.folder / "kept_indices.json").read_text())
+    learned = [table[row][1] for row in (*kept["train"], *kept["val"])]
+    assert len(learned) == 40 and "" in learned
+    refused = solve(*line, "dataset.label_names=[a,b]").error
+    assert refused.startswith("dataset: 15 of 60 train rows have no label, allowed: a label for each")
+    named = solve(*line, "dataset.label_names=[a/b,c]").error
+    assert named == "dataset.label_names: found 'a/b' beside dataset.label_separator=/, allowed: names without it"

@@ -6,6 +6,9 @@ from functools import partial
 
 import pytest
 
+from engine.environment import write_environment
+from storage.records import is_of_changed_code
+from storage.run_store import RunFolder
 from tests.own_process import die_at_call, status
 
 FIT = ["method=ce", "trainer.max_epochs=1"]
@@ -51,3 +54,13 @@ def test_a_failed_run_says_why(fit, monkeypatch, tmp_path, error):
     (file,) = tmp_path.glob("runs/*/metrics.json")
     metrics = json.loads(file.read_text())
     assert metrics["status"] == "failed" and metrics["error"] == (str(error).strip() or "RuntimeError")
+
+
+def test_a_run_that_goes_on_was_of_changed_code_if_any_start_was(tmp_path):
+    run = RunFolder(tmp_path / "ce-csv-0")
+    write_environment(run, {"commit": "a", "changed": True, "threads": 1}, goes_on=False)
+    write_environment(run, {"commit": "b", "changed": False, "threads": 2}, goes_on=True)
+    expected = {"commit": "b", "changed": True, "threads": 2, "earlier_commits": ["a"]}
+    assert run.read_json("environment.json") == expected and is_of_changed_code(run)
+    write_environment(run, {"commit": "b", "changed": False, "threads": 2}, goes_on=False)  # begins again
+    assert not is_of_changed_code(run)

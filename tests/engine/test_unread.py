@@ -67,6 +67,11 @@ def refused(line: str) -> list[str]:
         ("protocol.val_from=unthinned imbalance.ir=9", []),
         ("dataset={} method={}", ["dataset", "method"]),
         ("method=ce active=bald active.mc_passes=5 dataset=agnews", []),
+        (
+            "method=ce active=subsample active.strategy.strategy._target_=active_learning.strategies.bald "
+            "active.mc_passes=5 dataset=agnews",
+            [],
+        ),
         ("method=ce active=discriminative active.mc_passes=5 dataset=agnews", ["active.mc_passes"]),
         ("rival=null", []),
         ("method=prototypes rival=null", []),

@@ -76,6 +76,7 @@ def test_answers_from_elsewhere_replace_none(file):
         news = [Answer("a b", "yes", "x"), Answer("c d ", "yes", "x"), Answer("c d", "no", "y"), Answer("z", "no")]
         assert record_new(book, news, ["a  b", "c d"]) == (1, 1)
         assert (book.label("a  b"), book.label("c d")) == ("no", "yes")
+        assert record_new(book, [Answer("c d", "no", "x"), Answer("z", "no")], ["c d"]) == (0, 1)
     assert [json.loads(line)["text"] for line in file.read_text().splitlines()] == ["a  b", "c d"]
 
 

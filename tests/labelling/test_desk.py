@@ -207,6 +207,9 @@ def test_a_text_may_have_several_classes(tmp_path):
         found = {answer["position"]: (answer["label"], answer["counts"]) for answer in desk.find("")}
         assert found[0] == ("no, yes",) * 2 and found[2] == ("no class fits",) * 2
         assert desk.open("", 2)["label"] == ()
+        more = Desk({0: "text 0"}, book, NAMES, budget=4, rng=np.random.default_rng(0), can_add_classes=True)
+        with pytest.raises(InputError, match=r"class: found 'no\|maybe' where '\|' stands between classes"):
+            more.add_class("no|maybe")
 
 
 def test_kappa_of_sets_is_that_of_each_text_and_class():

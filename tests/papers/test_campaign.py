@@ -121,8 +121,16 @@ def test_a_search_of_one_budget_serves_another_with_the_same_cell(tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "allowed"),
-    [(["minute=4"], "minutes"), (["jobs=many"], "minutes"), (["dry_run=1", "column=trec"], "ohsumed, r52, trec_50"),
-     (["trainer=tpu"], "gpu, cpu"), (["budget=cpu"], "evidence, all_labels"), (["dry_run=1", "row=c"], "acl, bcl, ce")],
+    [
+        (["minute=4"], "minutes"),
+        (["jobs=many"], "minutes"),
+        (["jobs=0"], "minutes and jobs as numbers above 0"),
+        (["dry_run"], "KEY=VALUE"),
+        (["dry_run=1", "column=trec"], "ohsumed, r52, trec_50"),
+        (["dry_run=1", "row=c"], "acl, bcl, ce"),
+        (["trainer=tpu"], "gpu, cpu"),
+        (["budget=cpu"], "evidence, all_labels"),
+    ],
 )
 def test_a_bad_word_is_one_line(words, allowed):
     with pytest.raises(ReportError, match=f"allowed: {allowed}"):

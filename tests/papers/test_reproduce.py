@@ -223,8 +223,13 @@ def test_one_table_composes_and_reads_what_it_needs_once(toy, tmp_path, monkeypa
     composed, scans = set(), []
     compose, real_read = reproduce.compose_run, reproduce.read_stores
     monkeypatch.setattr(reproduce, "compose_run", lambda overrides: composed.add(overrides) or compose(overrides))
-    monkeypatch.setattr(reproduce, "read_stores", lambda stores: scans.append(stores) or real_read(stores))
-    monkeypatch.setattr("papers.paper_report.read_stores", lambda stores: scans.append(stores) or real_read(stores))
+
+    def read(stores, **options):
+        scans.append(stores)
+        return real_read(stores, **options)
+
+    monkeypatch.setattr(reproduce, "read_stores", read)
+    monkeypatch.setattr("papers.paper_report.read_stores", read)
     toy("report_only=1")
     assert composed == {cell.overrides for cell in cells(load_grid("sharprecl_2"), load_budget("smoke"))}
     assert len(scans) == 1

@@ -119,6 +119,9 @@ def test_what_is_unequal_is_refused(plan):
         Halving(SPACE, own)
     with pytest.raises(ConfigError, match="search.shares: found"):
         Halving(SPACE, shares=(0.5, 0.9))
+    for range_ in ({"low": 0, "high": 1.0, "log": True}, {"choices": 3}, {"low": 5, "high": 1}):
+        with pytest.raises(ConfigError, match=r"^search.space.loss.tau: found .*; allowed: {low, high, log} with low"):
+            Halving({"loss.tau": range_})
     with pytest.raises(ConfigError, match="seed: search=halving tunes on seeds of its own"):
         halve(plan, ["seed=3"], Halving(SPACE))
     with pytest.raises(ConfigError, match="search.space.loss.tau: method=m has no such key"):

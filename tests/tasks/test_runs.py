@@ -14,5 +14,8 @@ def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path):
     RunFolder(tmp_path / "auto-tickets").write_json("question.json", asked)
     answers = command(["task=runs", f"paths.runs={tmp_path}", "dataset.name=tickets"])
     assert "1 of 3 runs" in answers.out and "auto-tickets" in answers.out
+    (tmp_path / "two/metrics.json").write_text('{"status": "fin')
+    rest = command(["task=runs", f"paths.runs={tmp_path}"])
+    assert rest.code == 0 and "2 of 2 runs" in rest.out and "warning: left out: run two: metrics.json" in rest.err
     refused = command(["task=runs", f"paths.runs={tmp_path}", "force=true"])
     assert refused.error.startswith("force: task=runs lists runs")

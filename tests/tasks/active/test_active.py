@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -181,6 +182,17 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
     assert "no column 'label'" in ask("dataset.test=null", "active.oracle=file").error
     assert "allowed: file, prompt, browser" in ask(NAMES, test, "active.oracle=labels").error
     assert "cannot be thinned" in ask(NAMES, test, "active.oracle=file", "imbalance.ir=2").error
+    assert "texts of the pool" not in ask(NAMES, test, "active.oracle=file").err
+    (asked,) = tmp_path.glob("runs/*/to_label.csv")
+    held_out = [row["text"] for row in rows(asked)][:2]  # texts that would be asked for, as test texts
+    leaking = tmp_path / "leaking.csv"
+    leaking.write_text("text,label\n" + "".join(f"{text.upper()},fruit\n" for text in held_out) + "a pear,metal\n")
+    told = ask(NAMES, f"dataset.test={leaking}", "active.oracle=file")
+    assert "2 texts of the pool are also in test or validation: not asked for" in told.err
+    for file in tmp_path.glob("runs/*/to_label.csv"):
+        if file != asked:
+            assert not set(held_out) & {row["text"] for row in rows(file)}
+            shutil.rmtree(file.parent)
     missing = f"{len(texts)} of {len(texts)} train rows have no label"
     assert missing in fit("method=ce", f"dataset.train={pool}", NAMES, test).error
     answers = ["weather", "metal", "fruit", "fruit"]

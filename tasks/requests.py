@@ -86,4 +86,5 @@ def parsed(kind: type[Asked], body: bytes) -> Asked:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
         wrong = "no text with a visible character" if first["type"] == "string_pattern_mismatch" else first["msg"]
+        wrong = wrong.removeprefix("Value error, ")  # which pydantic puts before what a check of ours says
         raise Refusal(422, f"{where}: {' '.join(wrong.split())[:200]}") from None

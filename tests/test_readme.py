@@ -78,7 +78,7 @@ def test_a_setting_is_accepted(setting):
     of_prototypes = ("method.anchor_rows", "method.label_rows", "method.shrinkage", "method.max_steps")
     base += ["method=prototypes"] if setting.startswith(of_prototypes) else []
     of_kontrast = ("method.use_names", "method.word_steps", "method.pair_steps", "method.refit", "method.relabel")
-    of_kontrast += ("loss.q", "loss.label_w")
+    of_kontrast += ("loss.q", "loss.label_w", "method.solve_head", "method.fold_steps")
     base += ["method=kontrast"] if setting.startswith(of_kontrast) else []
     base += ["method=tsc"] if setting.startswith("method.classifier_weighting") else []
     base += ["method=two_heads_words"] if setting.startswith("method.read_words") else []

@@ -141,8 +141,8 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
         _save(run, rounds)
         write_curve(run, rounds, pool.texts, pool.label_names, pool.separator)
         if experiment.keep_weights == "last":
-            *earlier, kept = trained_rounds(rounds)  # a round without a new label is the run of the one before
-            _drop_weights(run, [round_ for round_ in earlier if round_run(run, round_).id != round_run(run, kept).id])
+            trained = trained_rounds(rounds)  # one without a new label is the run of the one before
+            _drop_weights(run, [r for r in trained if round_run(run, r).id != round_run(run, trained[-1]).id])
         print(line(run, rounds), file=sys.stderr)
     if not trained_rounds(rounds):
         number = len(labelled(rounds)[0])

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
 from storage.tables import is_visible
@@ -38,7 +37,7 @@ log = logging.getLogger(__name__)
 
 def _visible(text: str) -> str:
     if not is_visible(text):
-        raise PydanticCustomError("string_pattern_mismatch", "no text with a visible character")
+        raise ValueError("no text with a visible character")
     return text
 
 

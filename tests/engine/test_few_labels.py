@@ -137,7 +137,7 @@ def test_a_trained_method_sees_the_thinned_labels_alone(fit):
 def test_a_text_to_which_no_label_applies_is_labelled_and_one_that_nobody_looked_at_is_not(solve, tmp_path):
     table = [(f"text {n}", ["a", "b", "a/b", ""][n % 4]) for n in range(60)]
     write_rows(tmp_path / "train.csv", table)
-    line = ["method=tfidf_labels", f"dataset.train={tmp_path}/train.csv", f"dataset.test={tmp_path}/train.csv"]
+    line = ["method=bce_words", f"dataset.train={tmp_path}/train.csv", f"dataset.test={tmp_path}/train.csv"]
     line.append("dataset.label_separator=/")
     run = solve(*line, "dataset.labels=40")
     kept = json.loads((run.folder / "kept_indices.json").read_text())

@@ -313,7 +313,7 @@ def test_a_claim_without_runs_says_which_comparisons_lack_them(report):
     verdict = judge(claim(b=("ce", "dice")), report)
     assert verdict.wanting == (("dice", "trec_50", "test/accuracy"),)
     row = claim_row(verdict, "cpu")
-    assert row[2] == "holds (1 of 1 for it, 0 against; 1 more lack runs)"
+    assert row[2] == "holds in part (1 of 1 for it, 0 against; 1 more lack runs)"
     assert row[3] == "+5.20" and row[-1].endswith("TABLE=sharprecl_2")
 
 

@@ -36,17 +36,19 @@ GRID = "grid.json"
 
 
 def read_stores(stores: Sequence[Path], changed_too: bool = False) -> dict[str, Run]:
-    """Finished runs of all stores by id; of several with one id that of the first store.
+    """Finished runs of all stores by id; of several with one id the last record, or where there is none the first run.
 
     Args:
         changed_too: also runs of code that no commit holds.
     """
     runs: dict[str, Run] = {}
     for run in (run for store in stores for run in read_store(store) if run.status == "finished"):
-        if not changed_too and isinstance(run, RunFolder) and is_of_changed_code(run):
-            print(f"warning: left out: {run.id}, whose code has uncommitted changes", file=sys.stderr)
-        else:
+        if not isinstance(run, RunFolder):
+            runs[run.id] = run
+        elif changed_too or not is_of_changed_code(run):
             runs.setdefault(run.id, run)
+        else:
+            print(f"warning: left out: {run.id}, whose code has uncommitted changes", file=sys.stderr)
     return runs
 
 

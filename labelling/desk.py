@@ -224,8 +224,8 @@ class Desk:
             if not name or name in self.classes or name in NO_LABEL or len(name) > 100:
                 raise InputError(f"class: found {short(name)}; allowed: a new name of 1 to 100 characters")
             if self.book.separator and self.book.separator in name:
-                found = f"class: found {short(name)} where {self.book.separator!r} stands between classes"
-                raise InputError(f"{found}; allowed: a name without it")
+                problem = f"class: found {short(name)} where {self.book.separator!r} stands between classes"
+                raise InputError(f"{problem}; allowed: a name without it")
             if name in self.descriptions.values():
                 raise InputError(f"class: found {short(name)}, which describes another; allowed: a new name")
             self.book.add_class(name)

@@ -338,8 +338,8 @@ class TextLines:
                     another = f"the file is read as {self.guess} (encoding=NAME says another)"
                     log.warning("%s:%d: %s; %s", name, number, byte, another)
             if is_known and fits != self.encoding:
-                found = f"{name}:{number}: UTF-8, and lines before are not"
-                raise InputError(f"{found}; allowed: one, or encoding={self.guess}")
+                problem = f"{name}:{number}: UTF-8, and lines before are not"
+                raise InputError(f"{problem}; allowed: one, or encoding={self.guess}")
             self.encoding, is_known = fits, True
             yield text
 

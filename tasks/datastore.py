@@ -62,8 +62,8 @@ def with_reader_of_labels(
     """
     if not several:
         if config.label_separator is not None:
-            found = f"label_separator: found {short(config.label_separator)}"
-            raise ValueError(f"{found}, and a text has one label in this run; allowed: null")
+            problem = f"label_separator: found {short(config.label_separator)}"
+            raise ValueError(f"{problem}, and a text has one label in this run; allowed: null")
         return rows, _one_name
     own = getattr(plan.dataset, "label_separator", None) or plan.dataset.learned_separator
     separator = config.label_separator or own

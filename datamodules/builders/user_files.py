@@ -152,8 +152,8 @@ class Csv(UserFiles):
             raise InputError("dataset.label_separator: found '', allowed: one or more characters, or null")
         for name in self.label_names or ():
             if label_separator and label_separator in name:
-                found = f"dataset.label_names: found {name!r} beside dataset.label_separator={label_separator}"
-                raise InputError(f"{found}, allowed: names without it")
+                problem = f"dataset.label_names: found {name!r} beside dataset.label_separator={label_separator}"
+                raise InputError(f"{problem}, allowed: names without it")
         self.label_separator = label_separator
         self.several_labels = True if label_separator else None
         self.delimiter, self.header = checked_delimiter(delimiter, "dataset.delimiter"), header

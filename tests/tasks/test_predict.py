@@ -148,8 +148,8 @@ def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp
     assert typo.startswith(f"{toy_csv['test']}:1: no column 'text' {told}"), "what is typed is not replaced"
     idle = use("evaluate", apart, "label_column=title").error
     assert idle == "label_column: has no effect without a file; allowed with task=evaluate: input=FILE beside it"
-    one = use("evaluate", apart, f"input={toy_csv['test']}", "label_separator=/", "text_column=title+body").error
-    assert one == "label_separator: found '/', and a text has one label in this run; allowed: null"
+    separated = use("evaluate", apart, f"input={toy_csv['test']}", "label_separator=/", "text_column=title+body").error
+    assert separated == "label_separator: found '/', and a text has one label in this run; allowed: null"
     remembered = use("predict", apart, f"input={toy_csv['test']}", f"output={output}")
     assert f"{toy_csv['test']}: text_column=title+body, as the run learned from\n" in remembered.err
     assert [row["prediction"] for row in rows(output)] == stored

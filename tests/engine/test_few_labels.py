@@ -146,4 +146,5 @@ def test_a_text_to_which_no_label_applies_is_labelled_and_one_that_nobody_looked
     refused = solve(*line, "dataset.label_names=[a,b]").error
     assert refused.startswith("dataset: 15 of 60 train rows have no label, allowed: a label for each")
     with_separator = solve(*line, "dataset.label_names=[a/b,c]").error
-    assert with_separator == "dataset.label_names: found 'a/b' beside dataset.label_separator=/, allowed: names without it"
+    problem = "dataset.label_names: found 'a/b' beside dataset.label_separator=/"
+    assert with_separator == f"{problem}, allowed: names without it"

@@ -15,7 +15,7 @@ from engine.validation import check_targets
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import DATA, QUESTION, REPEAT, RunFolder, damage_named, find_run, first_line
-from storage.tables import checked_delimiter
+from storage.tables import BARE_TAB
 
 BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
 SOLVED = "solved"  # in a checkpoint: the figures of a solution, JSON
@@ -64,7 +64,8 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
             plan.dataset.learned_separator = about.get("label_separator")
             typed = about.get("typed", {})
             plan.dataset.encoding = typed.get("encoding")
-            plan.dataset.delimiter = checked_delimiter(typed.get("delimiter"), "delimiter")
+            if typed.get("delimiter") == BARE_TAB:  # which nothing in a file says; others are guessed anew
+                plan.dataset.delimiter = BARE_TAB
     if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:
         held = f"dataset={plan.dataset.name}, which holds {plan.dataset.kind}s"
         raise ValueError(f"run={run.id}: found {held}; task={config.task} takes others; allowed: {', '.join(tasks)}")

@@ -55,14 +55,18 @@ def unseeded() -> Iterator[None]:
     from lightning.pytorch.utilities.seed import isolate_rng
 
     kept = {name: os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
-    try:
-        with isolate_rng():
+    error: BaseException | None = None
+    with isolate_rng():  # which undoes nothing where it is left by an error
+        try:
             yield
-    finally:
-        for name, value in kept.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        except BaseException as raised:
+            error = raised
+    for name, value in kept.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+    if error is not None:
+        raise error
 
 
 def checked_texts(texts: Any) -> list[str]:

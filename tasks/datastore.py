@@ -65,13 +65,15 @@ def with_reader_of_labels(
             problem = f"label_separator: found {short(config.label_separator)}"
             raise ValueError(f"{problem}, and a text has one label in this run; allowed: null")
         return rows, _one_name
-    own = getattr(plan.dataset, "label_separator", None) or plan.dataset.learned_separator
-    separator = config.label_separator or own
+    separator = config.label_separator or getattr(plan.dataset, "label_separator", None)
     if separator is None:
         rows = iter(rows)
         first = list(islice(rows, LOOKED_AT))
         cells = [row.get(config.label_column) for _, row in first]
         rows, separator = chain(first, rows), guess_separator(cells)
+        learned = plan.dataset.learned_separator
+        if separator is None and learned not in (None, LISTS):  # of few cells it cannot be told
+            separator = learned
         if separator is None and not any(isinstance(cell, list) for cell in cells):
             return rows, _one_or_none  # no text of the file has two
     return rows, partial(_names, separator=None if separator == LISTS else separator)

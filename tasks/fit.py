@@ -149,7 +149,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     module.run_id = run.id
     _say_that_loss_chooses(plan, module, datamodule)
     trainer = watched_trainer(plan, run, datamodule)
-    write_environment(run, environment(plan, corpus, trainer), goes_on=earlier > 0)
+    write_environment(run, environment(plan, corpus, trainer), goes_on=run.last_checkpoint.is_file())
     prepared = time.perf_counter()
 
     module.selection_split = "test" if datamodule.protocol.name == "published" else "val"

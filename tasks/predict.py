@@ -336,7 +336,7 @@ def with_columns_of_run(
 
     A file alone can be looked at beforehand; of stdin they are what the config says.
     """
-    name, typed = config[key], {word.partition("=")[0] for word in overrides}
+    name, typed = config[key], {word.lstrip("+~").partition("=")[0] for word in overrides}
     learned = {f"{kind}_column": plan.dataset.learned_columns.get(kind) for kind in kinds}
     other = {key: own for key, own in learned.items() if own not in (None, config[key]) and key not in typed}
     if not other or name == STDIN or not os.path.isfile(name):

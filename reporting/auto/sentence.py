@@ -23,6 +23,12 @@ def percent(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{100 * value:.0f} %"
 
 
+def at_least(threshold: float) -> str:
+    """A confidence for who types it: rounded up, for below it nothing is promised; no answer has more than 1."""
+    digits = 4 if threshold < 0.999 else 7
+    return f"{min(math.ceil(threshold * 10**digits) / 10**digits, 1.0):.{digits}f}".rstrip("0").rstrip(".")
+
+
 def with_interval(value: float, lower: float, upper: float) -> str:
     """As "86 % (80 to 91)"."""
     return f"{percent(value)} ({100 * lower:.0f} to {100 * upper:.0f})"

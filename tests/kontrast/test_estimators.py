@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 import kontrast
 from kontrast.answer import _label
 from kontrast.command_line import main, run_words
-from kontrast.runs import checked_texts, config_of, overrides
+from kontrast.runs import checked_texts, config_of, overrides, unseeded
 from storage.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,6 +171,11 @@ def test_a_fit_leaves_random_numbers_and_warnings_as_they_were(tiny_encoder_dir,
     kontrast.TextClassifier("tfidf_linear", **paths).fit(train["text"], train["label"])
     drawn.append(np.random.permutation(9).tolist())
     assert drawn == expected and "PL_GLOBAL_SEED" not in os.environ and warnings.showwarning is shown
+    np.random.seed(3)
+    with pytest.raises(ZeroDivisionError), unseeded():
+        np.random.seed(0)
+        raise ZeroDivisionError
+    assert np.random.permutation(9).tolist() == expected[0], "nor does a fit that fails"
 
 
 @pytest.mark.parametrize("setting", [{"dataset__train": "a.csv"}, {"dataset": "trec"}, {"active": "rep_clun"}])

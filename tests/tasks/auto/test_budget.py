@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from callbacks import time_limit
-from reporting.auto.sentence import FINE_TUNED
+from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto import compare, passed_on, safe_name, trained
@@ -116,6 +116,11 @@ def test_sampling_keeps_rare_labels_where_texts_have_several():
     data = Labelled("f.csv", [str(n) for n in range(996)], labels, list(range(996)), several=True)
     part = sampled(data, 100, seed=0)
     assert part.rows_of_label()["c"] == 6 and 100 <= len(part.labels) <= 116 and part.lines == sorted(part.lines)
+
+
+@pytest.mark.parametrize(("threshold", "shown"), [(0.97461, "0.9747"), (0.99998, "0.99998"), (1.0, "1"), (0.5, "0.5")])
+def test_a_threshold_is_shown_rounded_up(threshold, shown):
+    assert at_least(threshold) == shown
 
 
 def test_the_sentence_calls_fine_tuned_what_trains_the_encoder():

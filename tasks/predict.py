@@ -338,17 +338,18 @@ def with_columns_of_run(
     """
     name, typed = config[key], {word.lstrip("+~").partition("=")[0] for word in overrides}
     learned = {f"{kind}_column": plan.dataset.learned_columns.get(kind) for kind in kinds}
-    other = {key: own for key, own in learned.items() if own not in (None, config[key]) and key not in typed}
+    untyped = {option: own for option, own in learned.items() if option not in typed}
+    other = {option: own for option, own in untyped.items() if own not in (None, config[option])}
     if not other or name == STDIN or not os.path.isfile(name):
         return config
     delimiter = checked_delimiter(config.delimiter, "delimiter") or plan.dataset.delimiter
     encoding = checked_encoding(config.encoding, "encoding")
     columns = column_names(name, delimiter, encoding, config.header, plan.dataset.encoding)
     own_columns = config.copy()
-    for key, own in other.items():
+    for option, own in other.items():
         if set(text_columns(columns, own)) <= set(columns):
-            own_columns[key] = own
-            print(f"{name}: {key}={own}, as the run learned from", file=sys.stderr)
+            own_columns[option] = own
+            print(f"{name}: {option}={own}, as the run learned from", file=sys.stderr)
     return own_columns
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from omegaconf import OmegaConf
 
+from engine.validation import validate_top
 from kontrast.estimators import TextClassifier, load
-from kontrast.runs import config_of, overrides, unseeded, written
+from kontrast.runs import HALF, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
 
@@ -66,6 +68,8 @@ class Answer:
 def _text(value: Any) -> str:
     """A text as a cell of the table that is read, a missing one as an empty cell. Raises InputError: it is no text."""
     if isinstance(value, str):
+        if HALF.search(value):
+            raise InputError("data: found half a surrogate pair in the column of texts, allowed: Unicode text")
         return str(value)
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return ""
@@ -74,7 +78,7 @@ def _text(value: Any) -> str:
 
 def _label(value: Any) -> str:
     """A label as a cell of the table that is read: several as a JSON list, none that is known as an empty one."""
-    if isinstance(value, set):
+    if isinstance(value, set | frozenset):
         value = sorted(value, key=str)  # the same table in every process
     if isinstance(value, list | tuple | np.ndarray):
         return json.dumps([str(part) for part in value], ensure_ascii=False)
@@ -107,10 +111,11 @@ def auto(
 
     words = ["task=auto", f"minutes={minutes}", *overrides(settings)]
     if isinstance(data, pd.DataFrame):
-        text, label = text or "text", label or "label"
+        text, label = "text" if text is None else text, "label" if label is None else label
         for name in (text, label):
-            if name not in data:
-                raise InputError(f"data: no column {short(name)}, allowed: one of {short_list(data.columns)}")
+            if (number := list(data.columns).count(name)) != 1:
+                shown = f"{number or 'no'} column{'s' if number else ''} {short(name)}"
+                raise InputError(f"data: found {shown}, allowed: one of {short_list(map(str, data.columns))}")
         columns = {"text": [_text(value) for value in data[text]], "label": [_label(value) for value in data[label]]}
         data = written(columns, Path(config_of(words).paths.data)).resolve()
         text, label = "text", "label"
@@ -118,5 +123,8 @@ def auto(
         raise InputError(f"data: found {type(data).__name__}, allowed: a DataFrame, or the path of a file")
     columns_of_file = {"text_column": text, "label_column": label}
     words += overrides({"input": str(data)} | {key: name for key, name in columns_of_file.items() if name is not None})
+    config = config_of(words)
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    validate_top(plain)
     with unseeded():
-        return Answer(answer(config_of(words), words))
+        return Answer(answer(config, words))

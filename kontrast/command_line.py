@@ -62,6 +62,8 @@ def _as_overrides(words: Sequence[str]) -> list[str]:
             overrides.append(f"{key}={quoted(value) if is_mark else value}")
         elif "=" in word:
             overrides.append(word)
+        elif any(override.startswith("input=") for override in overrides):
+            raise ValueError(f"kontrast auto {word}: a second file; allowed: one, and --unlabelled FILE")
         else:
             overrides.append(f"input={quoted(word)}")
     return overrides

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
+from datamodules.labels import label_name
 from kontrast.runs import checked_texts, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
@@ -117,7 +118,7 @@ class TextClassifier(ClassifierMixin, _Settings):
         if labels.ndim not in (1, 2) or len(labels) != len(texts):
             raise InputError(f"y: found shape {labels.shape}, allowed: a label, or 0s and 1s, for each of {len(texts)}")
         classes, rows = _of_several(y, labels) if labels.ndim == 2 else _of_one(labels)
-        names = [str(label).strip() for label in classes]  # as a table of rows is read
+        names = [label_name(str(label), "y") for label in classes]  # as a table of rows is read
         if len(classes) < 2 or len(set(names)) < len(names):
             raise InputError(f"y: found the labels {short_list(names)}, allowed: at least 2 that differ as text")
         columns = {"text": texts, "label": rows}

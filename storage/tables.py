@@ -37,6 +37,7 @@ STDIN = "-"
 JOIN = "+"  # between the names of columns that are read as one text
 DELIMITERS = ";\t|"  # looked for in a header beside the comma
 TAB = "tab"  # the delimiter, for shells do not hand on \t
+SEP_LINE = re.compile(r"sep=(.)\s*$")  # above the header, as spreadsheets write and read it
 BARE_TAB = "bare_tab"  # the same where double quotes are part of the fields, and every line is a row
 COMPARED_LINES = 50  # of the beginning, where more than one mark may be the delimiter
 MAX_DEPTH = 100  # of JSON
@@ -399,7 +400,10 @@ def _open_csv(
     lines: Iterator[str], name: str, delimiter: str | None, plain_text: str | None, has_header: bool
 ) -> Table:
     csv.field_size_limit(MAX_FIELD)
-    first_line, second = next(lines), next(lines, None)
+    first_line, second, before = next(lines), next(lines, None), 0
+    while second is not None and ((mark := SEP_LINE.match(first_line)) or (has_header and not first_line.strip())):
+        delimiter = delimiter or (mark.group(1) if mark else None)
+        first_line, second, before = second, next(lines, None), before + 1
     if delimiter is None:
         marks = [mark for mark in DELIMITERS if mark in first_line]
         if second is not None and len(marks) + ("," in first_line) > 1:
@@ -415,16 +419,22 @@ def _open_csv(
             only: Row = {plain_text: first_line.rstrip("\r\n")}
             return Table(name, (plain_text,), iter([("stdin:1", only)]), delimiter)
     parts = [first_line] if second is None else [first_line, second]
+    dialect["skipinitialspace"] = has_header and _has_spaces_after(first_line, delimiter)
     reader = csv.reader(itertools.chain(parts, lines), strict=True, **dialect)
-    with _csv_errors(name, lambda: 1, delimiter):
+    with _csv_errors(name, lambda: 1 + before, delimiter):
         first = next(reader, [])
     columns = _without_blank_end(first, 1)
     header = first if len(first) < len(columns) + 2 else columns  # one without a name can be told, several cannot
     header = header if has_header else _by_position(len(first))
-    rows = _fields(reader, header, name, delimiter)
+    rows = _fields(reader, header, name, delimiter, before)
     if not has_header:
-        rows = itertools.chain([(f"{name}:1", dict(zip(header, first, strict=True)))], rows)
+        rows = itertools.chain([(f"{name}:{1 + before}", dict(zip(header, first, strict=True)))], rows)
     return Table(name, _checked_columns(name, header), rows, delimiter)
+
+
+def _has_spaces_after(header: str, delimiter: str) -> bool:
+    """Whether fields are set apart by a delimiter and a space, which is none of theirs."""
+    return not delimiter.isspace() and 0 < header.count(delimiter) == header.count(f"{delimiter} ")
 
 
 def _only_delimiter(first: str, marks: Sequence[str], name: str) -> str:
@@ -473,8 +483,11 @@ def _without_blank_end(fields: list[str], least: int) -> list[str]:
     return fields
 
 
-def _fields(reader: Any, header: Sequence[str], name: str, delimiter: str) -> Iterator[tuple[str, Row]]:
-    line = reader.line_num + 1  # where a row begins: a quoted field may hold line ends
+def _fields(
+    reader: Any, header: Sequence[str], name: str, delimiter: str, before: int
+) -> Iterator[tuple[str, Row]]:
+    """Rows of a reader that begins after so many lines of the file."""
+    line = before + reader.line_num + 1  # where a row begins: a quoted field may hold line ends
     with _csv_errors(name, lambda: line, delimiter):
         for fields in reader:
             if len(fields) > 1:
@@ -486,7 +499,7 @@ def _fields(reader: Any, header: Sequence[str], name: str, delimiter: str) -> It
                         allowed += f"; a field that holds {delimiter!r} must stand in double quotes"
                     raise InputError(f"{name}:{line}: {len(fields)} fields, allowed: {allowed}")
                 yield f"{name}:{line}", dict(zip(header, fields))  # noqa: B905 - as long as each other
-            line = reader.line_num + 1
+            line = before + reader.line_num + 1
 
 
 @contextmanager
@@ -577,15 +590,13 @@ def _object(value: Any, where: str) -> Row:
 
 
 def _open_xlsx(path: Path, has_header: bool) -> Table:
-    """The first sheet; numbers and dates become what a spreadsheet writes as CSV."""
+    """The first sheet that is not empty, from its first row with a value on; numbers and dates become what a
+    spreadsheet writes as CSV."""
     import openpyxl
 
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        sheet = book.worksheets[0]
-        sheet.reset_dimensions()  # what the file says of its size may be less than it holds
-        cells_of_rows = sheet.iter_rows(values_only=True)
-        first = next(cells_of_rows, ())
+        title, start, first, cells_of_rows = _first_cells(book)
         header = [_cell(cell) for cell in first]
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
@@ -594,19 +605,21 @@ def _open_xlsx(path: Path, has_header: bool) -> Table:
     if not any(header):
         raise InputError(f"{path}: the sheet is empty, allowed: a header line and rows")
     if len(book.worksheets) > 1:
-        log.warning("%s: the first of %d sheets is read, %r", path, len(book.worksheets), book.worksheets[0].title)
+        log.warning("%s: the first of %d sheets that holds rows is read, %r", path, len(book.worksheets), title)
     while not header[-1]:
         header.pop()  # columns that were formatted only
     if not has_header:
         header, cells_of_rows = _by_position(len(header)), itertools.chain([first], cells_of_rows)
 
     def rows() -> Iterator[tuple[str, Row]]:
-        number = 1
+        number = start
         try:
-            for number, cells in enumerate(cells_of_rows, 2 if has_header else 1):
+            for number, cells in enumerate(cells_of_rows, start + 1 if has_header else start):
                 values = [_cell(cell) for cell in cells]
                 if any(values[len(header) :]):
-                    raise InputError(f"{path}:{number}: more cells than the {len(header)} columns of the first row")
+                    more = f"more cells than the {len(header)} columns of the first row, {start}"
+                    allowed = "; allowed: no title above them" if has_header else ""
+                    raise InputError(f"{path}:{number}: {more}{allowed}")
                 if any(len(value) > MAX_FIELD for value in values):
                     raise InputError(f"{path}:{number}: a cell of more than {MAX_FIELD:,} characters")
                 if any(values):
@@ -617,6 +630,18 @@ def _open_xlsx(path: Path, has_header: bool) -> Table:
             raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole XLSX file") from error
 
     return Table(str(path), _checked_columns(str(path), header), rows())
+
+
+def _first_cells(book: Any) -> tuple[str, int, Any, Iterator[Any]]:
+    """Of the first sheet that is not empty: its title, its first row with a value, from 1 on and as cells, and an
+    iterator over the rows below."""
+    for sheet in book.worksheets:
+        sheet.reset_dimensions()  # what the file says of its size may be less than it holds
+        rows = sheet.iter_rows(values_only=True)
+        for number, cells in enumerate(rows, 1):
+            if any(map(_cell, cells)):
+                return sheet.title, number, cells, rows
+    return book.worksheets[0].title, 1, (), iter(())
 
 
 def _cell(value: Any) -> str:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
+from datamodules.labels import is_missing
 from engine.finished import load_weights, open_run
 from engine.plan import Plan
 from engine.results import show_figures
@@ -102,19 +103,21 @@ def _scored_rows(
     """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
     names, several = predictor.label_names, predictor.threshold is not None
     table = read_rows(config, plan, "input", blank_allowed=True)
+    table.need(config.label_column, "set label_column=NAME")
     rows, reading = with_reader_of_labels(table.rows, config, plan, several)
     blank: list[str] = []
     unlabelled: list[str] = []
     none_applies = several and getattr(plan.dataset, "label_separator", None) is not None  # where a cell is empty
     unknown: Counter[str] = Counter()
-    first, labels, scores = "", [], []
+    first, labels, scores, has_key = "", [], [], table.columns is not None  # objects may lack the key
     for piece in pieces(rows):
         inputs = []
         for where, row in piece:
             if is_blank(text := plan.dataset.input_of(row, config.text_column)):
                 blank.append(where)
                 continue
-            if config.label_column in row and is_blank(row[config.label_column]) and not none_applies:
+            label, has_key = row.get(config.label_column), has_key or config.label_column in row
+            if label is None or (is_missing(label) and not none_applies):
                 unlabelled.append(where)
                 continue
             row_labels = labels_in(where, row, config.label_column, reading)
@@ -126,6 +129,8 @@ def _scored_rows(
             inputs.append(text)
         if inputs:
             scores.append(predictor.scores(inputs)[0])
+    if not has_key:
+        raise ValueError(f"{config.input}: no row has a key {short(config.label_column)}; set label_column=NAME")
     for rows_without, what in ((blank, "text"), (unlabelled, "label")):
         if rows_without:
             _warn(f"{rows_without[0]}: {len(rows_without):,} rows without a {what} are left out")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Name = Annotated[str, r"~ \w[\w.-]*"]  # of a folder
+LOOKED_AT = 50  # rows, of which one has a text at least
 Singletons = Literal["refuse", "keep_in_train"]
 Deduplicate = Literal["none", "train", "leaks", "all"]
 EmptyLabel = Literal["refuse", "unlabelled"]
@@ -323,14 +325,15 @@ class TextDataset(Dataset):
         table.need_text(column, hint)
 
         def with_texts() -> Iterator[tuple[str, Row]]:
-            where = None
-            for where, row in table.rows:
-                value = table.text(where, row, column, hint)
-                if not is_blank(value):
+            first = list(islice(table.rows, LOOKED_AT))
+            if not first:
+                raise InputError(f"{table.name}: no rows")
+            if all(text_of(row, column) is None for _, row in first):  # some objects may lack it: they have no text
+                table.text(*first[0], column, hint)
+            for where, row in chain(first, table.rows):
+                if not is_blank(value := text_of(row, column)):
                     checked_text(value, where)
                 yield where, row
-            if where is None:
-                raise InputError(f"{table.name}: no rows")
 
         return replace(table, rows=with_texts())
 

@@ -112,7 +112,7 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
     normal = list(map(folded, data.texts))
     by_text: dict[str, set[Any]] = {}
     for text, label in zip(normal, data.labels, strict=True):
-        by_text.setdefault(text, set()).add(label)
+        by_text.setdefault(text, set()).add(frozenset(label) if data.several else label)
     repeats = Counter(normal)
     conflicting = sum(repeats[text] for text, own_labels in by_text.items() if len(own_labels) > 1)
     duplicates = len(normal) - len(by_text)

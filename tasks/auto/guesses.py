@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from reporting.auto.commands import topics_line
@@ -28,8 +29,14 @@ LABEL_NAMES = (
     *("klasse", "kategorie", "thema", "kennzeichnung", "einstufung", "gruppe", "etikett", "rubrik", "sparte"),
     *("classe", "categorie", "catégorie", "étiquette", "etiqueta", "categoria", "categoría", "clase", "etichetta"),
 )
+SIDE_NAMES = (
+    *("split", "fold", "set", "subset", "partition", "lang", "language", "locale", "sprache", "langue", "idioma"),
+    *("date", "day", "month", "year", "time", "timestamp", "datum", "monat", "jahr", "zeit", "fecha"),
+)  # of columns that stand beside texts and their labels, and are neither where there is another
+DATE = r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ].*)?"
 SEPARATORS = "|;,"  # between the labels of a text, where it has several
 LISTS = "lists"  # in place of a separator: cells are lists, in CSV as JSON
+MOSTLY = 0.9  # of the values of a column of texts, that are strings
 KNOWN_PARTS = 0.8  # of the parts of cells with a separator, that stand in other cells too, from which they are labels
 
 
@@ -72,11 +79,13 @@ def guess_columns(
     label: str | None,
     file: str,
     typed: Mapping[str, Any] | None = None,
-) -> tuple[str, str, list[str]]:
-    """The column of the texts, that of the labels, and which of the two ("text", "label") were guessed.
+) -> tuple[str, str, list[str], list[str]]:
+    """The column of the texts, that of the labels, which of the two ("text", "label") were guessed, and the columns
+    that look as much like labels as the one that was taken.
 
     Known names count first, English, German and some others; among several, and without one, the text is the longest
-    column of mostly different values and the label a column of few short values. Headlines are joined to the text.
+    column of several words or mostly different values and the label the last column of few short values. Headlines are
+    joined to the text.
 
     Raises:
         InputError: a named column is not there, or nothing looks like a text or a label.
@@ -89,24 +98,28 @@ def guess_columns(
     looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
     if text is None:
         known = [name for name in columns if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
-        free = [name for name in columns if name != label and (looks[name].is_text or name in known)]
-        text = max(free, key=lambda name: (_is_named(name, TEXT_NAMES), looks[name].length), default=None)
+        free = [name for name in columns if name != label and not _is_named(name, LABEL_NAMES)]
+        free = [name for name in free if looks[name].is_text or name in known]
+        text = max(free, key=lambda name: (name in known, looks[name].has_words, looks[name].length), default=None)
         if text is None:
             raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
         text = _with_headlines(text, [name for name in columns if looks[name].is_headline and name != label])
+    others: list[str] = []
     if label is None:
         free = [name for name in columns if name not in text_columns(columns, text)]
         few = [name for name in free if looks[name].is_label]
         known = [name for name in few if _is_named(name, LABEL_NAMES)]
         known = known or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
         known.sort(key=lambda name: LABEL_NAMES.index(name.strip().lower()))  # the surest name first
-        label = next(iter(known or few[-1:]), None)
+        likely = [name for name in few if looks[name].tells_rows_apart and not _is_named(name, SIDE_NAMES)] or few
+        label = next(iter(known or likely[-1:]), None)
+        others = [] if known else likely[:-1]
         if label is None:
             raise InputError(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
                 f"{topics_line(file, text, typed or {})}"
             )
-    return text, label, guessed
+    return text, label, guessed, others
 
 
 def _with_headlines(text: str, free: Sequence[str]) -> str:
@@ -123,19 +136,24 @@ class _Column:
     """What the first values of a column look like."""
 
     def __init__(self, values: Sequence[Any]) -> None:
-        plain = [json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in values]
+        as_text = partial(json.dumps, ensure_ascii=False, default=str)
+        plain = [as_text(value) if isinstance(value, list) else value for value in values]
         texts = [str(value).strip() for value in plain if value is not None and not isinstance(value, dict)]
         texts = [text for text in texts if text]
         different = len(set(texts))
         self.length = sum(map(len, texts)) / max(len(texts), 1)
         words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
-        self.are_strings = bool(texts) and all(isinstance(value, str) for value in values if value is not None)
-        is_free = words >= 2 or different > 0.5 * len(texts)
+        strings = sum(isinstance(value, str) for value in values)
+        self.are_strings = bool(texts) and strings >= MOSTLY * sum(value is not None for value in values)
+        self.has_words = words >= 2
+        is_free = self.has_words or different > 0.5 * len(texts)
         self.is_text = self.are_strings and is_free and not _numbers(texts)
         kinds = len({re.sub(r"\d+", "", text) for text in texts})  # "Order 17" and "Order 18" are one
         self.is_headline = self.are_strings and words >= 2 and kinds > 0.5 * len(values)
         few = different <= max(2, min(1000, 0.34 * len(texts)))
         self.is_label = different >= 1 and few and self.length <= 60 and words <= 6 and not _fractions(texts)
+        are_dates = all(re.fullmatch(DATE, text) for text in texts)
+        self.tells_rows_apart = different >= 2 and not are_dates
 
 
 def _numbers(texts: Sequence[str]) -> bool:

@@ -10,11 +10,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from datamodules.labels import label_name, split_labels
+from datamodules.labels import is_missing, label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
 from reporting.auto.commands import topics_line
 from storage.command_words import in_shell_quotes, literal, quoted, quoted_word
-from storage.errors import InputError, short
+from storage.errors import InputError, short, short_list
 from storage.run_store import COMMAND
 from storage.tables import (
     JOIN,
@@ -80,7 +80,10 @@ class Labelled:
         counts = self.rows_of_label()
         where, rows = self.file, len(self.labels)
         if len(counts) == 1:
-            raise InputError(f"{where}: one class only, {short(next(iter(counts)))}; allowed: at least 2 classes")
+            column = f" in column {short(name)}" if (name := self.about.get("label_column")) else ""
+            raise InputError(
+                f"{where}: one class only{column}, {short(next(iter(counts)))}; allowed: at least 2 classes"
+            )
         if rows < 10 or sum(count > 1 for count in counts.values()) < 2:
             raise InputError(
                 f"{where}: {rows} labelled rows of {len(counts)} classes are too few to compare methods; allowed: at "
@@ -131,7 +134,8 @@ def read_labelled(
     if not first:
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
-    text, label, guessed = guess_columns(columns, [row for _, row in first], text_column, label_column, file, typed)
+    rows = [row for _, row in first]
+    text, label, guessed, others = guess_columns(columns, rows, text_column, label_column, file, typed)
     if "label" in guessed and table.columns:
         _refuse_no_header(file, label, first)
     if separator == GUESS:
@@ -150,6 +154,8 @@ def read_labelled(
         "guessed": guessed,
         "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
+    if others:
+        data.notes.append(f"labels may also stand in {short_list(others)}: label_column=NAME")
     _add_rows(data, chain(first, table.rows), markup)
     data.about["encoding"] = table.encoding  # known for sure once all rows are read
     return data
@@ -167,18 +173,20 @@ def _refuse_no_header(file: str, label: str, rows: Iterable[tuple[str, Row]]) ->
 def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str) -> None:
     """All rows into `data`, and what is to be said of them. Raises InputError: none has a label."""
     text, label, separator = data.about["text_columns"][0], data.about["label_column"], data.about["label_separator"]
-    empty, example, marked = 0, "", 0
+    empty, strange, example, marked = 0, 0, "", 0
     for where, row in rows:
         value = text_of(row, text)
         if isinstance(value, str) and (match := MARKUP.search(value)):
             example, marked = example or short(match.group(), 30), marked + 1
             value = without_markup(value) if markup == "strip" else value
         if not isinstance(value, str) or not is_visible(value):
-            empty += 1
+            empty, strange = empty + is_blank(value), strange + (not is_blank(value))
             continue
         _add(data, where, value, row.get(label), separator)
     if empty:
         data.notes.append(f"{empty} rows without a text are left out")
+    if strange:
+        data.notes.append(f"{strange} rows whose text is a number or the like are left out; allowed: a string")
     if not data.labels:
         topics = topics_line(data.file, text, data.about["typed"])
         raise InputError(f"{data.file}: no row has a label in column {short(label)}; {topics}")
@@ -228,7 +236,7 @@ def _add(data: Labelled, where: str, text: str, label: Any, separator: str | Non
         label = _parts(where, label, separator)
     elif isinstance(label, list | tuple):
         raise InputError(f"{where}: a list of labels; allowed: one label a text, or label_separator=lists for several")
-    if label is None or (isinstance(label, str) and label.strip().lower() in ("", "nan")):
+    if not isinstance(label, list) and is_missing(label):
         data.unlabelled.append(text)
         return
     data.texts.append(text)

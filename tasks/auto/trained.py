@@ -111,10 +111,10 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
         return read_run(study, candidate, fold)
     entry = study.entries[candidate.name]
     if candidate.reads_unlabelled and not study.unlabelled:
-        entry.reason = NO_UNLABELLED
+        entry.status, entry.reason = "dropped", NO_UNLABELLED
         return False
     if candidate.needs_all_classes and study.lacks_class:
-        entry.reason = LACKS_CLASS
+        entry.status, entry.reason = "dropped", LACKS_CLASS
         return False
     wanted = folds_wanted(study, candidate)
     runs = wanted + refits(study, candidate)

@@ -96,6 +96,23 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     assert pd.read_parquet(asked[1].input)["text"].tolist() == ["one", ""]
     with pytest.raises(InputError, match="data: found 3 in the column of texts, allowed: texts, or nothing"):
         kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), paths__data=str(tmp_path))
+    kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text=0, label=1, paths__data=str(tmp_path))
+    assert pd.read_parquet(asked[2].input)["label"].tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "settings", "message"),
+    [
+        (["text", "label"], ["a", "x"], {"prefer": "fast"}, "prefer: found 'fast'"),
+        (["text", "label"], ["a", "x"], {"precision": 95}, "precision: found 95"),
+        (["text", "kind"], ["a", "x"], {}, "data: found no column 'label', allowed: one of 'text', 'kind'"),
+        (["text", "label", "label"], ["a", "x", "y"], {}, "data: found 2 columns 'label', allowed: one of"),
+        (["text", "label"], ["a \ud800", "x"], {}, "data: found half a surrogate pair"),
+    ],
+)
+def test_a_table_or_a_setting_that_cannot_be_used_is_refused_at_once(tmp_path, columns, row, settings, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        kontrast.auto(pd.DataFrame([row] * 20, columns=columns, dtype=object), paths__data=str(tmp_path), **settings)
 
 
 TWO_COLUMNS = pd.DataFrame({"title": ["a", "b"], "body": ["c", "d"]})  # which gives its names one by one
@@ -114,8 +131,8 @@ def test_the_commands_words(capsys):
     assert run_words(["run", "-m", "method=ce"]) == ["-m", "method=ce"]
     assert run_words(["auto", "my.csv", "--help"]) == ["--help", "auto"]
     assert main(["--version"]) == 0 and re.fullmatch(r"\d+\.\d+\.\d+\n", capsys.readouterr().out)
-    assert main(["autos"]) == 2 and main(["auto", "--minutes"]) == 2
-    assert capsys.readouterr().err.count("\n") == 2
+    assert main(["autos"]) == 2 and main(["auto", "--minutes"]) == 2 and main(["auto", "a.csv", "b.csv"]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
 
 
 def test_the_pages_training_loop_learns():
@@ -232,7 +249,15 @@ def test_an_installed_package_claims_its_own_name_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("label", "cell"), [({"b", "a"}, '["a", "b"]'), (2.0, "2"), (2.5, "2.5"), (float("nan"), ""), ("2.0", "2.0")]
+    ("label", "cell"),
+    [
+        ({"b", "a"}, '["a", "b"]'),
+        (frozenset("b"), '["b"]'),
+        (2.0, "2"),
+        (2.5, "2.5"),
+        (float("nan"), ""),
+        ("2.0", "2.0"),
+    ],
 )
 def test_labels_of_a_frame_are_written_alike_each_time(label, cell):
     assert _label(label) == cell

@@ -253,6 +253,37 @@ def test_text_that_is_not_utf_8_is_read_as_the_run_learned_it(tmp_path, caplog):
     assert [row["text"] for _, row in read_rows(config, plan, "input").rows] == ["привет"]
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("sep=;\ntext;label\na, b;x\n", 3),
+        ("\n\ntext,label\n\"a, b\",x\n", 4),
+        ('text, label\n"a, b", "x"\n', 2),
+        ('label, text\nx, "a, b"\n', 2),
+    ],
+)
+def test_what_stands_above_a_header_or_after_a_delimiter(tmp_path, content, line):
+    (tmp_path / "a.csv").write_text(content)
+    assert list(open_table(tmp_path / "a.csv").rows) == [(f"{tmp_path}/a.csv:{line}", {"text": "a, b", "label": "x"})]
+
+
+def test_the_first_sheet_that_holds_rows_from_its_first_row_on(tmp_path, caplog):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    sheet = book.create_sheet("Data")
+    for place, row in enumerate([("text", "label"), ("a", "x")]):
+        for column, value in enumerate(row, 1):
+            sheet.cell(3 + place, column, value)
+    book.save(tmp_path / "a.xlsx")
+    assert list(open_table(tmp_path / "a.xlsx").rows) == [(f"{tmp_path}/a.xlsx:4", {"text": "a", "label": "x"})]
+    assert "the first of 2 sheets that holds rows is read, 'Data'" in caplog.text
+    sheet["A1"] = "Answers of spring"
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(InputError, match="a.xlsx:3: more cells than the 1 columns of the first row, 1; allowed"):
+        list(open_table(tmp_path / "a.xlsx").rows)
+
+
 def test_tabs_between_fields_whose_quotes_are_text(tmp_path):
     path = tmp_path / "a.tsv"
     texts = ['"good', 'so "bad" it is', '"quoted" start', 'an end"']

@@ -62,7 +62,26 @@ def test_a_labelled_file_as_test_rows_gives_the_figures_of_those_rows(run, use, 
     absent = use("evaluate", run, f"input={source}").err
     assert f"{source}: no row is of '{table[0]['label']}'; some are predicted so, which macro-F1 counts as 0" in absent
     source.write_text("text\na text\n")
-    assert "labelled.csv:2: no column 'label'; found 'text'" in use("evaluate", run, f"input={source}").error
+    error = use("evaluate", run, f"input={source}").error
+    assert "labelled.csv:1: no column 'label' (set label_column=NAME), allowed" in error
+
+
+def test_objects_may_lack_a_text_or_a_label_but_not_all_of_them(run, use, toy_csv, tmp_path):
+    table, source, output = rows(toy_csv["test"]), tmp_path / "new.jsonl", tmp_path / "pred.jsonl"
+    source.write_text("\n".join(map(json.dumps, [{"text": "a"}, {"label": table[0]["label"]}, *table])))
+    evaluated = use("evaluate", run, f"input={source}")
+    for line, what in ((1, "label"), (2, "text")):
+        assert f"warning: {source}:{line}: 1 rows without a {what} are left out" in evaluated.err.splitlines()
+    assert use("predict", run, f"input={source}", f"output={output}").code == 0
+    answers = [json.loads(line).get("prediction") for line in output.read_text().splitlines()]
+    assert len(answers) == len(table) + 2 and [bool(answer) for answer in answers[:3]] == [True, False, True]
+    output.unlink()
+    assert use("predict", run, f"input={source}", f"output={output}", "text_column=txt").error.startswith(
+        f"{source}:1: no key 'txt' (set text_column=NAME; the run learned from text)"
+    )
+    assert not output.exists()
+    unlabelled = use("evaluate", run, f"input={source}", "label_column=kind").error
+    assert unlabelled == f"{source}: no row has a key 'kind'; set label_column=NAME"
 
 
 def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tmp_path):

@@ -1,8 +1,10 @@
 """What people have in their files: columns guessed, faults in a line."""
 
 import csv
+import json
 import shlex
 import subprocess
+from datetime import date
 
 import pytest
 
@@ -87,6 +89,14 @@ def test_the_encoding_that_was_read_is_told(tmp_path, encoding, typed, told):
         ({"when": [f"2024-01-{d:02}" for d in range(1, 13)], "x": TEXTS, "group": ["1", "0"] * 6}, ("x", "group")),
         ({"sentence": TEXTS, "label": [0, 1, 1] * 4}, ("sentence", "label")),
         ({"rating": ["5", "1"] * 6, "tag": LABELS, "text": TEXTS, "label": LABELS}, ("text", "label")),
+        ({"url": [f"https://example.org/pages/of/some/{n}" for n in range(12)], "a": TEXTS, "b": LABELS}, ("a", "b")),
+        ({"a": ["good day", "not so good"] * 6, "label": [text * 2 for text in TEXTS]}, ("a", "label")),
+        ({"a": TEXTS, "team": LABELS, "lang": ["en"] * 12}, ("a", "team")),
+        ({"a": TEXTS, "team": LABELS, "split": ["train", "test"] * 6, "year": [2024, 2025] * 6}, ("a", "team")),
+        ({"a": TEXTS, "b": LABELS, "on": [date(2024, 1, 1), date(2024, 1, 2)] * 6}, ("a", "b")),
+        ({"a": TEXTS, "b": LABELS, "days": [[date(2024, 1, 1)]] * 12}, ("a", "b")),
+        ({"a": [404, *TEXTS[1:]], "b": LABELS}, ("a", "b")),
+        ({"a": TEXTS, "same": ["en"] * 12}, ("a", "same")),
     ],
 )
 def test_names_count_first_then_contents(columns, expected):
@@ -112,6 +122,29 @@ def test_columns_are_joined_and_empty_parts_left_out(tmp_path):
         read_labelled(str(file), text_column="title+text")
 
 
+def test_other_columns_that_could_hold_labels_are_said_and_one_class_names_its_column(tmp_path):
+    rows = zip(TEXTS, LABELS, LABELS[::-1], ["same"] * 12, strict=True)
+    file = write(tmp_path / "a.csv", ("text", "team", "place", "same"), rows)
+    data = read_labelled(file)
+    assert data.about["label_column"] == "place"
+    assert data.notes == ["labels may also stand in 'team': label_column=NAME"]
+    with pytest.raises(InputError, match="one class only in column 'same', 'same'; allowed"):
+        read_labelled(file, label_column="same").checked()
+
+
+def test_objects_that_lack_keys_and_numbers_that_have_become_fractions(tmp_path):
+    file = tmp_path / "a.jsonl"
+    rows = [{"text": text, "label": float(place % 2)} for place, text in enumerate(TEXTS)]
+    rows += [{"label": 1}, {"text": 404, "label": 1}, {"text": "a"}, {"text": "b", "label": float("nan")}]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    data = read_labelled(str(file))
+    assert data.labels == ["0", "1"] * 6 and data.unlabelled == ["a", "b"]
+    assert [note.split(" are ")[0] for note in data.notes[:2]] == [
+        "1 rows without a text", "1 rows whose text is a number or the like"]  # fmt: skip
+    as_pandas = write(tmp_path / "a.csv", ("text", "label"), zip(TEXTS, ["1.0", "0.0", ""] * 4, strict=True))
+    assert read_labelled(as_pandas).labels == ["1", "0"] * 4
+
+
 def test_a_second_file_of_texts(tmp_path):
     file = write(tmp_path / "more.csv", ("text", "label"), [("<b>one</b>", "x"), ("", ""), ("two", "")])
     assert read_texts(file, "text", markup="strip") == ["one", "two"]
@@ -132,7 +165,7 @@ def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["red"] * 12, "one class only, 'red'"),
+        (["red"] * 12, "one class only in column 'label', 'red'"),
         (["red", "green"], "2 labelled rows of 2 classes are too few"),
         (["red", *["green"] * 11], "12 labelled rows of 2 classes are too few"),
         ([f"label {number}" for number in range(12)], "12 labelled rows of 12 classes are too few"),

@@ -32,8 +32,9 @@ def spelt_out(label: str) -> str:
 
 
 def names_of(label_names: Sequence[str]) -> tuple[str, ...] | None:
-    """The labels as words, which are the names of the classes; None where all of them are codes."""
-    return None if all(map(is_code, label_names)) else tuple(map(spelt_out, label_names))
+    """The labels as words, which are the names of the classes; None where half of them or more are codes."""
+    codes = sum(map(is_code, label_names))
+    return None if 2 * codes >= len(label_names) else tuple(map(spelt_out, label_names))
 
 
 def called_alike(descriptions: Sequence[str]) -> tuple[int, int] | None:

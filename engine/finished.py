@@ -18,6 +18,7 @@ from storage.run_store import DATA, QUESTION, REPEAT, RunFolder, damage_named, f
 from storage.tables import BARE_TAB
 
 BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
+DESCRIPTIONS = "class_descriptions"  # in metrics.json, where a file of the user's gave them
 SOLVED = "solved"  # in a checkpoint: the figures of a solution, JSON
 MODEL = "model"  # the folder in one of `task=auto` that is a run
 WORDS = "words"  # the folder of a run with the vocabulary of an encoder that learned one
@@ -83,6 +84,8 @@ def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str
     if len(class_counts) != len(label_names):
         problem = f"{len(class_counts)} class_counts for {len(label_names)} label_names"
         raise ValueError(f"run {run.id}: metrics.json: {problem}; the file is damaged")
+    if DESCRIPTIONS in run.read_metrics():
+        plan.dataset.learned_descriptions = tuple(run.metric(DESCRIPTIONS, list, str))
     module = plan.bare_module(torch.tensor(class_counts), label_names)
     load_weights(module, run)
     return module.eval(), label_names

@@ -229,7 +229,7 @@ class Plan:
         or two are called alike."""
         descriptions = self.dataset.describe_classes(label_names)
         if descriptions is None:
-            why = f"labels are codes ({', '.join(label_names[:3])}, …)"
+            why = f"labels are codes ({', '.join(label_names[:3])}{', …' if len(label_names) > 3 else ''})"
         elif (alike := called_alike(descriptions)) is not None:
             why = f"{' and '.join(repr(label_names[place]) for place in alike)} are called alike"
         else:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from callbacks.evaluation_rows import ModelOutputs
 from callbacks.predictions import HEADER
+from datamodules.datamodule import DataModule
 from datamodules.sources import file_sha256
 from datamodules.texts.datamodule import TextDataModule
 from datamodules.texts.tokens import tokenizer_fingerprint
@@ -22,6 +23,7 @@ from engine.plan import Plan
 from engine.results import Results
 from lightning_modules.base import ClassifierModule
 from retrieval import Datastore, Index, NearestNeighbours, Vote, recall, shared_label_share
+from storage.errors import InputError
 from storage.run_store import RunFolder
 
 FOLDER = "datastore"
@@ -100,6 +102,14 @@ def retrieval_figures(
         shared = store.labels(rows.positions[:, : vote.num_neighbours])
         figures[f"{split}/neighbours_shared_labels"] = shared_label_share(shared, _label_rows(datamodule, split))
     return figures | {"seconds/retrieval_build": built - started, "seconds/retrieval_search_per_text": seconds_per_text}
+
+
+def need_neighbours(datamodule: DataModule) -> None:
+    """Raises InputError where no row has a label, to be a neighbour, or none is left to measure them on."""
+    if not len(datamodule.indices["train"]):
+        raise InputError("retrieval: needs rows with a label, found none; allowed: null, or some labels")
+    if not {"val", "test"} & set(datamodule.indices):
+        raise InputError("retrieval: found no validation or test rows to measure neighbours on; allowed: null, or some")
 
 
 class SearchedRows:

@@ -24,12 +24,12 @@ from callbacks.open_logs import close_logs, log_outcome
 from callbacks.time_limit import OutOfTime
 from datamodules.datamodule import DataModule
 from engine.environment import environment, write_environment
-from engine.finished import SOLVED, WORDS, load_weights
+from engine.finished import DESCRIPTIONS, SOLVED, WORDS, load_weights
 from engine.identity import completed, run_id
 from engine.plan import Plan, instantiate_partial
 from engine.processes import run_processes
 from engine.results import report, results_for
-from engine.retrieval import retrieval_figures
+from engine.retrieval import need_neighbours, retrieval_figures
 from engine.rivals import reads_other, rival_metrics
 from engine.trainer import LEAST_STEPS, on_processor
 from engine.world import World, is_first_process
@@ -142,6 +142,8 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     pl.seed_everything(plan.config.seed, verbose=False)
     corpus = plan.corpus()
     datamodule = plan.datamodule(corpus)
+    if plan.plain.get("retrieval"):
+        need_neighbours(datamodule)
     run.write_json("kept_indices.json", datamodule.indices)
     if isinstance(plan.encoder, WordEncoder) and run.writes:
         plan.encoder.save(run.path / WORDS)
@@ -283,6 +285,8 @@ def measure(
         "class_counts": datamodule.class_counts.tolist(),
         "label_names": list(datamodule.label_names),
     }
+    if getattr(plan.dataset, "class_descriptions", None) is not None:
+        figures[DESCRIPTIONS] = plan.dataset.describe_classes(datamodule.label_names)
     for split in splits:
         loader = datamodule.test_dataloader() if split == "test" else datamodule.val_dataloader()
         getattr(trainer, "test" if split == "test" else "validate")(module, loader, verbose=False)

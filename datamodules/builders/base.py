@@ -69,6 +69,7 @@ class Dataset:
     deduplicate: Deduplicate = "none"
     learned_columns: Mapping[str, str] = {}  # "text", "label" -> the user's; of the text `TITLE+BODY` too
     learned_separator: str | None = None  # of several labels in a cell of the user's
+    learned_descriptions: tuple[str, ...] | None = None  # of the classes of a finished run, whose file may be gone
 
     def __init__(
         self,
@@ -201,6 +202,8 @@ class Dataset:
         Raises:
             InputError: see `class_descriptions.read_descriptions`.
         """
+        if self.learned_descriptions is not None:
+            return self.learned_descriptions
         if self.class_descriptions is not None:
             file = Path(self.class_descriptions).expanduser()
             return read_descriptions(file, label_names, names_suffice=self.label_names is not None)

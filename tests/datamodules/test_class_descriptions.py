@@ -68,6 +68,8 @@ def test_labels_that_say_nothing():
     assert not any(map(is_code, ("cs.CL", "acq", "world news")))
     assert spelt_out("sci_techNews") == "sci tech News"
     assert known_descriptions("no such set", ("1", "2")) is None
+    assert known_descriptions("no such set", ("1", "2", "other")) is None
+    assert known_descriptions("no such set", ("G20", "trade", "money")) == ("G20", "trade", "money")
     assert known_descriptions("no such set", ("one_two", "b")) == ("one two", "b")
     assert called_alike(["sport", "world", "Sport "]) == (0, 2) and called_alike(["sport", "world"]) is None
 

@@ -35,7 +35,7 @@ def test_labels_are_thinned_and_the_rest_is_text_without_label(solve, use, toy_c
     assert use("evaluate", result).code == 0
 
 
-def test_names_alone(solve, tmp_path):
+def test_names_alone(solve, use, toy_csv, tmp_path):
     descriptions = tmp_path / "names.yaml"
     descriptions.write_text("fruit: apple, pear\nmetal: iron, gold\nanimal: horse, crow\nweather: rain, frost\n")
     line = ["method=nearest_name", "dataset.labels=0"]
@@ -45,6 +45,13 @@ def test_names_alone(solve, tmp_path):
     assert named.folder != bare.folder
     predictions = [Counter(row["prediction"] for row in rows(run.folder / "predictions.csv")) for run in (named, bare)]
     assert predictions[0] != predictions[1]
+    descriptions.unlink()  # the run holds what it learned
+    assert use("predict", named, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
+    stored = [row["prediction"] for row in rows(named.folder / "predictions.csv") if row["split"] == "test"]
+    assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
+
+
+NEIGHBOURS = ["retrieval=knn", "retrieval.num_neighbours=[3]", "retrieval.temperature=[1]", "retrieval.lam=[0.3]"]
 
 
 def write_rows(path, table, columns=("text", "label")):
@@ -106,6 +113,16 @@ def test_texts_that_are_in_test_are_not_learned_from_where_test_is_not_read(toy_
         (["dataset.unlabelled=TMP/bad.csv"], "TMP/bad.csv:1: no column 'text' (the text column of dataset.unlabelled)"),
         (["dataset.unlabelled=TMP/none.csv"], "TMP/none.csv: no rows, allowed: at least one text"),
         (["dataset.unlabelled=TMP/blank.csv"], "TMP/blank.csv:2: found an empty text"),
+        (
+            ["dataset.train=TMP/part.csv", "dataset.empty_label=unlabelled", "dataset.label_names=[metal,fruit]",
+             "dataset.test=null", "dataset.singleton_classes=keep_in_train", *NEIGHBOURS],
+            "retrieval: found no validation or test rows to measure neighbours on; allowed: null, or some",
+        ),
+        (
+            ["dataset.train=TMP/empty.csv", "dataset.empty_label=unlabelled", "dataset.label_names=[metal,fruit]",
+             "dataset.test=TMP/two.csv", *NEIGHBOURS],
+            "retrieval: needs rows with a label, found none; allowed: null, or some labels",
+        ),
         (["dataset.train=TMP/part.csv"], "TMP/part.csv:4: found an empty label, allowed: a name or a number"),
     ],
 )
@@ -114,6 +131,8 @@ def test_bad_input(solve, tmp_path, line, message):
     write_rows(tmp_path / "none.csv", [], ["text"])
     write_rows(tmp_path / "blank.csv", [(" ",)], ["text"])
     write_rows(tmp_path / "part.csv", [("iron", "metal"), ("pear", "fruit"), ("gold", "")])
+    write_rows(tmp_path / "two.csv", [("iron", "metal"), ("pear", "fruit")])
+    write_rows(tmp_path / "empty.csv", [("silver", ""), ("plum", "")])
     line = [word.replace("TMP", str(tmp_path)) for word in line]
     assert solve("method=prototypes", *line).error.startswith(message.replace("TMP", str(tmp_path)))
 

@@ -174,10 +174,13 @@ class KontrastModule(PrototypesModule):
         return co_trained(rows, words, labels, start, self.shrinkage, self.label_rows, self.word_steps, seed).scores
 
     def _pairs_suffice(self, labels: Tensor) -> bool:
-        """Whether labels are enough to weigh by, one a class for each fold on the mean, and most texts have none."""
+        """Whether labels are enough to weigh by, one a class for each fold on the mean, and most texts have none.
+
+        A class without any, which names alone may tell, would be given up: no pair and no held-out label speaks of it.
+        """
         known = labels[labels >= 0]
-        classes = len(known.unique())
-        return classes > 1 and max(LEAST_ROWS, FOLDS * classes) <= len(known) < len(labels) - len(known)
+        has_all = len(known.unique()) == self.num_classes
+        return has_all and max(LEAST_ROWS, FOLDS * self.num_classes) <= len(known) < len(labels) - len(known)
 
     def _held_out_scores(self, rows: Tensor, words: csr_matrix | None, labels: Tensor) -> tuple[Tensor, Tensor]:
         """A fold for each labelled row, and its first scores where its fold's labels are unknown."""
@@ -255,9 +258,7 @@ class KontrastModule(PrototypesModule):
         """Scores (B, C) of embeddings (B, D)."""
         if self.encoder.frozen:
             return super().logits(embeddings)
-        logits = ClassifierModule.logits(self, embeddings)
-        if self.training:
-            return logits
+        logits = ClassifierModule.logits(self, embeddings)  # while it trains, nothing stands beside them yet
         return logits + functional.linear(embeddings.float(), self.refit_weight, self.refit_bias)
 
     def prediction_head(self) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """method=kontrast: what it learns from, what it predicts by, and what it refuses."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -142,6 +143,12 @@ def test_a_solved_head_begins_as_regression_on_the_labels_or_where_a_class_has_n
     expected = model.decision_function(features)
     centred = [values - values.mean(1, keepdims=True) for values in (logits, expected)]
     np.testing.assert_allclose(*centred, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(("labelled", "suffices"), [([12, 12, 8], True), ([12, 12, 7], False), ([16, 16, 0], False)])
+def test_pairs_wait_for_labels_of_every_class(labelled, suffices):
+    labels = torch.cat([torch.repeat_interleave(torch.arange(3), torch.tensor(labelled)), torch.full((40,), -1)])
+    assert KontrastModule._pairs_suffice(SimpleNamespace(num_classes=3), labels) == suffices
 
 
 def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):

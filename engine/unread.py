@@ -19,6 +19,10 @@ from engine.validation import ConfigError, Top, signature, target_nodes
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
 
+# arguments of a method that are made of what the classes are called; each says when it counts
+NAMES = ("method.class_names", "method.label_pieces")
+# options of a data set that say how many labels are learned from, or what figures tell of them
+OF_LABELS = tuple(f"dataset.{key}" for key in ("empty_label", "labels", "labels_per_class", "many_above", "few_below"))
 # group or key -> when the engine reads it
 CONDITIONS = {
     "augment": "method.num_views>1",
@@ -66,9 +70,13 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     elif plain["trainer"]["max_epochs"] == "converged":
         to_the_end = "trainer.max_epochs=converged, the default over a frozen encoder, trains to the end"
         idle["callbacks.early_stopping"] = f"{to_the_end}; allowed with a number of epochs"
-    if not (getattr(target_class(method), "reads_unlabelled", False) or plain.get("active")):
-        for key in ("unlabelled", "most_unlabelled"):
-            idle[f"dataset.{key}"] = f"method={method['name']} does not read texts without labels"
+    conditions = dict(CONDITIONS)
+    reads_unlabelled = bool(plain.get("active")) or getattr(target_class(method), "reads_unlabelled", False)
+    for key in ("dataset.unlabelled", "dataset.most_unlabelled"):
+        if not reads_unlabelled:
+            idle[key] = f"method={method['name']} does not read texts without labels"
+        elif reads_unlabelled is not True:
+            conditions[key] = reads_unlabelled
     if (active := plain.get("active")) and not _asks_for_passes(active["strategy"]):
         idle["active.mc_passes"] = f"active={active['name']} asks for no passes with dropout on"
     if active:
@@ -76,12 +84,15 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     if no_rival := _without_rival(plain):
         idle["rival"] = no_rival
     if serves(method) == "clustering":
-        idle["dataset.empty_label"] = f"method={method['name']} reads no labels"
+        idle |= dict.fromkeys(OF_LABELS, f"method={method['name']} reads no labels")
     if "ir" in (thinning := plain.get("imbalance") or {"ir": None}) and thinning["ir"] is None:
         idle["protocol.val_from"] = "nothing is thinned; allowed with imbalance.ir=NUMBER or another imbalance"
-    if "class_names" not in signature(target_class(method))[0]:
-        idle["dataset.class_descriptions"] = f"method={method['name']} does not read the names of the classes"
-    conditions = dict(CONDITIONS)
+    if (plain.get("active") or {}).get("oracle") != "browser":  # whose page shows them to a person
+        needed = dict(_declared("method", method, target_class(method)))
+        if condition := next((needed[key] for key in NAMES if key in needed), None):
+            conditions["dataset.class_descriptions"] = condition
+        else:
+            idle["dataset.class_descriptions"] = f"method={method['name']} does not read the names of the classes"
     if plain.get("augment") and target_class(plain["augment"]).draws_first:
         conditions["augment"] = "encoder.train=full|top_layers"  # a frozen encoder sees every row once, as it is
     for key, condition in [*conditions.items(), *_declared("", plain, Top), *_unread_by_nodes(plain)]:
@@ -155,7 +166,15 @@ def _holds(plain: Mapping[str, Any], condition: str) -> bool:
     key, symbol, wanted = re.split(r"([=<>])", condition, maxsplit=1)
     value: Any = plain
     for name in key.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
+        value = _argument(value, name) if isinstance(value, Mapping) else None
     if symbol == "=":
         return str(value) in wanted.split("|")
     return value is not None and (value > float(wanted) if symbol == ">" else value < float(wanted))
+
+
+def _argument(node: Mapping[str, Any], name: str) -> Any:
+    """What a node says of an argument; its default where it says nothing, or None."""
+    if name in node or "_target_" not in node:
+        return node.get(name)
+    parameter = signature(target_class(node))[0].get(name)
+    return None if parameter is None or parameter.default is parameter.empty else parameter.default

@@ -57,7 +57,7 @@ class EncoderModule(pl.LightningModule):
     protocols: ClassVar[tuple[str, ...]] = ("clean", "few_shot", "kfold", "published")
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers", "frozen")  # values of encoder.train
     unused_groups: ClassVar[tuple[str, ...]] = ()
-    reads_unlabelled: ClassVar[bool] = False  # whether the split "unlabelled" is of use to it
+    reads_unlabelled: ClassVar[bool | str] = False  # whether the split "unlabelled" is of use to it, or when: "KEY>0"
     trains_unlabelled: ClassVar[bool] = False  # whether its train batches hold those rows too, behind the train rows
     rows_beside: str | None = None  # "reversed": each train batch holds as many rows again, drawn so, behind its own
     rows_afterwards: str | None = None  # "class_balanced": so are the train batches from `batches_before` of the run on

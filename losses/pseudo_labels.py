@@ -23,7 +23,11 @@ class PseudoLabelLoss(nn.Module):
         label_weight: > 0, of a row with a true label; one of a guess weighs 1.
     """
 
-    def __init__(self, q: Annotated[float, "> 0", "<= 1"] = 0.7, label_weight: Annotated[float, "> 0"] = 5.0) -> None:
+    def __init__(
+        self,
+        q: Annotated[float, "> 0", "<= 1", "with encoder.train=full|top_layers"] = 0.7,
+        label_weight: Annotated[float, "> 0", "with encoder.train=full|top_layers"] = 5.0,
+    ) -> None:
         super().__init__()
         if not 0 < q <= 1:
             raise ValueError(f"q must be in (0, 1], got {q}")

@@ -9,6 +9,8 @@ from engine.unread import unread
 from engine.validation import ConfigError
 from tests.engine.plans import composed
 
+SHOTS = ("many_above", "few_below")
+
 
 def refused(line: str) -> list[str]:
     """Keys that a command line is refused for as without effect."""
@@ -82,6 +84,35 @@ def refused(line: str) -> list[str]:
         ("method=scl_hnm active=rep_clun rival=null dataset=agnews", []),
         ("method=prototypes dataset=agnews dataset.labels=0 rival=null", ["rival"]),
         ("method=bce encoder=cnn dataset=reuters21578 rival=null", ["rival"]),
+        ("task=cluster method=bow_kmeans dataset.labels=9", ["dataset.labels"]),
+        ("task=cluster method=sccl dataset.many_above=9 dataset.few_below=3", [f"dataset.{key}" for key in SHOTS]),
+        ("task=cluster method=sccl dataset.labels_per_class=9", ["dataset.labels_per_class"]),
+        ("method=prototypes dataset.class_descriptions=x.yaml", []),
+        ("method=nearest_name dataset.class_descriptions=x.yaml", []),
+        (
+            "method=prototypes method.use_names=false dataset.class_descriptions=x.yaml",
+            ["dataset.class_descriptions"],
+        ),
+        ("method=bce_words method.use_names=false dataset.class_descriptions=x.yaml", ["dataset.class_descriptions"]),
+        (
+            "method=kontrast protocol=few_shot method.use_names=false dataset.class_descriptions=x.yaml active=random "
+            "active.oracle=browser",
+            [],
+        ),
+        ("method=ce dataset.class_descriptions=x.yaml active=random active.oracle=browser", []),
+        ("method=ce dataset.class_descriptions=x.yaml active=random", ["dataset.class_descriptions"]),
+        ("method=dualcl dataset.class_descriptions=x.yaml", []),
+        ("method=dualcl method.label_tokens=names dataset.class_descriptions=x.yaml", ["dataset.class_descriptions"]),
+        ("method=kontrast loss.q=0.5", []),
+        ("method=kontrast encoder.train=frozen loss.q=0.5 loss.label_weight=2", ["loss.q", "loss.label_weight"]),
+        (
+            "method=nearest_name dataset.unlabelled=x.csv dataset.most_unlabelled=9",
+            ["dataset.unlabelled", "dataset.most_unlabelled"],
+        ),
+        ("method=nearest_name method.max_steps=1 dataset.unlabelled=x.csv", []),
+        ("method=prototypes method.max_steps=0 dataset.unlabelled=x.csv", ["dataset.unlabelled"]),
+        ("method=prototypes_words method.max_steps=0 dataset.unlabelled=x.csv", []),
+        ("method=kontrast method.max_steps=0 dataset.unlabelled=x.csv", []),
         ("seed=3 trainer.max_epochs=2 loss.tau=0.5 +optimizer.eps=1e-7", []),
     ],
 )

@@ -85,6 +85,7 @@ class KontrastModule(PrototypesModule):
     protocols: ClassVar[tuple[str, ...]] = ("fixed", *ClassifierModule.protocols)
     losses: ClassVar[tuple] = (PseudoLabelLoss,)
     unused_groups: ClassVar[tuple[str, ...]] = ("augment", "head")
+    reads_unlabelled = True
     trains_unlabelled = True
     is_solved = ClassifierModule.is_solved
     refit_weight: Tensor

@@ -46,13 +46,13 @@ class PrototypesModule(ClassifierModule):
     unused_groups: ClassVar[tuple[str, ...]] = (
         *("loss", "head", "augment", "optimizer", "scheduler", "callbacks", "active", "start_from"),
     )
-    reads_unlabelled = True
+    reads_unlabelled: ClassVar[bool | str] = "method.max_steps>0"
     is_solved = True
 
     def __init__(
         self,
         *args: Any,
-        class_names: ClassNames | None = None,
+        class_names: Annotated[ClassNames | None, "with use_names=True"] = None,
         use_names: bool = True,
         anchor_rows: Annotated[float, ">= 0"] = ANCHOR_ROWS,
         label_rows: Annotated[float, ">= 1"] = LABEL_ROWS,

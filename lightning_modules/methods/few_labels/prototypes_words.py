@@ -29,6 +29,7 @@ class PrototypesWordsModule(EmbeddingsAndWords, PrototypesModule):
     """
 
     unused_groups: ClassVar[tuple[str, ...]] = EmbeddingsAndWords.unused_groups
+    reads_unlabelled = True
 
     def __init__(self, *args: Any, word_steps: Annotated[int, ">= 1"] = STEPS, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ class BinaryCrossEntropyWordsModule(EmbeddingsAndWords, MultiLabelModule):
     def __init__(
         self,
         *args: Any,
-        class_names: ClassNames | None = None,
+        class_names: Annotated[ClassNames | None, "with use_names=True"] = None,
         use_names: bool = True,
         threshold: Threshold = 0.5,
         **kwargs: Any,

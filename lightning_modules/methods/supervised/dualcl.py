@@ -49,7 +49,7 @@ class DualCLModule(ClassifierModule):
     def __init__(
         self,
         *args,
-        label_pieces: list[list[int]],
+        label_pieces: Annotated[list[list[int]], "with label_tokens=class_names|learned"],
         mu: Annotated[float, ">= 0", "<= 1"] = 0.5,
         label_tokens: Literal["class_names", "names", "learned"] = "class_names",
         label_positions: Literal["consecutive", "shared"] = "consecutive",

@@ -54,7 +54,8 @@ class DataModule(LightningDataModule):
         seed: of the split, the thinning, the augmentation and the batch order.
         singleton_classes: classes of one train row under a stratified split: refuse, or leave them in train.
         num_workers: loader processes.
-        budget: how many train rows keep their label, before anything else is drawn, and how many without one count.
+        budget: how many train rows keep their label, drawn before any other rows but after a thinning that spares no
+            row held out, and how many without one count.
         takes_unlabelled: train rows without a label are set aside as rows without one, and not refused.
         shot_bounds: train rows above which a class has many, and below which it has few; for figures alone.
         trains_unlabelled: train batches hold the rows of "unlabelled" too, with label -1, at the positions behind those
@@ -68,6 +69,8 @@ class DataModule(LightningDataModule):
             the corpus table "train", a shipped "val" into the table "val", and so does "test" under ``protocol=kfold``.
             Under ``protocol=published`` "val" equals "test". With a label budget, with ``takes_unlabelled`` or under
             ``protocol=fixed``, "unlabelled" holds the train rows without a label.
+        thins_before_budget: whether the labels of the budget are drawn among the rows that ``imbalance`` leaves (after
+            ``setup``).
         labels: split -> class indices ``(N,)`` int64, or ``(N, C)`` uint8 of 0 and 1 (after ``setup``).
         augment_report: name, share of rows changed over all augmented views, and number of views (after ``setup``).
 
@@ -109,6 +112,7 @@ class DataModule(LightningDataModule):
         self._rows: dict[str, list[np.ndarray]] = {}  # split -> for each view the rows of its store
         self._features: dict[str, np.ndarray] | None = None
         self._beside_inputs = False
+        self.thins_before_budget = False
         self._ready = False
 
     def _open(self) -> None:
@@ -149,6 +153,11 @@ class DataModule(LightningDataModule):
         if self.num_classes < 2:
             raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
         answers = self.imbalance.answers(self.num_classes) if isinstance(self.imbalance, Listed) else None
+        self.thins_before_budget = bool(self.budget) and self._thins_all(rows)
+        if self.thins_before_budget:
+            is_labelled = ~without_label(tables["train"])
+            kept = self._thinned(np.flatnonzero(is_labelled), labels["train"])
+            rows["train"] = np.union1d(kept, np.flatnonzero(~is_labelled))
         rows |= self._without_labels(rows["train"], labels["train"], without_label(tables["train"]), answers)
         if self.protocol.name == "published":
             if "test" not in rows:
@@ -167,10 +176,8 @@ class DataModule(LightningDataModule):
             if rest is not None:
                 rows["unlabelled"] = np.union1d(rest, rows.get("unlabelled", rest[:0]))
                 self._table_of["unlabelled"] = "train"
-        elif self.imbalance is not None:
-            rng = np.random.default_rng([self.seed, 0, THIN_STREAM])
-            selected = self.imbalance.select(labels["train"][rows["train"]], rng, self.label_names)
-            rows["train"] = rows["train"][selected]
+        elif self.imbalance is not None and not self.thins_before_budget:
+            rows["train"] = self._thinned(rows["train"], labels["train"])
         if answers is not None:
             labels["train"] = labels["train"].copy()
             labels["train"][self.imbalance.rows] = answers
@@ -196,6 +203,18 @@ class DataModule(LightningDataModule):
                 part.pop("test", None)
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
+
+    def _thins_all(self, rows: Mapping[str, np.ndarray]) -> bool:
+        """Whether `imbalance` thins all train rows with a label, those too that validate: none is held out before."""
+        thins = self.imbalance is not None and not isinstance(self.imbalance, Listed)
+        if not thins or getattr(self.imbalance, "ir", 1) is None or self.protocol.name == "kfold":
+            return False
+        return self.protocol.name != "clean" or self.protocol.val_from == "thinned" or "val" in rows
+
+    def _thinned(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Those of the train rows that `imbalance` keeps; `labels` are of the whole table."""
+        rng = np.random.default_rng([self.seed, 0, THIN_STREAM])
+        return rows[self.imbalance.select(labels[rows], rng, self.label_names)]
 
     def _hold_out_fold(self, rows: dict[str, np.ndarray], labels: np.ndarray, inputs: list) -> None:
         """Make the fold that the protocol names the test split."""
@@ -231,7 +250,7 @@ class DataModule(LightningDataModule):
             self._refuse_unlabelled(unlabelled, answers)
             return {}
         rng = np.random.default_rng([self.seed, 0, LABEL_STREAM])
-        labelled = np.flatnonzero(~unlabelled)
+        labelled = rows[~unlabelled[rows]]
         if not keeps_all:
             labelled = labelled[self.budget.select(labels[labelled], rng, self.label_names)]
         if not len(labelled) and self.protocol.name != "fixed":

@@ -18,14 +18,20 @@ from tasks.active.people import SEPARATOR, first_of_equal, not_held_out
 
 
 class Pool:
-    """The training texts that may be asked for, each once: of equal texts the first stands for all."""
+    """The training texts that may be asked for, each once: of equal texts the first stands for all.
+
+    Attributes:
+        rows: of the train table, the pool.
+        unlabelled: further rows of a thinned table, texts without a label: a label budget left them over. None where
+            the rounds draw labels by the budget as the pool does.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         may_use_gpu = plan.plain["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
         self.device = torch.device("cuda" if may_use_gpu else "cpu")
         self.corpus = corpus = plan.corpus()
-        self.rows = _pool_rows(plan, corpus)
+        self.rows, self.unlabelled = _pool_rows(plan, corpus)
         self.is_whole = len(self.rows) == len(corpus.table("train"))
         table = corpus.table("train").take(self.rows)
         self.texts: list[str] = table.column("text").to_pylist()
@@ -97,8 +103,9 @@ class Pool:
         return parts
 
 
-def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
-    """Rows of the train table that are the pool: all where some have no label, else those that `imbalance` leaves."""
+def _pool_rows(plan: Plan, corpus: Corpus) -> tuple[np.ndarray, np.ndarray | None]:
+    """Rows of the train table that are the pool: all where some have no label, else those that `imbalance` leaves; and
+    `Pool.unlabelled`."""
     labels = corpus.table("train").column("label")
     if unlabelled := int(without_label(corpus.table("train")).sum()):
         if plan.plain["active"]["oracle"] == "labels":
@@ -108,7 +115,8 @@ def _pool_rows(plan: Plan, corpus: Corpus) -> np.ndarray:
             )
         if (plan.plain.get("imbalance") or {}).get("ir") is not None:
             raise ValueError("imbalance.ir: a pool without labels cannot be thinned by class; allowed: null")
-        return np.arange(len(labels))
+        return np.arange(len(labels)), None
     datamodule = plan.datamodule(corpus, num_views=1)
     parts = ["train", "val"] if plan.plain["protocol"]["name"] == "few_shot" else ["train"]
-    return np.sort(np.concatenate([datamodule.indices[part] for part in parts]))
+    others = datamodule.indices.get("unlabelled", np.arange(0)) if datamodule.thins_before_budget else None
+    return np.sort(np.concatenate([datamodule.indices[part] for part in parts])), others

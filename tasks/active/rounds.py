@@ -358,6 +358,10 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     rows: dict[str, Any] = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[known].tolist()}
     if getattr(target_class(plan.plain["method"]), "reads_unlabelled", False):
         rows["unlabelled"] = "rest" if pool.is_whole else pool.rows.tolist()
+    if pool.unlabelled is not None:  # a round does not thin: labels drawn by the budget would be others
+        round_config.dataset.labels, round_config.dataset.labels_per_class = None, None
+        if "unlabelled" in rows:
+            rows["unlabelled"] += pool.unlabelled.tolist()
     if plan.plain["active"]["oracle"] != "labels":
         rows["labels"] = labels
     if plan.plain["dataset"].get("label_names") is not None:

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.imbalance import Exponential
+from datamodules.label_budget import LabelBudget
 from datamodules.samplers import LengthGrouped, Shuffle
 from datamodules.texts.datamodule import TextDataModule, predict_loader
 from datamodules.texts.tokens import CHUNK
@@ -233,6 +234,29 @@ def test_validation_comes_from_the_thinned_rows_unless_said(make):
     assert before.class_counts.tolist() == [27, 15, 9] and len(before.indices["val"]) == 10
     assert len(data.indices["test"]) == len(before.indices["test"]) == 12
     assert np.array_equal(np.bincount(data.labels["train"]), data.class_counts)
+
+
+def with_labels(make, **options):
+    """Rows with a label and rows without one, each a set, of a thinned train table and a budget of labels."""
+    data = make(imbalance=Exponential(ir=3), singleton_classes="keep_in_train", **options)
+    return set(data.indices["train"]) | set(data.indices["val"]), set(data.indices.get("unlabelled", ()))
+
+
+def test_of_thinned_rows_a_smaller_budget_is_within_a_larger(make):
+    thinned, _ = with_labels(make)
+    for key, sizes in {"labels": (20, 30, 40), "labels_per_class": (5, 9, 20)}.items():
+        parts = [with_labels(make, budget=LabelBudget(**{key: size})) for size in sizes]
+        assert parts[0][0] < parts[1][0] < parts[2][0] < thinned
+        assert all(kept | rest <= thinned and not kept & rest for kept, rest in parts)
+        assert key != "labels" or [len(kept) for kept, _ in parts] == list(sizes)
+
+
+@pytest.mark.parametrize("protocol", [{**CLEAN, "val_from": "unthinned"}, {**CLEAN, "name": "kfold"}])
+def test_where_rows_are_held_out_before_the_thinning_labels_are_drawn_before_it(make, protocol):
+    options = {"protocol": protocol, "budget": LabelBudget(labels=60), "singleton_classes": "keep_in_train"}
+    whole, thinned = make(**options), make(imbalance=Exponential(ir=3), **options)
+    assert np.array_equal(whole.indices["unlabelled"], thinned.indices["unlabelled"])
+    assert set(thinned.indices["train"]) < set(whole.indices["train"]) | set(whole.indices["val"])
 
 
 @pytest.mark.parametrize("protocol", [CLEAN, {**CLEAN, "name": "kfold"}])

@@ -254,10 +254,9 @@ class DataModule(LightningDataModule):
         if not keeps_all:
             labelled = labelled[self.budget.select(labels[labelled], rng, self.label_names)]
         if not len(labelled) and self.protocol.name != "fixed":
-            raise InputError(
-                f"protocol: found {self.protocol.name} without a labelled row; allowed: some labels, or a method that "
-                "reads the names of the classes with protocol=fixed, such as method=prototypes"
-            )
+            of_names = "a method that reads the names of the classes with protocol=fixed, such as method=prototypes"
+            allowed = "some labels" if self.multilabel else f"some labels, or {of_names}"
+            raise InputError(f"protocol: found {self.protocol.name} without a labelled row; allowed: {allowed}")
         rest = np.setdiff1d(rows, labelled)
         if len(rest):
             self._table_of["unlabelled"] = "train"

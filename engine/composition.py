@@ -115,6 +115,7 @@ def _task_findings(plain: Plain) -> Iterator[str]:
 
 def _findings(plain: Plain) -> Iterator[str]:
     yield from _method_findings(plain)
+    yield from _label_findings(plain)
     yield from _callback_findings(plain)
     yield from _protocol_findings(plain)
     yield from _view_findings(plain)
@@ -151,6 +152,24 @@ def _method_findings(plain: Plain) -> Iterator[str]:
         value = plain.get(group)
         if any(v is not None for v in value.values()) if isinstance(value, Mapping) else value is not None:
             yield f"{group}: has no effect with {name}; allowed: {group}=null"
+
+
+def _label_findings(plain: Plain) -> Iterator[str]:
+    """No label at all, for a method that has nothing else to learn from."""
+    method = target_class(plain["method"])
+    if plain["dataset"].get("labels") != 0 or not getattr(method, "needs_labels", False):
+        return
+    named = ", ".join(_without_labels(target_class(plain["dataset"]).kind, method.multilabel))
+    others = f", or a method that reads the names of the classes: {named}" if named else ""
+    yield f"dataset.labels: found 0, and method={plain['method']['name']} learns from labels; allowed: >= 1{others}"
+
+
+def _without_labels(kind: str, multilabel: bool) -> Iterator[str]:
+    """Methods for such data that need no label."""
+    for name, target in choices("method").items():
+        method = get_object(target)
+        if getattr(method, "needs_labels", True) is False and method.multilabel == multilabel and _takes(method, kind):
+            yield name
 
 
 def _callback_findings(plain: Plain) -> Iterator[str]:

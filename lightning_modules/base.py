@@ -285,6 +285,7 @@ class ClassifierModule(EncoderModule):
     generates `predictions` (B,) too.
     """
 
+    needs_labels: ClassVar[bool] = True  # whether without a label there is nothing that it could learn from
     multilabel = False  # whether texts have any number of labels: batches then carry them as (B, C) of 0 and 1
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
     embedding_parts = 1  # into how many equal parts it then wants them cut, each of unit length

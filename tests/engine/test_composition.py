@@ -61,6 +61,11 @@ CLUSTERING = [  # refused alike; not every message advises a word
     ("task=cluster method=self_train method.layer_sizes=[8,0]", "method.layer_sizes: found [8, 0]; allowed: a"),
     ("task=cluster method=self_train method.layer_sizes=[]", "method.layer_sizes: found []; allowed: a list, not"),
     ("task=cluster method=aecl callbacks=default ~callbacks.best", "callbacks.early_stopping: serves"),
+    ("method=ce dataset.labels=0", "dataset.labels: found 0, and method=ce learns from labels; allowed: >= 1, or a "
+     "method that reads the names of the classes: kontrast, nearest_name, prototypes, prototypes_words"),
+    ("method=setfit_pairs dataset.labels=0", "dataset.labels: found 0, and method=setfit_pairs learns from labels; "),
+    ("method=bce_words dataset=reuters21578 dataset.labels=0", "dataset.labels: found 0, and method=bce_words learns "),
+    ("method=ce dataset=digits dataset.labels=0", "dataset.labels: found 0, and method=ce learns from labels; "),
 ]
 
 
@@ -94,6 +99,16 @@ def test_a_method_says_what_it_takes(method: str) -> None:
     kind = get_object(choices("method")[method])
     assert "losses" in vars(kind) or any("losses" in vars(parent) for parent in kind.__mro__[1:-1])
     assert findings(f"method={method} task={TASKS[serves({'_target_': choices('method')[method]})]}") == []
+
+
+def test_without_a_label_a_method_reads_names_or_is_refused() -> None:
+    read_names = set()
+    for method, target in choices("method").items():
+        if serves({"_target_": target}) == "classification":
+            lines = findings(f"method={method} dataset=agnews dataset.labels=0")
+            assert len(lines) == get_object(target).needs_labels and all("dataset.labels: " in line for line in lines)
+            read_names |= set() if lines else {method}
+    assert read_names == {"kontrast", "nearest_name", "prototypes", "prototypes_words"}
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ class PrototypesModule(ClassifierModule):
     unused_groups: ClassVar[tuple[str, ...]] = (
         *("loss", "head", "augment", "optimizer", "scheduler", "callbacks", "active", "start_from"),
     )
+    needs_labels = False
     reads_unlabelled: ClassVar[bool | str] = "method.max_steps>0"
     is_solved = True
 

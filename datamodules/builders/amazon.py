@@ -1,6 +1,6 @@
 """Multilingual Amazon Reviews (Keung et al., 2020), stars of a review, from files that the user brings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,8 +8,11 @@ import numpy as np
 
 from datamodules.builders.base import Row
 from datamodules.builders.user_files import Csv
+from datamodules.class_descriptions import known_descriptions
 from datamodules.splits import rank_in_class
 from storage.errors import InputError
+
+STARS = frozenset("12345")
 
 
 class AmazonReviews(Csv):
@@ -41,6 +44,12 @@ class AmazonReviews(Csv):
         super().__init__(train, **options)
         self.columns |= {"title": "review_title", "language": "language"}
         self.language, self.max_characters, self.val_rows = language, max_characters, val_rows
+
+    def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
+        """As `Csv.describe_classes`; stars are spelt out."""
+        if self.class_descriptions is None and set(label_names) <= STARS:
+            return known_descriptions("amazon_reviews", label_names)
+        return super().describe_classes(label_names)
 
     def identity(self) -> dict[str, Any]:
         options = {"language": self.language, "max_characters": self.max_characters, "val_rows": self.val_rows}

@@ -132,6 +132,16 @@ def test_amazon_reviews_of_one_language_cut_and_drawn(tmp_path):
     assert rows_of(short, "train")[0]["text"] == "Title 1 | It" and short.card["splits"]["val"]["rows"] == 20
 
 
+def test_stars_of_amazon_reviews_are_spelt_out_and_other_labels_are_not(tmp_path):
+    train = reviews(tmp_path / "train.csv", ["en"])
+    stars = dataset("amazon_reviews", train=train)
+    names = [description.split(",")[0] for description in stars.describe_classes(("1", "3", "5"))]
+    assert names == ["one star", "three stars", "five stars"]
+    of_column = dataset("amazon_reviews", train=train, label_column="product_category")
+    assert of_column.describe_classes(("home_kitchen", "toy")) == ("home kitchen", "toy")
+    assert of_column.describe_classes(("10", "20")) is None
+
+
 def test_amazon_reviews_in_another_language_are_named(tmp_path):
     train = reviews(tmp_path / "train.csv", ["de", "fr"])
     with pytest.raises(InputError, match=r"train.csv: no row in 'en' \(dataset.language\), there are: de, fr"):

@@ -12,6 +12,14 @@ from engine.plan import Plan
 from lightning_modules.heads.discriminant import nearest_prototype
 from lightning_modules.methods.few_labels.class_names import ClassNames
 
+# what anybody would tell the stars of, for the set whose files the user brings
+REVIEWS = {
+    1: ["Terrible. It broke on the first day and nobody answers", "Complete garbage, I want my money back, avoid it"],
+    2: ["Disappointed. It works a little, but feels cheap and is already loose", "Not good, I would not buy it again"],
+    3: ["It is okay. Nothing special, some good and some bad sides", "Average, does the job, but I expected more"],
+    4: ["Good product, I like it, only the cable is short", "Works well and looks nice, a scratch on the lid"],
+    5: ["Absolutely love it! The best I ever bought", "Perfect, excellent quality, I recommend it to everybody"],
+}
 ROWS = 300
 MAX_LENGTH = 64
 
@@ -22,6 +30,10 @@ MAX_LENGTH = 64
 def test_names_belong_to_their_labels(name, mirror, tmp_path):
     """The nearest name is right far more often than chance, and a class's texts are nearer to its name than others."""
     folders = [f"paths.data={tmp_path}", f"paths.cache={tmp_path}", f"paths.source_mirror={mirror}"]
+    if name == "amazon_reviews":
+        lines = [f'{stars},"{text}",Review,en' for stars, texts in REVIEWS.items() for text in texts]
+        (tmp_path / "train.csv").write_text("\n".join(["stars,review_body,review_title,language", *lines]))
+        folders += [f"dataset.train={tmp_path}/train.csv", f"dataset.test={tmp_path}/train.csv"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         plan = Plan.make(compose("config", ["method=nearest_name", f"dataset={name}", *folders]))
     corpus, encoder, tokenizer = plan.corpus(), plan.encoder.load().eval(), plan.encoder.tokenizer()

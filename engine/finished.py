@@ -65,6 +65,7 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
             plan.dataset.learned_separator = about.get("label_separator")
             typed = about.get("typed", {})
             plan.dataset.encoding = typed.get("encoding")
+            plan.dataset.learned_header = typed.get("header", True)
             if typed.get("delimiter") == BARE_TAB:  # which nothing in a file says; others are guessed anew
                 plan.dataset.delimiter = BARE_TAB
     if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:

@@ -40,6 +40,7 @@ from storage.tables import (
     checked_encoding,
     checked_text,
     column_names,
+    format_of,
     is_blank,
     text_columns,
     write_table,
@@ -332,25 +333,31 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
 def with_columns_of_run(
     config: DictConfig, plan: Plan, key: str, overrides: Sequence[str], kinds: Sequence[str] = ("text",)
 ) -> DictConfig:
-    """The config, with those columns that the run learned from that nobody typed and that the file has.
+    """The config, with those columns that the run learned from that nobody typed and that the file has; and without a
+    header where the run learned from a table without one.
 
     A file alone can be looked at beforehand; of stdin they are what the config says.
     """
     name, typed = config[key], {word.lstrip("+~").partition("=")[0] for word in overrides}
+    if name == STDIN or not os.path.isfile(name):
+        return config
+    own_config = config.copy()
+    if not (plan.dataset.learned_header or "header" in typed or format_of(name) in ("json", "parquet")):
+        own_config.header = False
+        print(f"{name}: header=false, as the run learned from; header=true: its first row is one", file=sys.stderr)
     learned = {f"{kind}_column": plan.dataset.learned_columns.get(kind) for kind in kinds}
     untyped = {option: own for option, own in learned.items() if option not in typed}
     other = {option: own for option, own in untyped.items() if own not in (None, config[option])}
-    if not other or name == STDIN or not os.path.isfile(name):
-        return config
+    if not other:
+        return own_config
     delimiter = checked_delimiter(config.delimiter, "delimiter") or plan.dataset.delimiter
     encoding = checked_encoding(config.encoding, "encoding")
-    columns = column_names(name, delimiter, encoding, config.header, plan.dataset.encoding)
-    own_columns = config.copy()
+    columns = column_names(name, delimiter, encoding, own_config.header, plan.dataset.encoding)
     for option, own in other.items():
         if set(text_columns(columns, own)) <= set(columns):
-            own_columns[option] = own
+            own_config[option] = own
             print(f"{name}: {option}={own}, as the run learned from", file=sys.stderr)
-    return own_columns
+    return own_config
 
 
 def read_rows(config: DictConfig, plan: Plan, key: str, blank_allowed: bool = False) -> Table:

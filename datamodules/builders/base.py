@@ -70,6 +70,7 @@ class Dataset:
     learned_columns: Mapping[str, str] = {}  # "text", "label" -> the user's; of the text `TITLE+BODY` too
     learned_separator: str | None = None  # of several labels in a cell of the user's
     learned_descriptions: tuple[str, ...] | None = None  # of the classes of a finished run, whose file may be gone
+    learned_header: bool = True  # whether the first row of the user's named the columns
 
     def __init__(
         self,

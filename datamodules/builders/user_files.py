@@ -157,6 +157,7 @@ class Csv(UserFiles):
         self.label_separator = label_separator
         self.several_labels = True if label_separator else None
         self.delimiter, self.header = checked_delimiter(delimiter, "dataset.delimiter"), header
+        self.learned_header = header
 
     def identity(self) -> dict[str, Any]:
         identity = super().identity() | {"delimiters": [self._delimiter(path) for path in self.paths.values()]}

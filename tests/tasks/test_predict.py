@@ -179,6 +179,30 @@ def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp
     assert piped.startswith(f"stdin:1: no column 'text' {told}")
 
 
+def test_without_a_header_a_table_is_read_as_the_run_learned_from_its_own(solve, use, toy_csv, tmp_path):
+    lines = {split: file.read_text() for split, file in toy_csv.items()}
+    for split, file in toy_csv.items():
+        file.write_text(lines[split].partition("\n")[2])
+    columns = ["dataset.text_column=column_1", "dataset.label_column=column_2"]
+    run = solve("method=logistic", "dataset.header=false", *columns)
+    stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+    source, output = toy_csv["test"], tmp_path / "out.csv"
+    said = "header=false, as the run learned from; header=true: its first row is one\n"
+    predicted = use("predict", run, f"input={source}", f"output={output}")
+    assert predicted.code == 0 and f"{source}: {said}" in predicted.err
+    assert [row["prediction"] for row in rows(output)] == stored
+    evaluated = use("evaluate", run, f"input={source}")
+    assert evaluated.code == 0 and f"{source}: {said}" in evaluated.err
+    assert json.loads((run.folder / "evaluation-input.json").read_text())["rows"] == len(stored)
+    source.write_text(lines["test"])
+    named = use("predict", run, f"input={source}", f"output={output}", "header=true", "text_column=text")
+    assert named.code == 0 and said not in named.err
+    assert [row["prediction"] for row in rows(output)] == stored
+    source = tmp_path / "new.jsonl"  # names its columns itself
+    source.write_text('{"column_1": "hail"}\n')
+    assert use("predict", run, f"input={source}", f"output={output}").code == 0
+
+
 def test_the_file_that_is_read_is_not_written_over(run, use, tmp_path):
     source = tmp_path / "new.csv"
     source.write_text("text\nhail\n")

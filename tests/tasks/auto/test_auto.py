@@ -94,6 +94,17 @@ def test_headlines_are_joined_and_the_line_that_predicts_says_so(words, use, tmp
     assert use(*figures).code == 0
 
 
+@pytest.mark.slow
+def test_without_a_header_new_tables_are_read_as_its_own_was(words, use, tmp_path, toy_csv):
+    source = toy_csv["train"]
+    source.write_text(source.read_text().partition("\n")[2])
+    result = command([*words, "methods=[tfidf_linear]", "header=false"])
+    predicted = use("predict", str(result.folder), f"input={source}", f"output={tmp_path / 'o.csv'}")
+    assert predicted.code == 0 and f"{source}: header=false, as the run learned from; " in predicted.err
+    assert len(rows(tmp_path / "o.csv")) == len(source.read_text().splitlines())
+    assert use("evaluate", str(result.folder), f"input={source}").code == 0
+
+
 def the_run_of_auto(store):
     (folder,) = [path for path in store.iterdir() if path.name.startswith("auto-")]
     return folder

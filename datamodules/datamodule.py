@@ -153,7 +153,9 @@ class DataModule(LightningDataModule):
         if self.num_classes < 2:
             raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
         answers = self.imbalance.answers(self.num_classes) if isinstance(self.imbalance, Listed) else None
-        self.thins_before_budget = bool(self.budget) and self._thins_all(rows)
+        if self.budget and self.protocol.name == "clean" and (number := len(rows.pop("val", ()))):
+            log.warning("dataset: %d validation rows are not read, for a budget of labels does not count theirs", number)
+        self.thins_before_budget = bool(self.budget) and self._thins_all()
         if self.thins_before_budget:
             is_labelled = ~without_label(tables["train"])
             kept = self._thinned(np.flatnonzero(is_labelled), labels["train"])
@@ -193,23 +195,18 @@ class DataModule(LightningDataModule):
         self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}
         if "unlabelled" in rows:
             self._leave_out_unlabelled(tables)
-        elif self.budget.most_unlabelled is not None:
-            raise InputError(
-                f"dataset.most_unlabelled: found {self.budget.most_unlabelled} and no train row without a label; "
-                "allowed: null"
-            )
         if not self.protocol.read_test:
             for part in (self.indices, self.labels):
                 part.pop("test", None)
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
 
-    def _thins_all(self, rows: Mapping[str, np.ndarray]) -> bool:
+    def _thins_all(self) -> bool:
         """Whether `imbalance` thins all train rows with a label, those too that validate: none is held out before."""
         thins = self.imbalance is not None and not isinstance(self.imbalance, Listed)
         if not thins or getattr(self.imbalance, "ir", 1) is None or self.protocol.name == "kfold":
             return False
-        return self.protocol.name != "clean" or self.protocol.val_from == "thinned" or "val" in rows
+        return self.protocol.name != "clean" or self.protocol.val_from == "thinned"
 
     def _thinned(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Those of the train rows that `imbalance` keeps; `labels` are of the whole table."""

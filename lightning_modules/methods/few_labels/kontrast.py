@@ -118,6 +118,11 @@ class KontrastModule(PrototypesModule):
         self.register_buffer("refit_weight", torch.zeros_like(self.classifier.weight))
         self.register_buffer("refit_bias", torch.zeros_like(self.classifier.bias))
 
+    def information(self, has_unlabelled: bool) -> str:
+        """Over an encoder that trains, the names label texts: where there are none to label, they are not read."""
+        read = super().information(has_unlabelled)
+        return read if has_unlabelled or self.encoder.frozen else read.replace("N", "")
+
     def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of logits (N, C) and labels (N,), a scalar."""
         return functional.cross_entropy(logits, labels)

@@ -23,31 +23,13 @@ from typing import Any
 from engine.allowed_targets import MODULES, conf_targets, lies_in
 from engine.validation import HYDRA_KEYS, SUPPLIED, mismatch, signature
 from storage.errors import ReportError
+from storage.settings import UNHASHED_ANYWHERE, relevant
 
 ROOT = Path(__file__).resolve().parents[1]
 CONDITION = re.compile(r"'with (\w+)=([\w|]+)'")  # in an annotation
 KNOWN_BY = re.compile(r"'known by (\w+)'")  # likewise: a file whose content another argument tells
 SCHEMA = 2  # 1 hashed the whole config, places of code included
 
-# Left out: where files lie, what is shown, what is asked of the run, and on which device it works.
-UNHASHED_TOP = frozenset(
-    {
-        *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search", "chat", "cluster"),
-        *("text_column", "label_column", "encoding", "explain", "add", "minutes", "methods", "prefer", "precision"),
-        *("format", "quantize", "host", "port", "probabilities", "rival", "markup", "unlabelled"),
-        *("label_separator", "header", "delimiter", "sure"),
-    }
-)
-UNHASHED_TRAINER = frozenset(
-    {
-        *("accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps", "enable_progress_bar"),
-        *("enable_model_summary", "enable_checkpointing", "default_root_dir", "plugins"),
-    }
-)
-UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", "nan_guard", "time_limit"})
-UNHASHED_ACTIVE = frozenset({"host", "port", "show_guess", "answers", "answers_from"})  # how a person is asked
-UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
-UNHASHED_OF = {"trainer": UNHASHED_TRAINER, "callbacks": UNHASHED_CALLBACKS, "active": UNHASHED_ACTIVE}
 UNHASHED_KEYS = UNHASHED_ANYWHERE | (HYDRA_KEYS - {"_args_"})
 
 
@@ -67,7 +49,7 @@ def run_id(config: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -
             names nothing.
     """
     digests = {Path(path).expanduser(): digest for path, digest in (inputs or {}).items()}
-    content = {"schema": SCHEMA, **_described(_relevant(config), digests)}
+    content = {"schema": SCHEMA, **_described(relevant(config), digests)}
     digest = hashlib.sha256(_text(content).encode()).hexdigest()[:10]
     return f"{_name(config, 'method')}-{_name(config, 'dataset')}-{digest}"
 
@@ -151,15 +133,6 @@ def place(target: str) -> str:
         if (moved := conf_targets().get(target.rpartition(".")[2])) in (None, target):
             raise ReportError(f"_target_: cannot import {target!r} ({str(error).splitlines()[0]})") from error
         return moved
-
-
-def _relevant(config: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in config.items() if key not in UNHASHED_TOP and value is not None}
-    for group, unhashed in UNHASHED_OF.items():
-        if isinstance(kept.get(group), Mapping):
-            kept[group] = {key: value for key, value in kept[group].items() if key not in unhashed}
-    kept["callbacks"] = {key: value for key, value in kept.get("callbacks", {}).items() if value is not None}
-    return kept
 
 
 def _described(value: Any, digests: Mapping[Path, str]) -> Any:

@@ -24,15 +24,15 @@ Results = dict[tuple[str, str], dict[int, Mapping[str, Any]]]  # (data set, meth
 
 
 def clusterings(runs: Sequence[Run], where: Mapping[str, str]) -> Results:
-    """Finished clusterings that fit `where`.
+    """Finished clusterings that fit `where`; a method with several settings by the words that differ, too.
 
     Raises:
-        ReportError: two runs of one method, data set and seed: `where` must tell them apart.
+        ReportError: two runs of one method, settings, data set and seed: `where` must tell them apart.
     """
     groups = runs_by_seed(runs, (DATA_SET, "method"), where, "cluster/num_clusters")
     return {
-        (name, method): {seed: run.read_metrics() for seed, run in seeds.items()}
-        for (name, method), seeds in groups.items()
+        (name, " ".join(method)): {seed: run.read_metrics() for seed, run in seeds.items()}
+        for (name, *method), seeds in groups.items()
     }
 
 

@@ -5,7 +5,9 @@
 
 RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key, or several. `along`, a key of
 numbers, is one more of them, and the figure has `metric` against it, a line a group; without a baseline the table has a
-row a group, too, and a column a number. N beside a group: it reads the names of the classes; U: texts without a label.
+row a group, too, and a column a number. Runs of one group with other settings are rows of their own, named by what
+differs, as in "ce optimizer.lr=0.0002". A difference is over the seeds that both rows have; how many pairs these are
+stands beside it where a row has more. N beside a group: it reads the names of the classes; U: texts without a label.
 """
 
 from __future__ import annotations
@@ -29,20 +31,25 @@ OPTIONS = ("dataset", "baseline", "by", "metric", "columns", "figure", "along")
 Values = dict[str, dict[int, dict[str, Any]]]  # group -> seed -> metrics
 
 
-def grouped(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str]) -> Values:
+def grouped(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str], along: str | None = None) -> Values:
     """Finished runs that fit `where`, as group -> seed -> metrics.
 
+    Args:
+        by: dotted keys, whose values name a group, with the settings in which runs of one group differ.
+        along: one more of them, whose value comes last.
+
     Raises:
-        ReportError: two different runs fall on one group and seed: `by` or `where` must tell them apart; runs on
-            several files of the user's.
+        ReportError: two runs of one group, settings and seed; runs on several files of the user's.
     """
-    groups = runs_by_seed(runs, by, where)
+    groups = runs_by_seed(runs, [along, *by] if along else by, where)
     files = {str(lookup(run.read_config(), "dataset.train")) for seeds in groups.values() for run in seeds.values()}
     if len(files) > 1:
         shown = " and ".join(sorted(files)[:2])
         raise ReportError(f"dataset: found runs on {shown}; allowed: one file, narrow with where=dataset.train:FILE")
+    names = {group: (*group[1:], group[0]) if along else group for group in groups}
     return {
-        " ".join(group): {seed: run.read_metrics() for seed, run in seeds.items()} for group, seeds in groups.items()
+        " ".join(names[group]): {seed: run.read_metrics() for seed, run in seeds.items()}
+        for group, seeds in groups.items()
     }
 
 
@@ -61,7 +68,7 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
     for group, seeds in sorted(values.items(), key=lambda item: -_mean(figures[item[0]])):
         outcome = (MISSING, MISSING, MISSING)
         if group != baseline and set(figures[group]) & set(reference):
-            outcome = _outcome(figures[group], reference)
+            outcome = _outcome(figures[group], reference, max(len(seeds), len(values[baseline])))
         rows.append((_marked(group, seeds), str(len(seeds)), *(spread(seeds, column) for column in columns), *outcome))
     header = ("", "seeds", *columns, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
     return Table(title, header, tuple(rows))
@@ -114,11 +121,14 @@ def _mean_and_spread(figures: Sequence[float]) -> str:
     return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
 
 
-def _outcome(values: Mapping[int, float], reference: Mapping[int, float]) -> tuple[str, str, str]:
+def _outcome(values: Mapping[int, float], reference: Mapping[int, float], seeds: int) -> tuple[str, str, str]:
+    """Difference, interval and p; the number of pairs where it is not that of all seeds."""
     result = paired_comparison(values, reference)
+    number = len(result.seeds)
+    pairs = f" ({number} pair{'' if number == 1 else 's'})" if number < seeds else ""
     interval = MISSING if result.interval is None else " to ".join(f"{100 * end:+.2f}" for end in result.interval)
     return (
-        f"{100 * result.difference:+.2f}",
+        f"{100 * result.difference:+.2f}{pairs}",
         interval,
         MISSING if result.t_test_p is None else f"{result.t_test_p:.3g}",
     )
@@ -150,7 +160,7 @@ def main(arguments: Sequence[str]) -> None:
     where |= {"dataset": options["dataset"]}
     by, metric = options.get("by", "method").split(","), options.get("metric", "test/macro_f1")
     along = options.get("along")
-    values = grouped(read_store(folder), [*by, along] if along else by, where)
+    values = grouped(read_store(folder), by, where, along)
     encoders, protocols = (_names(values, key) for key in ("encoder", "protocol"))
     title = f"{options['dataset']}, {encoders}, protocol {protocols}, %"
     columns = options["columns"].split(",") if "columns" in options else COLUMNS

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from storage.errors import ReportError
 from storage.records import Run
+from storage.settings import UNHASHED_ANYWHERE, relevant
 
 DATA_SET = "data set"  # beside the keys of a config: the name of a run's data set, of a user's own with its file
 Group = tuple[str, ...]
+AS_IN_YAML = {"None": "null", "True": "true", "False": "false"}
+NO_SETTINGS = UNHASHED_ANYWHERE | {"name", "_target_", "_partial_", "_recursive_", "_convert_"}
 
 
 def lookup(config: Mapping[str, Any], key: str) -> Any:
@@ -39,6 +42,8 @@ def runs_by_seed(
 ) -> dict[Group, dict[int, Run]]:
     """Finished runs that fit `where`, by the values of `by` as text, and by seed.
 
+    Where runs of one group have other settings, the words that differ follow the values, as ``optimizer.lr=0.0002``.
+
     Args:
         runs: in any order.
         by: dotted keys of a config, or `DATA_SET`.
@@ -46,25 +51,58 @@ def runs_by_seed(
         figure: only runs that have it count.
 
     Raises:
-        ReportError: two runs of one group and seed: `by` or `where` must tell them apart.
+        ReportError: two runs of one group, settings and seed: `where` must tell them apart.
     """
-    import pandas as pd
-
-    rows = []
+    alike: dict[Group, list[tuple[Run, int, Mapping[str, Any]]]] = {}
     for run in runs:
         metrics, config = run.read_metrics(), run.read_config()
         if metrics.get("status") == "finished" and figure in metrics and fits(config, where):
-            rows.append((*(_value(key, metrics, config) for key in by), metrics["seed"], run))
-    table = pd.DataFrame(rows, columns=[*range(len(by)), "seed", "run"])
-    places = [*range(len(by)), "seed"]
-    for _, two in table[table.duplicated(places, keep=False)].groupby(places):
-        group, ids = " ".join(two.iloc[0, :-2]), " and ".join(run.id for run in two["run"][:2])
-        raise ReportError(
-            f"by={','.join(by)}: {ids} are two runs of {group}, seed {two['seed'].iloc[0]}; "
-            "allowed: one a group and seed, narrow with where=key:value"
-        )
-    groups = table.groupby(places[:-1], sort=False)
-    return {tuple(map(str, group)): dict(zip(part["seed"], part["run"], strict=True)) for group, part in groups}
+            group = tuple(_value(key, metrics, config) for key in by)
+            alike.setdefault(group, []).append((run, metrics["seed"], config))
+    groups: dict[Group, dict[int, Run]] = {}
+    for group, members in alike.items():
+        for (run, seed, _), words in zip(members, differing_words([config for *_, config in members]), strict=True):
+            seeds = groups.setdefault((*group, *words), {})
+            if (other := seeds.setdefault(seed, run)) is not run:
+                problem = f"{other.id} and {run.id} are two runs of {' '.join((*group, *words))}, seed {seed}"
+                allowed = "one a group and seed, narrow with where=key:value"
+                raise ReportError(f"by={','.join(by)}: {problem}; allowed: {allowed}")
+    return groups
+
+
+def differing_words(configs: Sequence[Mapping[str, Any]]) -> list[Group]:
+    """For each config the settings, as ``key=value``, in which it differs from the others; the seed is none of them.
+
+    A group that chose something else stands for its keys where these follow from the choice. A config without an
+    option that others have is older than the option, and had its default: it alone makes no difference.
+    """
+    settings = [dict(_settings(relevant(config))) for config in configs]
+    differing: dict[str, list[str]] = {}
+    for key in sorted({key for each in settings for key in each} - {"seed"}):
+        values = [each.get(key, "null") for each in settings]
+        known = values if _is_chosen(key) else [each[key] for each in settings if key in each]
+        chosen = differing.get(key.rpartition(".")[0])
+        follows = chosen is not None and len(set(zip(chosen, values, strict=True))) == len(set(chosen))
+        if len(set(known)) > 1 and not follows:
+            differing[key] = values
+    return [tuple(f"{key}={values[place]}" for key, values in differing.items()) for place in range(len(configs))]
+
+
+def _settings(node: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys with their values as text; a node has the name of what it chose, or of its class."""
+    for name, value in node.items():
+        key = f"{parent}.{name}" if parent else name
+        if isinstance(value, Mapping):
+            yield key, str(value.get("name") or str(value.get("_target_")).rpartition(".")[2])
+            yield from _settings(value, key)
+        elif name not in NO_SETTINGS:
+            text = written(value)
+            yield key, AS_IN_YAML.get(text, text)
+
+
+def _is_chosen(key: str) -> bool:
+    """Whether it is a group of a config, or a callback: one that is not there is none."""
+    return "." not in key.removeprefix("callbacks.")
 
 
 def _value(key: str, metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:

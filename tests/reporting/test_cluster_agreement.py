@@ -146,8 +146,7 @@ def test_bad_input_is_refused(add, tmp_path):
     with pytest.raises(ReportError, match=r"by=loss.tua: no run sets loss.tua"):
         main([str(tmp_path), "by=loss.tua"])
     add(1.0, 0, [0, 1, 2])
-    with pytest.raises(ReportError, match="aecl-0.5-0-0 and aecl-1.0-0-0 are two runs of tweet aecl, seed 0"):
-        main([str(tmp_path)])
+    assert list(settings(list_runs(tmp_path), (), {})) == [("tweet", "aecl", f"loss.tau={tau}") for tau in ("0.5", "1")]
     add(0.5, 1, [0, 1, 2], first=5)
     with pytest.raises(ReportError, match="other texts"):
         main([str(tmp_path), "by=loss.tau"])

@@ -37,8 +37,10 @@ def test_numbers_seed_by_seed(runs, capsys):
     assert "| tweet      | 7 / 30.00 |" in capsys.readouterr().out
 
 
-def test_two_runs_of_a_kind_are_refused(runs):
-    with pytest.raises(ReportError, match="two runs of tweet aecl, seed 0"):
-        clusterings(list_runs(runs), {})
+def test_runs_of_other_settings_are_columns_of_their_own_and_none_is_refused(runs):
+    results = clusterings(list_runs(runs), {}).items()
+    of_tweet = {method: sorted(seeds) for (name, method), seeds in results if name == "tweet"}
+    told = "aecl method.num_clusters"
+    assert of_tweet == {f"{told}=null": [0, 1], f"{told}=auto": [0], "sbert_kmeans": [0]}
     with pytest.raises(ReportError, match="no finished clusterings"):
         main([str(runs), "where=method.num_clusters:9"])

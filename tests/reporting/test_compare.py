@@ -8,7 +8,7 @@ from scipy import stats
 
 from reporting.compare import compare, curves, grouped, main
 from reporting.curves import seeds_figure
-from reporting.grouping import lookup
+from reporting.grouping import differing_words, lookup
 from storage.errors import ReportError
 from storage.records import add_records, read_store
 from storage.run_store import RunFolder, list_runs
@@ -41,12 +41,42 @@ def test_means_and_paired_test(store: Path) -> None:
     assert best[1] == baseline[1] == "3"  # the failed run does not count
 
 
-def test_runs_that_by_does_not_tell_apart_are_refused(store: Path) -> None:
+def test_runs_of_other_settings_are_rows_of_their_own(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(store, "sharprecl", 0, 0.4, mu=0.5)
-    with pytest.raises(ReportError, match="two runs of sharprecl, seed 0"):
-        grouped(list_runs(store), ["method"], {})
+    record(store, "sharprecl", 7, 0.6, mu=0.5)
+    values = grouped(list_runs(store), ["method"], {})
+    assert {name: sorted(seeds) for name, seeds in values.items()} == {
+        "ce": [0, 1, 2], "sharprecl method.mu=1": [0, 1, 2], "sharprecl method.mu=0.5": [0, 7]
+    }  # fmt: skip
     assert len(grouped(list_runs(store), ["method", "method.mu"], {})) == 3
     assert len(grouped(list_runs(store), ["method"], {"method.mu": "1.0"})["sharprecl"]) == 3
+    main([str(store), "dataset=toy"])
+    shown = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    differences = {row[0]: row[6] for row in shown if len(row) > 6}
+    assert differences["sharprecl method.mu=0.5"] == "-10.00 (1 pair)", "seed 0; 1, 2 and 7 have no partner"
+    assert differences["sharprecl method.mu=1"] == "+5.33"
+
+
+def test_two_runs_of_the_same_settings_and_seed_are_refused(store: Path) -> None:
+    run = RunFolder(store / "again")
+    run.write_text("config.yaml", (store / "ce-0-1.0/config.yaml").read_text())
+    run.write_metrics(RunFolder(store / "ce-0-1.0").read_metrics())
+    with pytest.raises(ReportError, match="again and ce-0-1.0 are two runs of ce, seed 0; allowed: one a group and"):
+        grouped(list_runs(store), ["method"], {})
+
+
+def test_words_that_differ_are_named_by_what_a_group_chose() -> None:
+    plain = {"loss": {"_target_": "losses.CE"}, "trainer": {"_target_": "a.b", "max_epochs": 6, "num_threads": 1}}
+    plain |= {"augment": None, "callbacks": {}, "rival": None, "seed": 0}
+    loss = {"loss": {"_target_": "elsewhere.losses.Focal", "gamma": 2.0}}
+    stops = {"callbacks": {"early_stopping": {"_target_": "callbacks.Early", "patience": 5}}}
+    longer = {"trainer": {"_target_": "a.b", "max_epochs": 10.0, "min_steps": 0}}
+    assert differing_words([plain, plain | loss]) == [("loss=CE",), ("loss=Focal",)], "gamma is part of it"
+    stop = "callbacks.early_stopping"
+    assert differing_words([plain, plain | stops]) == [(f"{stop}=null",), (f"{stop}=Early",)]
+    assert differing_words([plain, plain | longer]) == [("trainer.max_epochs=6",), ("trainer.max_epochs=10",)]
+    same = {"rival": "logistic", "seed": 1, "loss": {"_target_": "moved.CE", "weight": None}}
+    assert differing_words([plain, plain | same]) == [(), ()], "no setting, or an option that came later"
 
 
 def test_runs_on_two_files_are_no_group(store: Path) -> None:

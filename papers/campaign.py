@@ -133,10 +133,14 @@ def tuned(cell: Cell, options: Options) -> tuple[str, ...] | None:
 
 
 def keep_searches(options: Options) -> None:
-    """Keep the record of every search that is through."""
+    """Keep the record of every search that is through, but of code that no commit holds."""
     records = finished_searches(options)
     for cell in planned(options):
-        if (record := search_of(cell, records)) is not None:
+        if (record := search_of(cell, records)) is None:
+            continue
+        if record.get("changed"):
+            print(f"search not kept, of code with uncommitted changes: {record['line']}", file=sys.stderr)
+        else:
             keep_search(cell, record, options.searches)
 
 

@@ -87,7 +87,8 @@ class Grid:
 class Budget:
     """How much is run: overrides of every cell, seeds by row, table or default, and which columns and rows.
 
-    `searches`: the folder of kept searches whose winners the cells run with (`papers.searches`).
+    `searches`: the folder of kept searches, each as `search=halving` says, whose winners the cells run with
+    (`papers.searches`).
     """
 
     key: str

@@ -20,6 +20,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from engine.command_line import CONF, without_group
+from engine.environment import ENVIRONMENT
 from engine.identity import run_id
 from engine.plan import Plan
 from engine.unread import unread
@@ -198,7 +199,7 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
     name = f"{config.method.name}_{config.dataset.name}"
     folder = Path(config.paths.runs) / "searches" / f"halving-{name}-{digest}"
     trial = partial(_trial, config, plan.inputs(), _standing(config, options))
-    alive = [trial(number, settings, options.seeds[0]) for number, settings in enumerate(options.draw())]
+    alive = every = [trial(number, settings, options.seeds[0]) for number, settings in enumerate(options.draw())]
     reached: dict[int, float] = {}
     for place, share in enumerate(options.shares):
         _train(alive, share, base, folder / f"rung-{place}", options)
@@ -213,7 +214,7 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
         candidate.number: _mean([candidate, *(b for b in again if b.number == candidate.number)], options.metric)
         for candidate in alive
     }
-    record = _record(said, options, reached, means, trial)
+    record = _record(said, options, reached, means, trial) | _code([*every, *again])
     write_text(folder / "search.json", json.dumps(record, indent=1) + "\n")
     _show(record, options)
     print(f"\nbest: python run.py {shell_line([*said, *words(record['settings'])])}")
@@ -294,12 +295,20 @@ def _record(
         "line": shell_line(base),
         "metric": options.metric,
         "seeds": list(options.seeds),
+        "finalists": options.finalists,
         "space": {key: dict(range_) for key, range_ in options.space.items()},
         "shares": list(options.shares),
         "trials": rows,
         "best": best,
         "settings": rows[best]["settings"],
     }
+
+
+def _code(trials: Sequence[Trial]) -> dict[str, Any]:
+    """The commits that the runs of these trials were on, and whether one had changes that no commit holds."""
+    environments = [each.run.read_json(ENVIRONMENT) for each in trials if each.run.has(ENVIRONMENT)]
+    commits = {commit for each in environments for commit in (each["commit"], *each.get("earlier_commits", ()))}
+    return {"commits": sorted(filter(None, commits)), "changed": any(each["changed"] for each in environments)}
 
 
 def _show(record: Mapping[str, Any], options: Halving) -> None:

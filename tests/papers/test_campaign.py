@@ -5,6 +5,7 @@ import json
 import pytest
 
 from papers import campaign
+from papers.searches import declared_search
 from reporting.tables import SweepJob
 from storage.errors import ReportError
 
@@ -23,11 +24,12 @@ def test_a_search_of_a_dry_run_is_ready_to_paste(monkeypatch, capsys, tmp_path):
     assert """python run.py "dataset.train='a (b).csv'" search=halving\n""" in capsys.readouterr().out
 
 
-def search_through(folder, cell, settings):
+def search_through(folder, cell, settings, **more):
     file = folder / "searches" / f"halving-{cell.row}-{cell.column}" / "search.json"
     file.parent.mkdir(parents=True)
     line = " ".join(["trainer=gpu", *cell.overrides])
-    file.write_text(json.dumps({"line": line, "settings": settings}))
+    trials = [{"share": 1.0}] * declared_search()["trials"]
+    file.write_text(json.dumps({**declared_search(), "trials": trials, "line": line, "settings": settings, **more}))
 
 
 def test_what_won_is_run_on_fresh_seeds_and_finished_runs_are_left_out(tmp_path, monkeypatch):
@@ -117,6 +119,14 @@ def test_a_search_of_one_budget_serves_another_with_the_same_cell(tmp_path):
     assert campaign.tuning_lines(every_label) == []
     campaign.keep_searches(every_label)
     assert [file.name for file in kept.iterdir()] == ["sharprecl_2.jsonl"]
+
+
+def test_a_search_of_uncommitted_code_is_not_kept(tmp_path, capsys):
+    options = campaign.parse([f"runs={tmp_path}", f"searches={tmp_path / 'kept'}"])
+    search_through(tmp_path, campaign.planned(options)[0], {"optimizer.lr": 0.0003}, commits=["a1"], changed=True)
+    campaign.keep_searches(options)
+    assert not (tmp_path / "kept").exists()
+    assert capsys.readouterr().err.startswith("search not kept, of code with uncommitted changes: trainer=gpu ")
 
 
 @pytest.mark.parametrize(

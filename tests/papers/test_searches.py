@@ -1,14 +1,27 @@
 """What a search won is what its cell runs, no other, and the report says what was spent on it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from papers import searches
 from papers.grid import cells, load_budget, load_grid
-from papers.searches import NOT_TUNED, keep_search, searches_table, tuned_cells
+from papers.searches import (
+    NOT_TUNED,
+    declared_search,
+    keep_search,
+    other_search,
+    read_searches,
+    searches_table,
+    tuned_cells,
+)
 
 GRID = load_grid("sharprecl_2")
 SPACE = {"optimizer.lr": {"low": 5e-5, "high": 5e-4, "log": True}, "trainer.max_epochs": {"choices": [4, 6]}}
+
+
+DECLARED = {**declared_search(), "space": SPACE, "trials": 2, "finalists": 1}
 
 
 def trial(number, rate, share, score, mean=None):
@@ -17,13 +30,14 @@ def trial(number, rate, share, score, mean=None):
 
 
 def record(cell, trials, best):
-    kept = {"metric": "val/macro_f1", "seeds": [100, 101, 102], "space": SPACE, "trials": trials, "best": best}
+    kept = {**DECLARED, "finalists": 1, "trials": trials, "best": best}
     return {"line": " ".join(["trainer=gpu", *cell.overrides]), "settings": trials[best]["settings"], **kept}
 
 
 @pytest.fixture
-def budget(tmp_path):
-    """The evidence budget with two searches kept: of one method in two rows."""
+def budget(tmp_path, monkeypatch):
+    """The evidence budget with two small searches kept: of one method in two rows."""
+    monkeypatch.setattr(searches, "declared_search", lambda: DECLARED)
     chosen = replace(load_budget("evidence"), searches=str(tmp_path))
     by_row = {cell.row: cell for cell in cells(GRID, chosen) if cell.column == "trec_50"}
     first = [trial(0, 2e-4, 0.34, 0.5), trial(1, 3e-4, 1.0, 0.61, 0.6)]
@@ -60,3 +74,23 @@ def test_the_report_says_budget_space_and_what_won(budget):
     )
     assert rows["cross-entropy, two views"][-3:] == ("the method as it stands", "65.00", "65.00")
     assert searches_table([GRID], load_budget("cpu")) is None
+
+
+def test_another_search_than_the_declared_one_does_not_count_and_its_cell_says_why(budget, tmp_path):
+    def bcl(chosen):
+        return next(cell for cell in chosen if (cell.row, cell.column) == ("bcl", "trec_50"))
+
+    cell = bcl(cells(GRID, budget))
+    trials = [trial(0, 2e-4, 1.0, 0.7, 0.65), trial(1, 3e-4, 0.34, 0.6)]
+    keep_search(cell, record(cell, [*trials, trial(2, 1e-4, 0.34, 0.6)], 0), tmp_path)
+    assert bcl(tuned_cells(GRID, budget)).skipped == "tuned by another search: trials 3, declared 2"
+    assert len(searches_table([GRID], budget).rows) == 2
+    keep_search(cell, record(cell, trials, 0), tmp_path)
+    assert bcl(tuned_cells(GRID, budget)).skipped is None and len(searches_table([GRID], budget).rows) == 3
+
+
+def test_the_searches_that_are_kept_are_the_declared_ones():
+    """Those of before the commit was kept, too."""
+    kept = read_searches(Path(__file__).parents[2] / "reports/searches")
+    assert len(kept) >= 10 and [why for each in kept if (why := other_search(each))] == []
+    assert declared_search()["trials"] == 12 and declared_search()["finalists"] == 4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
+from engine.environment import write_environment
 from engine.identity import run_id
 from reporting.tables import SweepJob
 from storage.run_store import RunFolder, list_runs
@@ -33,8 +34,8 @@ def plan(tmp_path, monkeypatch):
 class Trained:
     """In place of processes: one epoch after another, better the nearer the rate is to 3e-4; counts them."""
 
-    def __init__(self, config, stops_after=10**9):
-        self.config, self.epochs, self.stops_after = config, {}, stops_after
+    def __init__(self, config, stops_after=10**9, commit="a1"):
+        self.config, self.epochs, self.stops_after, self.commit = config, {}, stops_after, commit
 
     def __call__(self, base, jobs, folder, n_jobs, should_stop, shown, warm):
         return [(SweepJob({}, self.train(number, words, should_stop)), None) for number, words in enumerate(jobs)]
@@ -53,6 +54,7 @@ class Trained:
             rows.append((epoch, 1 / (1 + 1e4 * abs(config.optimizer.lr - 3e-4)) + epoch / 1000))
             run.write_csv("history.csv", rows, ("epoch", "val/macro_f1"))
             run.write_metrics(status="running")
+            write_environment(run, {"commit": self.commit, "changed": False}, goes_on=bool(history))
             if should_stop(number):
                 run.write_metrics(status="interrupted")
                 return "interrupted"
@@ -98,6 +100,15 @@ def test_a_stopped_search_goes_on_and_ends_the_same(plan, monkeypatch, tmp_path,
     jobs = Trained(plan.config)
     assert searched(plan, monkeypatch, jobs) == whole
     assert searched(plan, monkeypatch, Trained(plan.config, stops_after=0)) == whole, "nothing is left to train"
+
+
+def test_a_search_says_the_commits_of_its_runs(plan, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        searched(plan, monkeypatch, Trained(plan.config, stops_after=10))
+    record = searched(plan, monkeypatch, Trained(plan.config, commit="b2"))
+    assert (record["commits"], record["changed"], record["finalists"]) == (["a1", "b2"], False, 2)
+    again = searched(plan, monkeypatch, Trained(plan.config, stops_after=0, commit="c3"))
+    assert again["commits"] == ["a1", "b2"], "nothing was trained on the third"
 
 
 def test_what_won_is_frozen_with_its_record_and_no_other_file_is_written_over(plan, monkeypatch, tmp_path):

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +131,14 @@ def _range_text(range_: Mapping[str, Any]) -> str:
 
 
 def _score_text(trial: Mapping[str, Any]) -> str:
-    """Mean over the seeds of a finalist; of another the best so far on the first, and after which share it stopped."""
+    """Mean over the seeds of a finalist; of another the best so far on the first, and after how many epochs it stopped.
+
+    A share of the epochs is rounded up (`tasks.halving.Trial`).
+    """
     if trial["mean"] is not None:
         return percent(trial["mean"])
     if trial["score"] is None:
         return MISSING
-    return f"{percent(trial['score'])} on one seed, {100 * trial['share']:.0f} % of its epochs"
+    share, epochs = trial["share"], trial["settings"].get("trainer.max_epochs")
+    trained = f"{ceil(share * epochs)} of {epochs}" if epochs else f"{100 * share:.0f} % (rounded up) of its"
+    return f"{percent(trial['score'])} on one seed, {trained} epochs"

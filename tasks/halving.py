@@ -52,7 +52,8 @@ class Halving:
         own: the same for parameters of the method, two at the most.
         trials: settings in all.
         finalists: of them that train to their end and on two more seeds.
-        shares: of a trial's epochs after which half of the trials stop, ascending, the last one 1.
+        shares: of a trial's epochs, rounded up to whole ones, after which half of the trials stop; ascending, the last
+            one 1.
         n_jobs: runs at a time.
         metric: its best value over epochs judges a run. Validation only.
         first_seed: of the trials; the finalists' other seeds are the two after it.

@@ -69,7 +69,7 @@ def test_the_report_says_budget_space_and_what_won(budget):
         "2 settings, 1 to their end; seeds 100 to 102",
         "optimizer.lr 5e-05 to 0.0005 (log); trainer.max_epochs 4, 6",
         "optimizer.lr=0.0003, trainer.max_epochs=6",
-        "50.00 on one seed, 34 % of its epochs",
+        "50.00 on one seed, 3 of 6 epochs",
         "60.00",
     )
     assert rows["cross-entropy, two views"][-3:] == ("the method as it stands", "65.00", "65.00")

@@ -18,6 +18,10 @@ RANKING = (
     "the seeds that all of them have. "
     "†: the last epoch was the best in half of the runs or more, which may not have converged."
 )
+HOW_TESTED = (
+    "paired t-tests over seeds; p (Holm) is the largest of Holm's corrections over this list and over every other list "
+    "or claim that has the same comparison"
+)
 FIGURES_A_BLOCK = 8  # side by side; a wider table continues below
 FIGURES_A_LATEX_BLOCK = 6  # fits lines of 6.5 inches
 TESTS_HEADER = (
@@ -105,11 +109,10 @@ def test_groups(report: TableReport) -> list[tuple[str, tuple[Comparison, ...]]]
     titles = {row.key: row.title for row in report.rows}
     reference = titles.get(report.grid.reference or "", "")
     return [
-        (f"Against {reference}: paired t-tests over seeds, Holm over this list or the claim", report.against_reference),
+        (f"Against {reference}: {HOW_TESTED}", report.against_reference),
         (
             "Against the best baseline of each column (chosen on validation as the best is; where that cannot say it "
-            "by the same figures, which favours it): "
-            "paired t-tests over seeds, Holm over this list or the claim",
+            f"by the same figures, which favours it): {HOW_TESTED}",
             report.against_best,
         ),
     ]

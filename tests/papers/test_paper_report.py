@@ -280,6 +280,7 @@ def test_one_comparison_has_one_corrected_p(report):
     tests = [test for test in (*shown.against_reference, *shown.against_best) if test.metric == "test/accuracy"]
     largest = max(*of_lists, beside.checks[0].holm_p)
     assert {test.holm_p for test in tests if test.row == "sharprecl"} == {largest}
+    assert "p (Holm) is the largest of Holm's corrections over this list and over every other" in markdown(shown)
 
 
 def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp_path):

@@ -243,7 +243,10 @@ def _spreads(checks: Sequence[Check]) -> tuple[list[float], list[int]]:
 
 
 def _columns(claim: Claim, report: TableReport) -> list[Line]:
-    return [c for c in report.columns if c.overrides and (not claim.columns or c.key in claim.columns)]
+    """Those of the budget; of a claim that names its columns all of these, also where the budget has no runs."""
+    if claim.columns:
+        return [column for column in report.grid.columns if column.overrides and column.key in claim.columns]
+    return [column for column in report.columns if column.overrides]
 
 
 def _rivals(claim: Claim, report: TableReport) -> list[str]:

@@ -34,7 +34,9 @@ CHECK_HEADER = (
 HOW_JUDGED = (
     "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that "
     "two claims make has the larger p of the two. Where a claim says that a difference is small, or that it is not, "
-    "each side has a test and a correction of its own (within and beyond its margin). A claim holds where as many "
+    "each side has a test and a correction of its own (within and beyond its margin). A claim is asked of the columns "
+    "that this budget has; one that names its columns of these alone, and it lacks runs where the budget has none. A "
+    "claim holds where as many "
     "comparisons as its quantifier asks for are significant its way, and is contradicted where so many are "
     "significant the other way that it cannot "
     "hold; not shown is no proof of the contrary. Power: how often the runs at hand would show the least "

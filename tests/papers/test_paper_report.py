@@ -213,6 +213,8 @@ def claim(**changes):
         ({"test": "differs", "margin": 20.0}, "contradicted"),
         ({"columns": ("trec_50",)}, "holds"),
         ({"columns": ("ohsumed",)}, "not enough runs"),
+        ({"columns": ("trec_50", "ohsumed")}, "holds in part"),
+        ({"columns": ("trec_50", "ohsumed"), "quantifier": "1/2"}, "holds"),
         ({"a": "simcse"}, "not enough runs"),
         ({"test": "steadier"}, "not shown"),
     ],
@@ -267,6 +269,7 @@ def test_what_lacks_runs_keeps_a_claim_from_holding(report):
     assert claims._word(replace(verdict, wanting=wanting)) == "holds in part"
     of_budget = replace(report, rows=tuple(row for row in report.rows if row.key != "dice"))
     assert ("dice", "trec_50", "test/accuracy") in judge(claim(b=("ce", "dice")), of_budget).wanting
+    assert judge(claim(columns=("ohsumed",)), report).wanting == (("ce", "ohsumed", "test/accuracy"),)
 
 
 def test_one_comparison_has_one_corrected_p(report):

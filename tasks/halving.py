@@ -308,8 +308,8 @@ def _record(
 def _code(trials: Sequence[Trial]) -> dict[str, Any]:
     """The commits that the runs of these trials were on, and whether one had changes that no commit holds."""
     environments = [each.run.read_json(ENVIRONMENT) for each in trials if each.run.has(ENVIRONMENT)]
-    commits = {commit for each in environments for commit in (each["commit"], *each.get("earlier_commits", ()))}
-    return {"commits": sorted(filter(None, commits)), "changed": any(each["changed"] for each in environments)}
+    commits = {commit for each in environments for commit in (each.get("commit"), *each.get("earlier_commits", ()))}
+    return {"commits": sorted(filter(None, commits)), "changed": any(each.get("changed") for each in environments)}
 
 
 def _show(record: Mapping[str, Any], options: Halving) -> None:

@@ -154,7 +154,7 @@ class DataModule(LightningDataModule):
             raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
         answers = self.imbalance.answers(self.num_classes) if isinstance(self.imbalance, Listed) else None
         if self.budget and self.protocol.name == "clean" and (number := len(rows.pop("val", ()))):
-            log.warning("dataset: %d validation rows are not read, for a budget of labels does not count theirs", number)
+            log.warning("dataset: %d validation rows are not read: a budget of labels does not count theirs", number)
         self.thins_before_budget = bool(self.budget) and self._thins_all()
         if self.thins_before_budget:
             is_labelled = ~without_label(tables["train"])

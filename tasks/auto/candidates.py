@@ -37,6 +37,8 @@ class Candidate:
         brief_of: the candidate that trains the encoder alike for more than a few steps. That one is taken in its place
             where the time suffices; otherwise the brief one comes before all that train for longer, so that one ends,
             but where classes are imbalanced behind them: a few steps say little of rare classes.
+        outdone_by: the candidate that was measured to be better in the same time where classes are of about one size.
+            Where that one is tried there, this one is not.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Candidate:
     reads_words: bool = False
     parts: tuple[str, ...] = ()
     brief_of: str = ""
+    outdone_by: str = ""
 
     @property
     def votes(self) -> bool:
@@ -113,13 +116,14 @@ CANDIDATES = (
         ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=1", "trainer.least_steps=24"),
         brief_of="setfit_half",
     ),
-    Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF)),
+    Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF),
+              outdone_by="setfit_half"),
     Candidate(
         "setfit_half",
         "{encoder}, upper half fine-tuned on pairs of texts, then logistic regression",
         "trained",
         4,
-        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=15"),
+        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING),
         ("few rows",),
     ),
     Candidate(
@@ -234,7 +238,8 @@ def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool 
     """
     candidates = by_name(several)
     if methods is None:
-        return [c for c in candidates.values() if not c.regimes or set(c.regimes) & set(regimes)]
+        suited = {c.name: c for c in candidates.values() if not c.regimes or set(c.regimes) & set(regimes)}
+        return [c for c in suited.values() if "imbalanced" in regimes or c.outdone_by not in suited]
     check_names(methods, several)
     # what is asked for by name is compared, and not taken in the place of another
     return [replace(c, brief_of="") for c in candidates.values() if c.name in methods or c.name == "majority"]

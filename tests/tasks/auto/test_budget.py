@@ -166,6 +166,16 @@ def test_a_few_steps_come_first_but_where_classes_are_imbalanced_last():
 
 
 @pytest.mark.parametrize(
+    ("regimes", "is_tried"),
+    [(["few rows"], False), (["few rows", "imbalanced"], True), ([], True), (["many unlabelled"], True)],
+)
+def test_cross_entropy_gives_way_to_pairs_where_these_are_tried_and_classes_are_alike(regimes, is_tried):
+    names = [candidate.name for candidate in chosen(regimes, None)]
+    assert ("ce_half" in names) == is_tried and ("setfit_half" in names) == ("few rows" in regimes)
+    assert "ce_half" in [candidate.name for candidate in chosen(regimes, ["ce_half", "setfit_half"])]
+
+
+@pytest.mark.parametrize(
     ("seconds", "ends", "begun"),
     [(110, True, "setfit_half"), (110, False, "setfit_brief"), (80, True, "setfit_brief")],
 )

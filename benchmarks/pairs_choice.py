@@ -1,0 +1,105 @@
+"""Fine-tuning by pairs or by cross-entropy where rows are few, and for how many epochs: on train rows alone.
+
+    python -m benchmarks.pairs_choice [--settings trec:100:1 …] [--drawings 1] [--epochs 6 9 15] [--results FILE]
+
+A setting is NAME:ROWS:IR as in `benchmarks.auto`. MiniLM's upper half learns from all drawn rows, by SetFit's pairs for
+so many epochs, and, as `task=auto` has it, by cross-entropy, a fifth of the rows choosing the epoch; macro-F1 is that
+of 600 further train rows. A line of `--results` is one finished drawing; started again, the rest goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+from benchmarks.epoch_choice import write_rows
+from kontrast import TextClassifier
+from reporting.metrics import classification_metrics
+from tasks.auto.candidate_runs import LEAST_STEPS, MOST_EPOCHS
+from tasks.auto.plans import INNER_SHARE
+
+DATASETS = ("agnews", "cr", "dblp", "searchsnippets", "stackoverflow", "trec")
+SETTINGS = tuple(f"{name}:{rows}:1" for rows in (100, 300) for name in DATASETS)
+BATCH = 16  # of cross-entropy
+CROSS_ENTROPY = "cross-entropy"
+
+
+def candidates(rows: int, epochs: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """Settings of `kontrast.TextClassifier` by name, for so many rows."""
+    steps = max(1, int((1 - INNER_SHARE) * rows) // BATCH)
+    of_cross_entropy = {
+        "method": "ce",
+        "protocol__val_fraction": INNER_SHARE,
+        "protocol__ties": "latest",
+        "sampler__batch_size": BATCH,
+        "trainer__max_epochs": max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps))),
+    }
+    of_pairs = {"method": "setfit_pairs", "protocol__monitor": None, "protocol__val_fraction": 0}
+    by_epochs = {f"pairs, {number} epochs": of_pairs | {"trainer__max_epochs": number} for number in epochs}
+    return by_epochs | {CROSS_ENTROPY: of_cross_entropy}
+
+
+def columns(file: Path) -> tuple[list[str], list[str]]:
+    with file.open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    return [row["text"] for row in rows], [row["label"] for row in rows]
+
+
+def measured(setting: str, drawing: int, epochs: Sequence[int]) -> dict[str, tuple[float, float]]:
+    """Macro-F1 on the further rows and seconds of training, of each candidate."""
+    figures = {}
+    with tempfile.TemporaryDirectory() as place:
+        write_rows(setting, drawing, Path(place))
+        (texts, labels), (asked, truth) = (columns(Path(place, f"{split}.csv")) for split in ("train", "test"))
+        shared: dict[str, Any] = {f"paths__{name}": f"{place}/{name}" for name in ("runs", "data", "cache")}
+        shared |= {"encoder__train": "top_layers", "encoder__num_top_layers": 3, "rival": None, "logger": None}
+        shared |= {"protocol": "kfold", "protocol__fold": None, "dataset__singleton_classes": "keep_in_train"}
+        for name, settings in candidates(len(texts), epochs).items():
+            started = time.perf_counter()
+            model = TextClassifier(**shared | settings).fit(texts, labels)
+            seconds = time.perf_counter() - started
+            places = {label: number for number, label in enumerate(model.classes_)}
+            rows = (np.array([places[label] for label in some]) for some in (truth, model.predict(asked)))
+            figures[name] = classification_metrics(*rows, len(places))["macro_f1"], seconds
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--settings", nargs="+", default=SETTINGS)
+    parser.add_argument("--drawings", type=int, default=1)
+    parser.add_argument("--epochs", type=int, nargs="+", default=(6, 9, 15))
+    parser.add_argument("--results", type=Path, default=Path("pairs_choice.jsonl"))
+    options = parser.parse_args()
+    lines = [json.loads(line) for line in options.results.open()] if options.results.exists() else []
+    known = {(line["setting"], line["drawing"]) for line in lines}
+    for drawing in range(options.drawings):
+        for setting in options.settings:
+            if (setting, drawing) in known:
+                continue
+            figures = measured(setting, drawing, options.epochs)
+            lines.append({"setting": setting, "drawing": drawing, "figures": figures})
+            with options.results.open("a") as file:
+                print(json.dumps(lines[-1]), file=file, flush=True)
+    names = list(lines[0]["figures"])
+    table: list[list[Any]] = []
+    for line in lines:
+        table.append([line["setting"], line["drawing"], *(100 * line["figures"][name][0] for name in names)])
+    for number, what in enumerate(("macro-F1", "seconds")):
+        means = (np.mean([line["figures"][name][number] for line in lines]) for name in names)
+        table.append([f"mean {what}", "", *(mean if number else 100 * mean for mean in means)])
+    print(tabulate(table, headers=["train rows", "drawing", *names], tablefmt="github", floatfmt=".1f"))
+
+
+if __name__ == "__main__":
+    main()

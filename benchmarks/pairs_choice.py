@@ -69,8 +69,8 @@ def measured(setting: str, drawing: int, epochs: Sequence[int]) -> dict[str, tup
             model = TextClassifier(**shared | settings).fit(texts, labels)
             seconds = time.perf_counter() - started
             places = {label: number for number, label in enumerate(model.classes_)}
-            rows = (np.array([places[label] for label in some]) for some in (truth, model.predict(asked)))
-            figures[name] = classification_metrics(*rows, len(places))["macro_f1"], seconds
+            own, answers = (np.array([places[label] for label in some]) for some in (truth, model.predict(asked)))
+            figures[name] = classification_metrics(own, answers, len(places))["macro_f1"], seconds
     return figures
 
 

@@ -185,6 +185,7 @@ def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name
         "seed": config.seed,
         "folds": study.folds,
         "repeats": study.repeats,
+        "pair_steps": study.pair_steps,
         "encoder": (config.get("encoder") or {}).get("name"),
     }
     folder.write_json(QUESTION, question)

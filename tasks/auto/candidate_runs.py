@@ -37,7 +37,7 @@ from tasks.fit import trained_run
 from tasks.predict import Encoded, classifier_predictor
 
 LEAST_STEPS, MOST_EPOCHS = 80, 15  # of training: more bring nothing on train rows of TREC
-EPOCHS_OF_PAIRS = 130  # over the root of the rows, which have a pair with each other row of their batch
+BATCH_OF_PAIRS = 32
 SOON_TRAINED = 300  # rows: a run of so few is sooner begun again than written after each epoch
 LEAST_SHARE = 1e-6
 
@@ -74,8 +74,8 @@ def run_words(study: Study, candidate: Candidate, fold: int | None) -> list[str]
 
 def _schedule(study: Study, candidate: Candidate, fold: int | None) -> list[str]:
     rows = len(study.labels) if fold is None else len(study.labels) * (study.folds - 1) // study.folds
-    if "method=setfit_pairs" in candidate.words:
-        return [f"trainer.max_epochs={math.ceil(EPOCHS_OF_PAIRS / rows**0.5)}"]
+    if candidate.takes_pair_steps:
+        return [f"trainer.max_epochs={math.ceil(study.pair_steps * BATCH_OF_PAIRS / rows)}"]
     batch = 16 if rows < 2000 else 32
     steps = max(1, int(0.8 * rows) // batch)
     epochs = max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps)))

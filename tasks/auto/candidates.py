@@ -28,7 +28,7 @@ class Candidate:
         kind: what it reads; "trained" trains the encoder, the others none. Folds of "trained" are runs.
         cost: rank of dearness, 0 the cheapest.
         words: overrides of the run that it stands for. Without `trainer.max_epochs` among them a schedule is chosen by
-            the number of rows.
+            the number of rows, and of pairs by the time (`takes_pair_steps`).
         regimes: of the data that it is tried on by itself; empty: all.
         reads_unlabelled: whether it learns from texts without a label too.
         needs_all_classes: whether its loss reads the class sizes, none of which may be 0.
@@ -58,6 +58,11 @@ class Candidate:
     def votes(self) -> bool:
         """Whether neighbours have a say in what a trained encoder answers."""
         return self.kind == "trained" and "retrieval=knn" in self.words
+
+    @property
+    def takes_pair_steps(self) -> bool:
+        """Whether it learns from pairs for as many steps as there is time for."""
+        return "method=setfit_pairs" in self.words and not any(word.startswith("trainer.") for word in self.words)
 
     @property
     def is_known_to_gain(self) -> bool:

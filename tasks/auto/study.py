@@ -24,6 +24,7 @@ from tasks.auto.embeddings import Embeddings
 from tasks.auto.folds import FoldOutcome, cross_calibrated, each_fold, load_outcome
 
 FOLDS, FOLDS_OF_MANY = 5, 3
+PAIR_STEPS = (80, 64, 48)  # to choose among by the time: more bring nothing on train rows of six sets
 MANY_ROWS = 5000  # from which there are fewer folds
 # held out and predicted, on which a candidate is compared where there is no time for all folds
 ENOUGH_ROWS, ENOUGH_SHARE, LEAST_HELD_OUT = 1000, 0.6, 100  # of few rows that share, but no fewer than the last
@@ -75,6 +76,7 @@ class Study:
 
     Attributes:
         folds, repeats: how many folds there are, and how often they are drawn.
+        pair_steps: of training by pairs, of a batch each.
         entries: of the candidates, by name.
         outcomes: by name of the candidate, then by drawing and fold.
         told_seconds: of a fold of those that were stopped after their first steps, by name.
@@ -100,12 +102,26 @@ class Study:
         clock.expect_report(len(labels), self.num_classes)
         most = FOLDS if len(labels) < MANY_ROWS else FOLDS_OF_MANY
         self.folds = min(most, len(set(map(folded, texts))))
-        if (run.path / "folds").exists() and run.has("question.json"):  # an earlier start chose
+        if self.has_begun:
             self.folds = run.read_json("question.json").get("folds", self.folds)
+        self.pair_steps = PAIR_STEPS[0]
+        if self.has_begun:
+            self.pair_steps = run.read_json("question.json").get("pair_steps", self.pair_steps)
         self.entries: dict[str, Entry] = {}
         self.outcomes: dict[str, dict[tuple[int, int], FoldOutcome]] = {}
         self.told_seconds: dict[str, float] = {}
         self.repeats = 1
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an earlier start chose the folds."""
+        return (self.run.path / "folds").exists() and self.run.has("question.json")
+
+    def take_pair_steps(self, steps: int) -> None:
+        """From now on, and in a later start, pairs are learned from for so many steps."""
+        self.pair_steps = steps
+        if self.run.has("question.json"):
+            self.run.write_json("question.json", self.run.read_json("question.json") | {"pair_steps": steps})
 
     @property
     def class_counts(self) -> NDArray[np.int64]:

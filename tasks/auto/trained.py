@@ -26,7 +26,7 @@ from tasks.auto.durations import (
 )
 from tasks.auto.folds import cross_calibrated
 from tasks.auto.plans import INNER_SHARE
-from tasks.auto.study import LACKS_CLASS, NO_ENCODER, NO_UNLABELLED, Study
+from tasks.auto.study import LACKS_CLASS, NO_ENCODER, NO_UNLABELLED, PAIR_STEPS, Study
 
 MOST_WRONG, MOST_WRONG_AT_PACE = 3, 1.5  # times that a guess may be too long before a step of any candidate, and after
 # some were trained; what is nearer is told from the candidate's own first steps
@@ -76,12 +76,33 @@ def longer_first(study: Study, candidates: Sequence[Candidate]) -> list[Candidat
         longer = next((candidate for candidate in candidates if candidate.name == brief.brief_of), None)
         if longer is None:
             continue
-        seconds = (folds_left(study, longer) + refits(study, longer)) * training_seconds(study, longer, 0)
         has_begun = study.known(longer.name, 0, 0) is not None and study.known(brief.name, 0, 0) is None
-        if has_begun or seconds <= study.clock.left_with_fit:
+        if has_begun or _fits(study, longer):
             order.remove(longer)
             order.insert(order.index(brief), longer)
     return order
+
+
+def _fits(study: Study, candidate: Candidate) -> bool:
+    """Whether all folds of a candidate and its fit on all rows are told to fit into the time, with the most steps that
+    do."""
+    for steps in PAIR_STEPS if candidate.takes_pair_steps else PAIR_STEPS[-1:]:
+        if candidate.takes_pair_steps and study.known(candidate.name, 0, 0) is None:
+            study.take_pair_steps(steps)
+        seconds = (folds_left(study, candidate) + refits(study, candidate)) * training_seconds(study, candidate, 0)
+        if seconds <= study.clock.left_with_fit:
+            return True
+    return False
+
+
+def _takes_fewer_steps(study: Study, candidate: Candidate, fold: int) -> bool:
+    """Whether a candidate whose first steps say that there is no time for so many can take fewer, as it does then."""
+    fewer = [steps for steps in PAIR_STEPS if steps < study.pair_steps]
+    if fold or not candidate.takes_pair_steps or not fewer:
+        return False
+    study.told_seconds[candidate.name] *= fewer[0] / study.pair_steps
+    study.take_pair_steps(fewer[0])
+    return True
 
 
 def _is_needless(study: Study, candidate: Candidate, others: Sequence[Candidate]) -> bool:
@@ -138,6 +159,8 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
             return False
     except OutOfTime as error:
         study.told_seconds[candidate.name] = error.seconds + START_SECONDS
+        if _takes_fewer_steps(study, candidate, fold):
+            return _train_fold(study, candidate, fold, others)
         whole = minutes_of(study.told_seconds[candidate.name] * runs)
         entry.reason = f"{_folds(wanted)} would take about {whole}, told from its first steps"
         return False

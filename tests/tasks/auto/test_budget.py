@@ -176,20 +176,28 @@ def test_cross_entropy_gives_way_to_pairs_where_these_are_tried_and_classes_are_
 
 
 @pytest.mark.parametrize(
-    ("seconds", "ends", "begun"),
-    [(110, True, "setfit_half"), (110, False, "setfit_brief"), (80, True, "setfit_brief")],
+    ("seconds", "most", "begun", "steps"),
+    [
+        (180, 80, "setfit_half", 80),
+        (180, 64, "setfit_half", 64),  # the first steps say that more would not end
+        (180, 0, "setfit_brief", 48),
+        (150, 80, "setfit_half", 64),
+        (110, 80, "setfit_half", 48),
+        (80, 80, "setfit_brief", 48),
+    ],
 )
-def test_pairs_are_trained_for_longer_where_there_is_time(tmp_path, monkeypatch, seconds, ends, begun):
-    """Six runs of `setfit_half` are told to take 80 s, of `setfit_brief` 57 s."""
+def test_pairs_are_trained_for_as_long_as_there_is_time(tmp_path, monkeypatch, seconds, most, begun, steps):
+    """Six runs of `setfit_half` are told to take 154, 128 or 101 s, of `setfit_brief` 57 s."""
     embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
     labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(seconds / 60, now=lambda: 0.0)
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
     candidates = [c for c in CANDIDATES if c.name.startswith("setfit_") and "half" in c.name or c.brief_of]
     study.enter(candidates)
+    study.run.write_json("question.json", {})
 
     def read(study, candidate, fold, more=()):
-        if candidate.name == "setfit_half" and not ends:
-            raise time_limit.OutOfTime(6.0, 5.0)
+        if candidate.name == "setfit_half" and study.pair_steps > most:
+            raise time_limit.OutOfTime(30.0, 5.0)
         held_out = np.arange(20 * fold, 20 * (fold + 1))
         scores = np.eye(2)[labels[held_out]]
         study.save(candidate.name, 0, fold, FoldOutcome(held_out, scores, np.nan, 2.0, 1.0, logits=scores))
@@ -197,7 +205,8 @@ def test_pairs_are_trained_for_longer_where_there_is_time(tmp_path, monkeypatch,
 
     monkeypatch.setattr(trained, "read_run", read)
     trained.try_trained(study, candidates)
-    assert study.entries[begun].status == "finished"
+    assert study.entries[begun].status == "finished" and study.pair_steps == steps
+    assert Study(study.run, clock, [], ["a", "b"], labels, texts, embeddings).pair_steps == steps  # a later start
     brief = study.entries["setfit_brief"]
     if begun == "setfit_half":
         why = "setfit_half trains alike for longer, and there is time for it"

@@ -13,7 +13,7 @@ from reporting.auto import drawings, resampling, several_labels
 from reporting.auto.commands import predict_line
 from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import GAIN_MEAN, second_figure
-from reporting.auto.sentence import TITLES, at_least, percent, rows_to_label, with_interval
+from reporting.auto.sentence import TITLES, asked, at_least, percent, rows_to_label, with_interval
 from reporting.escape import for_html
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "at_least": at_least, "seconds": drawings.seconds_text}
+    environment.filters |= {"percent": percent, "asked": asked, "at_least": at_least, "seconds": drawings.seconds_text}
     return environment
 
 

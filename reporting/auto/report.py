@@ -15,7 +15,7 @@ from reporting.auto.learning_curve import learning_curve
 from reporting.auto.page import html_page
 from reporting.auto.ranking import OutOfFold, rank, second_figure
 from reporting.auto.resampling import interval
-from reporting.auto.sentence import percent, sentence, unreliable
+from reporting.auto.sentence import asked, percent, sentence, unreliable
 from reporting.auto.suspects import duplicates, suspect_label_sets, suspect_labels
 from reporting.calibration import (
     abstention,
@@ -264,7 +264,7 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
         yield f"{counted(repeated['conflicting'])} with different labels."
     rule = content.get("abstention")
     if rule and not rule["reached"]:
-        yield f"No threshold is shown to keep answers that are right {percent(rule['precision'])} of the time."
+        yield f"No threshold is shown to keep answers that are right {asked(rule['precision'])} of the time."
 
 
 def counted(pairs: int) -> str:

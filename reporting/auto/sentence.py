@@ -23,6 +23,11 @@ def percent(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{100 * value:.0f} %"
 
 
+def asked(share: float) -> str:
+    """A share that a person asked for, with the digits that it has: "97.5 %"."""
+    return f"{100 * share:.10g} %"
+
+
 def at_least(threshold: float) -> str:
     """A confidence for who types it: rounded up, for below it nothing is promised; no answer has more than 1."""
     digits = 4 if threshold < 0.999 else 7
@@ -85,7 +90,7 @@ def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> lis
     ]
     parts = []
     if cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
-        parts.append("fine-tuning is not shown to be better")
+        parts.append(f"fine-tuning{', as far as there was time for it,' if skipped else ''} is not shown to be better")
     else:
         if skipped:
             some = " and ".join(skipped) if len(skipped) <= MOST_NAMED else f"{len(skipped)} more ways to fine-tune"

@@ -151,7 +151,8 @@ def learned(candidate: Candidate, plan: Plan, datamodule: TextDataModule, num_cl
     if candidate.votes:
         calibration = calibrated_labels(val, labels, rescale=False)
     else:
-        calibration = calibrated(val, labels, datamodule.class_counts.numpy())
+        is_solved = candidate.kind == "words"
+        calibration = calibrated(val, labels, datamodule.class_counts.numpy(), is_solved)
     answers = decisions(calibration.probabilities(val), calibration.thresholds)
     return Learned(result, scores, calibration, decision_metrics(labels, answers, num_classes)["macro_f1"])
 

@@ -101,7 +101,7 @@ CANDIDATES = (
         3,
         ("method=linear_words",),
         reads_words=True,
-        parts=("logistic", "prototypes"),
+        parts=("logistic", "prototypes", "tfidf_linear"),
     ),
     Candidate(
         "words_unlabelled",

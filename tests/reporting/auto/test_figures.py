@@ -115,3 +115,13 @@ def test_equal_and_nearly_equal_texts(monkeypatch):
     pairs = duplicates(["One  text", "two", "ONE text", "One text!"], np.array([0, 0, 1, 0]), vectors)
     assert pairs[["first", "second", "same_label"]].values.tolist() == [[0, 2, False], [0, 3, True]]
     assert pairs["similarity"].tolist() == pytest.approx([1.0, 0.98], abs=1e-3)
+
+
+def test_draws_of_many_classes_of_few_rows_lie_about_the_figure():
+    labels = np.repeat(np.arange(20), 5)
+    predictions = np.where(np.arange(100) % 7 == 0, (labels + 1) % 20, labels)
+    patterns = resampling.Patterns.of(labels, predictions[:, None], 20)
+    draws, whole = resampling.bootstrap(patterns, np.random.default_rng(0)), resampling.estimate(patterns)
+    for name in ("macro_f1", "micro_f1"):
+        lower, upper = resampling.interval(getattr(draws, name), getattr(whole, name)[0])
+        assert upper - getattr(whole, name)[0] == pytest.approx(getattr(whole, name)[0] - lower, rel=0.5)

@@ -33,9 +33,9 @@ ALLOWED = {
     "tasks": {*LEAVES, "reporting", "lightning_modules", "callbacks", "launching", "engine"},
     "papers": {*LEAVES, "reporting", "lightning_modules", "callbacks", "launching", "engine", "tasks"},
     "hydra_plugins": {"launching"},
-    "kontrast": {"engine", "tasks", "storage"},
+    "kontrast": {"datamodules", "engine", "tasks", "storage"},
     "attack": {"engine", "launching", "storage", "tasks", "run"},
-    "benchmarks": {*LEAVES, "reporting", "lightning_modules", "launching", "engine", "tasks", "papers"},
+    "benchmarks": {*LEAVES, "reporting", "lightning_modules", "launching", "engine", "tasks", "papers", "kontrast"},
 }
 OURS = {*ROOMS, *ALLOWED, "run", "tests", "scripts", "conf"}
 HEAVY = {

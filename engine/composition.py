@@ -159,8 +159,8 @@ def _label_findings(plain: Plain) -> Iterator[str]:
     method = target_class(plain["method"])
     if plain["dataset"].get("labels") != 0 or not getattr(method, "needs_labels", False):
         return
-    named = ", ".join(_without_labels(target_class(plain["dataset"]).kind, method.multilabel))
-    others = f", or a method that reads the names of the classes: {named}" if named else ""
+    methods = ", ".join(_without_labels(target_class(plain["dataset"]).kind, method.multilabel))
+    others = f", or a method that reads the names of the classes: {methods}" if methods else ""
     yield f"dataset.labels: found 0, and method={plain['method']['name']} learns from labels; allowed: >= 1{others}"
 
 

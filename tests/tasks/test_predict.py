@@ -195,8 +195,8 @@ def test_without_a_header_a_table_is_read_as_the_run_learned_from_its_own(solve,
     assert evaluated.code == 0 and f"{source}: {said}" in evaluated.err
     assert json.loads((run.folder / "evaluation-input.json").read_text())["rows"] == len(stored)
     source.write_text(lines["test"])
-    named = use("predict", run, f"input={source}", f"output={output}", "header=true", "text_column=text")
-    assert named.code == 0 and said not in named.err
+    with_header = use("predict", run, f"input={source}", f"output={output}", "header=true", "text_column=text")
+    assert with_header.code == 0 and said not in with_header.err
     assert [row["prediction"] for row in rows(output)] == stored
     source = tmp_path / "new.jsonl"  # names its columns itself
     source.write_text('{"column_1": "hail"}\n')

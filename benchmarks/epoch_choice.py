@@ -14,6 +14,7 @@ import argparse
 import csv
 import json
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -104,12 +105,10 @@ def measured(setting: str, drawing: int) -> dict[str, float]:
     return {rule: float(further[epoch]) for rule, epoch in chosen.items()} | {"best of all": float(further.max())}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--settings", nargs="+", default=SETTINGS)
-    parser.add_argument("--drawings", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=Path("epoch_choice.jsonl"))
-    options = parser.parse_args()
+def every_drawing(
+    options: argparse.Namespace, measured: Callable[[str, int], Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What is measured of every drawing of every setting; a line of `options.results` each, those there are kept."""
     lines = [json.loads(line) for line in options.results.open()] if options.results.exists() else []
     known = {(line["setting"], line["drawing"]) for line in lines}
     for drawing in range(options.drawings):
@@ -119,6 +118,16 @@ def main() -> None:
             lines.append({"setting": setting, "drawing": drawing, **measured(setting, drawing)})
             with options.results.open("a") as file:
                 print(json.dumps(lines[-1]), file=file, flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--settings", nargs="+", default=SETTINGS)
+    parser.add_argument("--drawings", type=int, default=2)
+    parser.add_argument("--results", type=Path, default=Path("epoch_choice.jsonl"))
+    options = parser.parse_args()
+    lines = every_drawing(options, measured)
     rules = [name for name in lines[0] if name not in ("setting", "drawing")]
     rows = [[line["setting"], line["drawing"], *(100 * line[rule] for rule in rules)] for line in lines]
     rows.append(["mean", "", *(100 * np.mean([line[rule] for line in lines]) for rule in rules)])

@@ -10,9 +10,6 @@ of 600 further train rows. A line of `--results` is one finished drawing; starte
 from __future__ import annotations
 
 import argparse
-import csv
-import json
-import math
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,37 +19,31 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from benchmarks.epoch_choice import write_rows
+from benchmarks.auto import columns
+from benchmarks.epoch_choice import every_drawing, write_rows
 from kontrast import TextClassifier
 from reporting.metrics import classification_metrics
-from tasks.auto.candidate_runs import LEAST_STEPS, MOST_EPOCHS
+from tasks.auto.candidate_runs import epochs_and_batch
 from tasks.auto.plans import INNER_SHARE
 
 DATASETS = ("agnews", "cr", "dblp", "searchsnippets", "stackoverflow", "trec")
 SETTINGS = tuple(f"{name}:{rows}:1" for rows in (100, 300) for name in DATASETS)
-BATCH = 16  # of cross-entropy
 CROSS_ENTROPY = "cross-entropy"
 
 
 def candidates(rows: int, epochs: Sequence[int]) -> dict[str, dict[str, Any]]:
     """Settings of `kontrast.TextClassifier` by name, for so many rows."""
-    steps = max(1, int((1 - INNER_SHARE) * rows) // BATCH)
+    number, batch = epochs_and_batch(rows)
     of_cross_entropy = {
         "method": "ce",
         "protocol__val_fraction": INNER_SHARE,
         "protocol__ties": "latest",
-        "sampler__batch_size": BATCH,
-        "trainer__max_epochs": max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps))),
+        "sampler__batch_size": batch,
+        "trainer__max_epochs": number,
     }
     of_pairs = {"method": "setfit_pairs", "protocol__monitor": None, "protocol__val_fraction": 0}
     by_epochs = {f"pairs, {number} epochs": of_pairs | {"trainer__max_epochs": number} for number in epochs}
     return by_epochs | {CROSS_ENTROPY: of_cross_entropy}
-
-
-def columns(file: Path) -> tuple[list[str], list[str]]:
-    with file.open(newline="", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
-    return [row["text"] for row in rows], [row["label"] for row in rows]
 
 
 def measured(setting: str, drawing: int, epochs: Sequence[int]) -> dict[str, tuple[float, float]]:
@@ -81,16 +72,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, nargs="+", default=(6, 9, 15))
     parser.add_argument("--results", type=Path, default=Path("pairs_choice.jsonl"))
     options = parser.parse_args()
-    lines = [json.loads(line) for line in options.results.open()] if options.results.exists() else []
-    known = {(line["setting"], line["drawing"]) for line in lines}
-    for drawing in range(options.drawings):
-        for setting in options.settings:
-            if (setting, drawing) in known:
-                continue
-            figures = measured(setting, drawing, options.epochs)
-            lines.append({"setting": setting, "drawing": drawing, "figures": figures})
-            with options.results.open("a") as file:
-                print(json.dumps(lines[-1]), file=file, flush=True)
+    lines = every_drawing(options, lambda setting, drawing: {"figures": measured(setting, drawing, options.epochs)})
     names = list(lines[0]["figures"])
     table: list[list[Any]] = []
     for line in lines:

@@ -76,10 +76,15 @@ def _schedule(study: Study, candidate: Candidate, fold: int | None) -> list[str]
     rows = len(study.labels) if fold is None else len(study.labels) * (study.folds - 1) // study.folds
     if candidate.takes_pair_steps:
         return [f"trainer.max_epochs={math.ceil(study.pair_steps * BATCH_OF_PAIRS / rows)}"]
+    epochs, batch = epochs_and_batch(rows)
+    return [f"trainer.max_epochs={epochs}", f"sampler.batch_size={batch}"]
+
+
+def epochs_and_batch(rows: int) -> tuple[int, int]:
+    """Epochs, and texts in a batch, of a candidate that trains on so many rows but for those that validate."""
     batch = 16 if rows < 2000 else 32
     steps = max(1, int(0.8 * rows) // batch)
-    epochs = max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps)))
-    return [f"trainer.max_epochs={epochs}", f"sampler.batch_size={batch}"]
+    return max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps))), batch
 
 
 def read_run(study: Study, candidate: Candidate, fold: int, more: Sequence[str] = ()) -> bool:

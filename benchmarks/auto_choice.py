@@ -164,7 +164,7 @@ def trial(world: World | Texts, rows: int, seed: int, counts: dict[str, list[flo
 
 def some_folds(out_of_fold: OutOfFold) -> OutOfFold:
     """What a candidate has that had no time for the others: the first of one drawing."""
-    first = out_of_fold.part(out_of_fold.folds < SOME_FOLDS)
+    first = out_of_fold.part(out_of_fold.folds[0] < SOME_FOLDS)
     return replace(first, probabilities=first.probabilities[:1], answers=first.answers[:1], repeats=first.repeats[:1])
 
 

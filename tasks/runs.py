@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -53,9 +54,16 @@ def _read(
 def _asked(run: RunFolder) -> dict[str, Any]:
     """Of an answer of `task=auto`, what a run's metrics call so."""
     question = run.read_json(QUESTION)
-    return {"method": "auto", "dataset": question["name"], "protocol": "kfold"} | {
-        name: question[name] for name in ("encoder", "seed")
-    }
+    asked = {"method": "auto", "dataset": question["name"], "protocol": "kfold", "test/macro_f1": _figure(run)}
+    return asked | {name: question[name] for name in ("encoder", "seed")}
+
+
+def _figure(run: RunFolder) -> float | None:
+    """Macro-F1 out of fold of what an answer recommends, if it is there yet."""
+    if not run.has("ranking.csv"):
+        return None
+    with (run.path / "ranking.csv").open(encoding="utf-8", newline="") as lines:
+        return next((float(row["macro_f1"]) for row in csv.DictReader(lines) if row["recommended"] == "True"), None)
 
 
 def _row(run: RunFolder, values: dict[str, Any]) -> tuple[str, ...]:

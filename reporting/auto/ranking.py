@@ -20,6 +20,9 @@ LEVEL = 0.05
 AS_GOOD = 0.005  # of macro-F1
 AS_CHEAP = 2.0  # times the train seconds of the cheapest, which a busy machine makes as well
 SOON = 60.0  # seconds more than the cheapest that nobody minds
+AS_FAST = 0.9  # times the most texts a second: timings differ by more from day to day
+AS_SMALL = 1.1  # times the least size
+CALIBRATION_DRAWS = 50
 # macro-F1 that a fine-tuned encoder has above a frozen one on new rows, of four sets: mean and spread
 GAIN_MEAN, GAIN_SPREAD = 0.07, 0.06
 PREFER = ("quality", "speed", "size")
@@ -40,7 +43,7 @@ class OutOfFold:
         probabilities: (R, N, C).
         answers: (R, N) class indices, or (R, N, C) booleans.
         repeats: (R,) their numbers.
-        folds: (N,) in the first repeat.
+        folds: (R, N).
     """
 
     rows: NDArray[np.int64]
@@ -61,7 +64,7 @@ class OutOfFold:
         columns = sorted((name for name in map(str, table) if name.startswith("p_")), key=lambda name: int(name[2:]))
         first = next(iter(parts.values()))
         probabilities = np.stack([part[columns].to_numpy(np.float64) for part in parts.values()])
-        rows, folds = (first[name].to_numpy(np.int64) for name in ("row", "fold"))
+        rows, folds = first["row"].to_numpy(np.int64), np.stack([part["fold"].to_numpy() for part in parts.values()])
         labels = _classes(first["label"], len(columns))
         answers = probabilities.argmax(axis=2)
         if "answer" in table:
@@ -110,7 +113,7 @@ class OutOfFold:
     def part(self, kept: NDArray[np.bool_]) -> OutOfFold:
         """Of some of the rows."""
         sides = self.probabilities[:, kept], self.answers[:, kept]
-        return OutOfFold(self.rows[kept], self.labels[kept], *sides, self.repeats, self.folds[kept])
+        return OutOfFold(self.rows[kept], self.labels[kept], *sides, self.repeats, self.folds[:, kept])
 
     def confidence(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """How sure each answer of all repeats is, and whether it is right; of several labels each label answered."""
@@ -118,6 +121,21 @@ class OutOfFold:
             return self.probabilities[self.answers], np.broadcast_to(self.labels, self.answers.shape)[self.answers]
         labels, probabilities = self.pooled()
         return answers(labels, probabilities)
+
+    def calibration_error(self) -> float | None:
+        """ECE over the answers of all repeats; None where none was given."""
+        sure, right = self.confidence()
+        return expected_calibration_error(sure, right) if len(sure) else None
+
+    def calibration_noise(self, rng: np.random.Generator) -> float | None:
+        """The ECE to expect of so many rows were every confidence true; a row is right in all repeats or in none."""
+        sure, _ = self.confidence()
+        draws = (rng.random(self.labels.shape) for _ in range(CALIBRATION_DRAWS))
+        if self.several:
+            right = (np.broadcast_to(draw, self.answers.shape)[self.answers] < sure for draw in draws)
+        else:
+            right = (np.tile(draw, len(self.repeats)) < sure for draw in draws)
+        return float(np.mean([expected_calibration_error(sure, r) for r in right])) if len(sure) else None
 
     def surest(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Of each row (N,) of the first repeat how sure its answer is as a whole, and whether that is right; of several
@@ -228,11 +246,7 @@ def _figures(
         value = float(np.clip(getattr(own, name)[0] + more, 0, 1))
         lower, upper = interval(getattr(draws, name) + more, value, out_of_fold.widened)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
-    sure, right = out_of_fold.confidence()
-    return figures | {
-        "ece": expected_calibration_error(sure, right) if len(sure) else None,
-        "brier": out_of_fold.brier(),
-    }
+    return figures | {"ece": out_of_fold.calibration_error(), "brier": out_of_fold.brier()}
 
 
 def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold], seed: int) -> None:
@@ -271,7 +285,8 @@ def recommend(
     `quality`: of those whose macro-F1 is at most `AS_GOOD` below the best the cheapest in train seconds, where up to
     `AS_CHEAP` times as many count alike, or `SOON` more of a candidate that predicted all rows, and of those alike the
     best, what is known beforehand of fine-tuning counted; in place of a part of a sum the sum, which few rows may put
-    below it by chance; `speed`: whatever classifies the most texts a second; `size`: the smallest.
+    below it by chance; `speed`: the best of those that classify `AS_FAST` times the most texts a second; `size`: the
+    best of those of up to `AS_SMALL` times the smallest size.
 
     Args:
         finished: of the table that `rank` gives; `has_all_rows` and `known_gain` beside it, or neither.
@@ -284,19 +299,22 @@ def recommend(
         return None
     expected = within["difference_to_best"] + within.get("known_gain", 0.0)
     within = within.assign(expected=expected - expected.max())
-    orders = {
-        "quality": (["expected", "train_seconds"], [False, True]),
-        "speed": (["texts_per_second", "train_seconds"], [False, True]),
-        "size": (["size_mib", "train_seconds"], [True, True]),
-    }
-    by, ascending = orders[prefer]
-    if prefer == "quality":
-        as_good = within["candidate"]
-        within = within[within["expected"] >= -AS_GOOD]
-        within = within if len(within) else finished.head(1)
-        cheapest = within["train_seconds"].min()
-        soon = cheapest + SOON * within.get("has_all_rows", True)
-        alike = within[(within["train_seconds"] <= AS_CHEAP * cheapest) | (within["train_seconds"] <= soon)]
-        best = str(alike.sort_values(by, ascending=ascending, kind="stable")["candidate"].iloc[0])
-        return next((name for name in as_good if best in parts.get(name, ())), best)
-    return str(within.sort_values(by, ascending=ascending, kind="stable")["candidate"].iloc[0])
+    alike = _alike(within, prefer)
+    alike = alike if len(alike) else within  # of speeds or sizes that nobody measured
+    by = ["expected", "train_seconds"]
+    best = str(alike.sort_values(by, ascending=[False, True], kind="stable")["candidate"].iloc[0])
+    if prefer != "quality":
+        return best
+    return next((name for name in within["candidate"] if best in parts.get(name, ())), best)
+
+
+def _alike(within: pd.DataFrame, prefer: str) -> pd.DataFrame:
+    """Those between which speed, size or cost do not decide."""
+    if prefer == "speed":
+        return within[within["texts_per_second"] >= AS_FAST * within["texts_per_second"].max()]
+    if prefer == "size":
+        return within[within["size_mib"] <= AS_SMALL * within["size_mib"].min()]
+    as_good = within[within["expected"] >= -AS_GOOD]
+    cheapest = as_good["train_seconds"].min()
+    soon = cheapest + SOON * as_good.get("has_all_rows", True)
+    return as_good[(as_good["train_seconds"] <= AS_CHEAP * cheapest) | (as_good["train_seconds"] <= soon)]

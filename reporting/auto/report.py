@@ -20,7 +20,6 @@ from reporting.auto.suspects import duplicates, suspect_label_sets, suspect_labe
 from reporting.calibration import (
     abstention,
     calibration_bins,
-    expected_calibration_error,
     fit_temperature,
 )
 from reporting.metrics import ClassScores, class_scores, confusion_matrix
@@ -91,19 +90,26 @@ def figures(
     }
     if out_of_fold is not None:
         rule = abstention(*out_of_fold.surest(), question.get("precision") or PRECISION)
-        sure, right = out_of_fold.confidence()
         content |= {
-            "calibration": {
-                "ece": expected_calibration_error(sure, right) if len(sure) else None,
-                "brier": out_of_fold.brier(),
-                "temperature": None if out_of_fold.several else fit_temperature(*out_of_fold.pooled()),
-                "bins": calibration_bins(sure, right) if len(sure) else [],
-            },
+            "calibration": calibration_figures(out_of_fold, evidence.seed),
             "abstention": {**vars(rule), "reached": rule.reached},
             "repeats": len(out_of_fold.repeats),
             "learning_curve": curve_figures(evidence, ranking),
         }
     return content | {"warnings": list(warnings(evidence, ranking, content))}
+
+
+def calibration_figures(out_of_fold: OutOfFold, seed: int) -> dict[str, Any]:
+    """Whether confidence means what it says; a row that was predicted in several repeats is one row of a bin."""
+    sure, right = out_of_fold.confidence()
+    bins = calibration_bins(sure, right) if len(sure) else []
+    return {
+        "ece": out_of_fold.calibration_error(),
+        "ece_by_chance": out_of_fold.calibration_noise(np.random.default_rng([seed, 4])),
+        "brier": out_of_fold.brier(),
+        "temperature": None if out_of_fold.several else fit_temperature(*out_of_fold.pooled()),
+        "bins": [part | {"rows": round(part["rows"] / len(out_of_fold.repeats))} for part in bins],
+    }
 
 
 def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, Any]]:
@@ -219,15 +225,17 @@ def _lines(evidence: Evidence, rows: np.ndarray) -> pd.DataFrame:
 
 
 def leaks(evidence: Evidence, out_of_fold: OutOfFold | None, pairs: pd.DataFrame) -> dict[str, Any]:
-    """How many pairs are alike, how many of them folds set apart, and macro-F1 without the rows of those."""
+    """How many pairs are alike, how many of them folds set apart, be it in one repeat, and macro-F1 without the rows
+    of those."""
     content: dict[str, Any] = {"pairs": len(pairs), "conflicting": int((~pairs["same_label"].astype(bool)).sum())}
     if out_of_fold is None or pairs.empty:
         return content | {"across_folds": 0, "macro_f1_without": None}
     whole = out_of_fold
     if is_part(evidence, out_of_fold):  # the first drawing is the same for all
         whole = max(evidence.out_of_fold.values(), key=lambda part: len(part.rows))
-    fold = pd.Series(whole.folds, index=whole.rows)
-    apart = pairs[pairs["row_a"].map(fold) != pairs["row_b"].map(fold)]
+    folds = pd.DataFrame(whole.folds.T, index=whole.rows)
+    first, second = (folds.reindex(pairs[side]).to_numpy() for side in ("row_a", "row_b"))
+    apart = pairs[(first != second).any(axis=1)]
     kept = ~np.isin(out_of_fold.rows, np.concatenate([apart["row_a"], apart["row_b"]]))
     rest = out_of_fold.part(kept)
     has_all_classes = ((rest.rows_of_class > 0) == (out_of_fold.rows_of_class > 0)).all()

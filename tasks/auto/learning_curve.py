@@ -57,7 +57,7 @@ def _points(
     assert not isinstance(path, str)
     train = np.setdiff1d(np.arange(len(labels)), test)
     for share in SHARES:
-        part = _part(study, train, share, np.random.default_rng([fold, 11]))
+        part = share_of_classes(labels, train, share, study.num_classes, np.random.default_rng([fold, 11]))
         try:
             model = fitted(path, rows[part], labels[part], study.texts[part].tolist(), study.num_classes)
         except ValueError:  # too few different texts
@@ -68,13 +68,20 @@ def _points(
     yield len(train), _figures(study, whole.rows, whole.answers)
 
 
-def _part(study: Study, train: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """A share of the rows, of one label each class by class; a larger share holds the smaller one."""
-    labels = study.labels[train]
-    if study.several:
+def share_of_classes(
+    labels: NDArray[np.int64], train: NDArray[np.int64], share: float, num_classes: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """A share of the rows `train`, of one label each class by class; a larger share holds the smaller one.
+
+    Args:
+        labels: (N,) of all rows, or (N, C) of 0 and 1.
+        train: (n,) positions.
+        share: above 0, at most 1.
+    """
+    if labels.ndim == 2:
         return np.sort(rng.permutation(train)[: math.ceil(share * len(train))])
-    sizes = class_counts(labels, study.num_classes)
-    return train[rank_in_class(labels, rng) < np.ceil(share * sizes)[labels]]
+    sizes = class_counts(labels[train], num_classes)
+    return train[rank_in_class(labels[train], rng) < np.ceil(share * sizes)[labels[train]]]
 
 
 def _figures(study: Study, rows: NDArray[np.int64], answers: NDArray[np.integer]) -> tuple[float, float]:

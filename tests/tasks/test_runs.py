@@ -12,8 +12,11 @@ def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path):
     asked = {"name": "tickets", "encoder": "minilm", "seed": 0}
     RunFolder(tmp_path / "auto-tickets").write_metrics(status="finished")
     RunFolder(tmp_path / "auto-tickets").write_json("question.json", asked)
+    ranking = [("ce", 0.8, False), ("logistic", 0.7777, True)]
     answers = command(["task=runs", f"paths.runs={tmp_path}", "dataset.name=tickets"])
     assert "1 of 3 runs" in answers.out and "auto-tickets" in answers.out
+    RunFolder(tmp_path / "auto-tickets").write_csv("ranking.csv", ranking, ["candidate", "macro_f1", "recommended"])
+    assert "77.77 %" in command(["task=runs", f"paths.runs={tmp_path}", "method.name=auto"]).out
     (tmp_path / "two/metrics.json").write_text('{"status": "fin')
     rest = command(["task=runs", f"paths.runs={tmp_path}"])
     assert rest.code == 0 and "2 of 2 runs" in rest.out and "warning: left out: run two: metrics.json" in rest.err

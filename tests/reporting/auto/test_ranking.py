@@ -105,6 +105,10 @@ def test_the_cheapest_of_what_is_as_good_and_what_else_may_be_preferred():
         ("far", 5, 70, 30, True, -0.006), ("worse", 1, 1, 99, False, -0.003),
     ], columns=columns)  # fmt: skip
     assert [recommend(finished, prefer) for prefer in ("quality", "speed", "size")] == ["near", "far", "far"]
+    alike = finished.assign(texts_per_second=[28, 29, 30, 99], size_mib=[72, 71, 70, 1])  # timings, not decisions
+    assert [recommend(alike, prefer) for prefer in ("speed", "size")] == ["best", "best"]
+    unmeasured = finished.assign(texts_per_second=np.nan)
+    assert recommend(unmeasured, "speed") == "best"
     assert recommend(finished.head(0)) is None
     for seconds, near in ((399, 200), (70, 11), (11, 11)):  # less than twice those of the cheaper one, or a minute more
         finished.loc[finished["candidate"].isin(["best", "near"]), "train_seconds"] = [seconds, near]
@@ -157,3 +161,19 @@ def test_a_sum_is_taken_in_place_of_its_part_unless_the_part_is_shown_to_be_bett
     assert [recommend(finished, prefer, parts) for prefer in ("quality", "speed", "size")] == ["sum", "part", "part"]
     finished.loc[1, "within_noise"] = False
     assert recommend(finished, "quality", parts) == "part"
+
+
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_calibrated_answers_have_the_error_that_chance_gives_them(repeats):
+    """A row that four drawings predict alike is one row."""
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet([1, 1, 1], 200)
+    errors, expected = [], []
+    for _ in range(60):
+        labels = (rng.random(200)[:, None] > probabilities.cumsum(axis=1)).sum(axis=1)
+        parts = [pd.DataFrame(probabilities, columns=["p_0", "p_1", "p_2"]).assign(
+            row=np.arange(200), repeat=repeat, fold=0, label=labels) for repeat in range(repeats)]  # fmt: skip
+        out_of_fold = OutOfFold.of(pd.concat(parts))
+        errors.append(out_of_fold.calibration_error())
+        expected.append(out_of_fold.calibration_noise(rng))
+    assert np.mean(errors) == pytest.approx(np.mean(expected), rel=0.1) and np.mean(errors) > 0.05

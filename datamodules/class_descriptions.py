@@ -17,11 +17,12 @@ from storage.plain_yaml import load_yaml
 from storage.tables import TextLines, folded, parsed_json
 
 KNOWN = Path(__file__).parent / "class_names"
-CODE = re.compile(r"(?:(?:label|class|category|topic|cluster)[-_. ]?|[A-Z]{0,2}[-_.]?)\d+(?:[-_.]\d+)*", re.IGNORECASE)
+NUMBERED = r"(?:(?:label|class|category|topic|cluster)[-_. ]?|[A-Z]{0,2}[-_.]?)\d+(?:[-_.]\d+)*"
+CODE = re.compile(rf"{NUMBERED}|[A-Z]|[IVX]+|true|false", re.IGNORECASE)
 
 
 def is_code(label: str) -> bool:
-    """Whether a label says nothing by itself: `3`, `C01`, `1.2`, `LABEL_0`."""
+    """Whether a label says nothing by itself: `3`, `C01`, `1.2`, `LABEL_0`, `A`, `IV`, `true`."""
     return CODE.fullmatch(label.strip()) is not None
 
 

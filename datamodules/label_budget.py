@@ -51,10 +51,12 @@ class LabelBudget:
             raise InputError("dataset.labels_per_class: texts have several labels; allowed: dataset.labels")
         sizes = np.bincount(labels, minlength=len(label_names))
         assert self.labels_per_class is not None
-        if self.labels_per_class > sizes.max(initial=0):
+        if not sizes.any():
+            raise InputError("dataset.labels_per_class: no row has a label, allowed: dataset.labels=0")
+        if self.labels_per_class > sizes.max():
             raise InputError(
                 f"dataset.labels_per_class: found {self.labels_per_class}, "
-                f"allowed: 1 to {sizes.max(initial=0)}, the rows of the largest class"
+                f"allowed: 1 to {sizes.max()}, the rows of the largest class"
             )
         return np.flatnonzero(rank_in_class(labels, rng) < self.labels_per_class)
 

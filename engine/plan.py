@@ -28,7 +28,7 @@ from engine.unread import refuse_unread
 from engine.validation import check_targets, signature, validate
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.methods.clustering.base import ClusteringModule
-from lightning_modules.methods.few_labels.class_names import ClassNames
+from lightning_modules.methods.few_labels.class_names import ClassNames, read_alike
 from storage.run_store import COMMAND
 
 
@@ -226,14 +226,17 @@ class Plan:
 
     def class_names(self, label_names: Sequence[str]) -> ClassNames | None:
         """What the classes are called, for methods that read it; None, said on stderr, where the labels are codes,
-        or two are called alike."""
-        descriptions = self.dataset.describe_classes(label_names)
+        or two are called alike or are alike to the encoder."""
+        tokenizer, descriptions = self.encoder.tokenizer(), self.dataset.describe_classes(label_names)
         if descriptions is None:
             why = f"labels are codes ({', '.join(label_names[:3])}{', …' if len(label_names) > 3 else ''})"
         elif (alike := called_alike(descriptions)) is not None:
             why = f"{' and '.join(repr(label_names[place]) for place in alike)} are called alike"
+        elif (alike := read_alike(descriptions, tokenizer)) is not None:
+            pair = " and ".join(repr(label_names[place]) for place in alike)
+            why = f"encoder={self.config.encoder.name} reads {pair} as the same tokens"
         else:
-            return ClassNames(descriptions, self.encoder.tokenizer())
+            return ClassNames(descriptions, tokenizer)
         print(f"dataset={self.dataset.name}: {why}, names are not used", file=sys.stderr)
         return None
 

@@ -76,6 +76,7 @@ def test_a_setting_is_accepted(setting):
     base += ["dataset=csv"] if setting.startswith("dataset.") and len(base) == 1 else []
     base += ["method=sbert_kmeans"] if setting.startswith("method.num_clusters") else []
     of_prototypes = ("method.anchor_rows", "method.label_rows", "method.shrinkage", "method.max_steps")
+    of_prototypes += ("method.name_rows",)
     base += ["method=prototypes"] if setting.startswith(of_prototypes) else []
     of_kontrast = ("method.use_names", "method.word_steps", "method.pair_steps", "method.refit", "method.relabel")
     of_kontrast += ("loss.q", "loss.label_w", "method.solve_head", "method.fold_steps")

@@ -13,17 +13,19 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from clustering.two_views import held_out_words, spread, surest, word_regression
-from lightning_modules.heads.discriminant import LABEL_ROWS, SHRINKAGE, Discriminant, fitted_gaussians
+from lightning_modules.heads.discriminant import (
+    LABEL_ROWS,
+    NAME_ROWS,
+    SHRINKAGE,
+    Discriminant,
+    at_least,
+    evenness,
+    fitted_gaussians,
+)
 from lightning_modules.heads.stacking import comparable
 
 STEPS = 3
 EVEN = 0.85  # of the classes, as many as their sizes must be worth
-
-
-def evenness(assigned: Tensor, num_classes: int) -> float:
-    """How many classes of one size the sizes of these (N,) are worth, as a share of C: exp of their entropy, over C."""
-    shares = assigned.bincount(minlength=num_classes).double() / len(assigned)
-    return float(torch.special.entr(shares).sum().exp()) / num_classes
 
 
 class CoTrained(NamedTuple):
@@ -47,6 +49,8 @@ def co_trained(
     label_rows: float = LABEL_ROWS,
     steps: int = STEPS,
     seed: int = 0,
+    anchors: Tensor | None = None,
+    name_rows: float = NAME_ROWS,
 ) -> CoTrained:
     """Scores of all texts by the embeddings and the words together.
 
@@ -63,10 +67,11 @@ def co_trained(
         words: TF-IDF rows (N, V).
         labels: (N,) class indices, -1 for a text without label; at least one is without.
         start: gives the first assignment.
-        shrinkage: of the covariance, 0 < s <= 1.
+        shrinkage: of the covariance, see `heads.discriminant.at_least`.
         label_rows: a labelled row counts as so many texts without a label, >= 1.
         steps: >= 1.
         seed: of the folds and of the regression's steps.
+        anchors, name_rows: see `heads.discriminant.fitted_gaussians`.
     """
     scores, num_classes, rows = start.scores(embeddings), len(start.weight), embeddings.double()
     known = labels >= 0
@@ -74,10 +79,10 @@ def co_trained(
     if evenness(assigned, num_classes) < EVEN:
         return CoTrained(scores, None)
     weights, is_fitted = torch.where(known, label_rows, 1.0).double(), torch.ones_like(known)
-    share = -(-len(rows) // num_classes)
+    share, shrinkage = -(-len(rows) // num_classes), at_least(shrinkage, rows)
     for _ in range(steps):
         of_fitted = rows[is_fitted], weights[is_fitted], assigned[is_fitted]
-        directions, offsets, _ = fitted_gaussians(*of_fitted, num_classes, shrinkage)
+        directions, offsets, _ = fitted_gaussians(*of_fitted, num_classes, shrinkage, None, anchors, name_rows)
         of_words = held_out_words(words, assigned.numpy(), is_fitted.numpy(), num_classes, seed, weights.numpy())
         scores = comparable(rows @ directions.T + offsets) + comparable(torch.from_numpy(of_words))
         assigned = torch.where(known, labels, scores.argmax(1))
@@ -93,6 +98,8 @@ def fitted_views(
     shrinkage: float = SHRINKAGE,
     label_rows: float = LABEL_ROWS,
     seed: int = 0,
+    anchors: Tensor | None = None,
+    name_rows: float = NAME_ROWS,
 ) -> tuple[Discriminant, Tensor]:
     """Both views once more, now of all folds, so that new texts have scores: `discriminant.scores(x) + w @ words`.
 
@@ -100,7 +107,7 @@ def fitted_views(
     discriminant's own, which texts that were assigned, not labelled, make too sure.
 
     Args:
-        embeddings, words, labels, shrinkage, label_rows, seed: those of `co_trained`.
+        embeddings, words, labels, shrinkage, label_rows, seed, anchors, name_rows: those of `co_trained`.
         texts: its result, with words.
 
     Returns:
@@ -110,7 +117,9 @@ def fitted_views(
     assert fitted is not None
     assigned = torch.where(known, labels, texts.scores.argmax(1))[fitted]
     weights = torch.where(known, label_rows, 1.0).double()[fitted]
-    directions, offsets, _ = fitted_gaussians(rows[fitted], weights, assigned, num_classes, shrinkage)
+    of_fitted = rows[fitted], weights, assigned
+    shrinkage = at_least(shrinkage, rows)
+    directions, offsets, _ = fitted_gaussians(*of_fitted, num_classes, shrinkage, None, anchors, name_rows)
     word_weight, word_bias = word_regression(
         words[fitted.numpy()], assigned.numpy(), num_classes, seed, weights.numpy()
     )

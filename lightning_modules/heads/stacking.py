@@ -38,6 +38,8 @@ def comparable(scores: Tensor) -> Tensor:
 def stacking_weights(held_out: Tensor, labels: Tensor, penalty: float = PENALTY) -> Tensor:
     """Weights w (M,) >= 0 that minimise cross-entropy of `sum_m w_m held_out[m]`, plus `penalty * sum_m w_m^2`.
 
+    Equal ones where that is 0 of each, for then the labels cannot tell which to believe.
+
     Args:
         held_out: (M, N, C), of each classifier `comparable` scores of rows that it has not learned from.
         labels: (N,) class indices.
@@ -53,4 +55,4 @@ def stacking_weights(held_out: Tensor, labels: Tensor, penalty: float = PENALTY)
 
     start, bounds = np.ones(len(held_out)), [(0, None)] * len(held_out)
     result = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    return torch.from_numpy(result.x)
+    return torch.from_numpy(result.x if result.x.any() else start)

@@ -60,3 +60,12 @@ def test_names_belong_to_their_labels(name, mirror, tmp_path):
 
 def _length(row):
     return len(row[0])
+
+
+def test_names_that_the_encoder_cannot_tell_apart_are_not_used(capsys):
+    """Of a script that is not in its vocabulary every word is the same token."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        plan = Plan.make(compose("config", ["method=nearest_name", "dataset=csv", "dataset.train=none.csv"]))
+    assert plan.class_names(["sport", "ስፖርት", "politics"]) is not None
+    assert plan.class_names(["sport", "ስፖርት", "ፖለቲካ"]) is None
+    assert "encoder=minilm reads 'ስፖርት' and 'ፖለቲካ' as the same tokens, names are not used" in capsys.readouterr().err

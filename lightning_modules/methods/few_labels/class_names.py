@@ -13,6 +13,16 @@ AT_ONCE = 1024  # phrases that the encoder sees
 TEMPLATES = ("{}", "This text is about {}.", "The topic is {}.", "Category: {}")
 
 
+def read_alike(descriptions: Sequence[str], tokenizer: Any) -> tuple[int, int] | None:
+    """Two classes whose descriptions are the same tokens, mostly of a script that the encoder does not know; None where
+    there are none."""
+    first: dict[tuple[int, ...], int] = {}
+    for place, ids in enumerate(tokenizer(list(descriptions), add_special_tokens=False)["input_ids"]):
+        if first.setdefault(tuple(ids), place) != place:
+            return first[tuple(ids)], place
+    return None
+
+
 class ClassNames(nn.Module):
     """Tokens of every phrase of every class in every template, and their mean embedding a class.
 

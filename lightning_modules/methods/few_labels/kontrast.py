@@ -177,7 +177,8 @@ class KontrastModule(PrototypesModule):
         if words is None:
             return start.scores(rows)
         seed = derived_seed(self.seed, "words") % 2**31
-        return co_trained(rows, words, labels, start, self.shrinkage, self.label_rows, self.word_steps, seed).scores
+        options = (self.shrinkage, self.label_rows, self.word_steps, seed, self.anchors(), self.name_rows)
+        return co_trained(rows, words, labels, start, *options).scores
 
     def _pairs_suffice(self, labels: Tensor) -> bool:
         """Whether labels are enough to weigh by, one a class for each fold on the mean, and most texts have none.

@@ -13,6 +13,7 @@ from lightning_modules.base import ClassifierModule
 from lightning_modules.heads.discriminant import (
     ANCHOR_ROWS,
     LABEL_ROWS,
+    NAME_ROWS,
     SHRINKAGE,
     Discriminant,
     best_discriminant,
@@ -31,7 +32,8 @@ class PrototypesModule(ClassifierModule):
         use_names: false withholds them.
         anchor_rows: a class name counts as so many labelled rows, >= 0.
         label_rows: a labelled row counts as so many unlabelled ones, >= 1.
-        shrinkage: of the covariance towards a multiple of the identity, 0 < s <= 1.
+        shrinkage: of the covariance towards a multiple of the identity, 0 < s <= 1; of few texts it is more.
+        name_rows: in EM the name of a class without texts counts as so many, of one with 100 as none, >= 0.
         max_steps: of EM; 0 leaves the prototypes as they are.
         classifier_bias: the prototypes have one.
 
@@ -58,6 +60,7 @@ class PrototypesModule(ClassifierModule):
         anchor_rows: Annotated[float, ">= 0"] = ANCHOR_ROWS,
         label_rows: Annotated[float, ">= 1"] = LABEL_ROWS,
         shrinkage: Annotated[float, "> 0", "<= 1"] = SHRINKAGE,
+        name_rows: Annotated[float, ">= 0"] = NAME_ROWS,
         max_steps: Annotated[int, ">= 0"] = 10,
         classifier_bias: Literal[True] = True,
         **kwargs: Any,
@@ -71,7 +74,7 @@ class PrototypesModule(ClassifierModule):
                 "some labels, or task=cluster for topics"
             )
         self.anchor_rows, self.label_rows = anchor_rows, label_rows
-        self.shrinkage, self.max_steps = shrinkage, max_steps
+        self.shrinkage, self.name_rows, self.max_steps = shrinkage, name_rows, max_steps
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Scores (B, C) of embeddings (B, D) brought to unit length."""
@@ -93,11 +96,15 @@ class PrototypesModule(ClassifierModule):
     @torch.no_grad()
     def discriminant(self, embeddings: Tensor, labels: Tensor) -> Discriminant:
         """Of unit-length embeddings (N, D) by the encoder as it comes; labels (N,) are -1 where there is none."""
-        anchors = self.class_names(self.encoder.eval()) if self.class_names is not None else None
-        rows = (embeddings, labels, anchors, self.num_classes, self.anchor_rows)
+        rows = (embeddings, labels, self.anchors(), self.num_classes, self.anchor_rows)
         if self.max_steps and bool((labels < 0).any()):
-            return best_discriminant(*rows, self.shrinkage, self.label_rows, self.max_steps)
+            return best_discriminant(*rows, self.shrinkage, self.label_rows, self.max_steps, self.name_rows)
         return nearest_prototype(*rows)
+
+    @torch.no_grad()
+    def anchors(self) -> Tensor | None:
+        """(C, D) embeddings of the names by the encoder as it is; None without names."""
+        return self.class_names(self.encoder.eval()) if self.class_names is not None else None
 
 
 def joined(splits: Mapping[str, tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

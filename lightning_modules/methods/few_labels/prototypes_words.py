@@ -50,11 +50,12 @@ class PrototypesWordsModule(EmbeddingsAndWords, PrototypesModule):
         words, frequency = fitted_rows(tokens, len(self.inverse_frequency))
         figures = {"solver/steps": discriminant.steps, "solver/word_steps": 0}
         if bool((labels < 0).any()):
-            options = {"shrinkage": self.shrinkage, "label_rows": self.label_rows}
-            seed = derived_seed(self.seed, "words") % 2**31
-            texts = co_trained(rows, words, labels, discriminant, **options, steps=self.word_steps, seed=seed)
+            options: dict[str, Any] = {"shrinkage": self.shrinkage, "label_rows": self.label_rows}
+            options |= {"anchors": self.anchors(), "name_rows": self.name_rows}
+            options["seed"] = derived_seed(self.seed, "words") % 2**31
+            texts = co_trained(rows, words, labels, discriminant, **options, steps=self.word_steps)
             if texts.is_fitted is not None:
                 figures["solver/word_steps"] = self.word_steps
-                discriminant, word_weight = fitted_views(rows, words, labels, texts, **options, seed=seed)
+                discriminant, word_weight = fitted_views(rows, words, labels, texts, **options)
         self.place((discriminant.weight, discriminant.bias), word_weight, torch.from_numpy(frequency))
         return figures

@@ -6,8 +6,8 @@ import torch
 from sklearn.linear_model import SGDClassifier
 
 from clustering.two_views import PENALTY
-from lightning_modules.heads.co_training import co_trained, evenness, fitted_views
-from lightning_modules.heads.discriminant import best_discriminant, fitted_gaussians
+from lightning_modules.heads.co_training import co_trained, fitted_views
+from lightning_modules.heads.discriminant import best_discriminant, evenness, fitted_gaussians
 from lightning_modules.heads.stacking import comparable
 from tests.clustering.test_two_views import two_views
 
@@ -69,5 +69,11 @@ def test_the_last_fit_is_of_labelled_and_surest_texts_and_both_views_count_alike
 
 def test_evenness_by_hand():
     assert evenness(torch.tensor([0, 1, 2, 0, 1, 2]), 3) == pytest.approx(1)
-    assert evenness(torch.tensor([0, 0, 1, 1]), 4) == pytest.approx(0.5)  # two of four, of one size
-    assert evenness(torch.tensor([0, 0, 0, 1]), 2) == pytest.approx(2 ** (0.75 * np.log2(4 / 3) + 0.5) / 2)
+    many = [400, 400, 100, 100]  # of each class: nothing to correct
+    assert evenness(torch.arange(4).repeat_interleave(torch.tensor(many)), 4) == pytest.approx(
+        2 ** (-2 * (0.4 * np.log2(0.4) + 0.1 * np.log2(0.1))) / 4, rel=2e-3
+    )
+    assert evenness(torch.tensor([0, 0, 1, 1]), 4) == pytest.approx(0.5 * np.exp(1 / 8))  # two of four, of one size
+    generator = torch.Generator().manual_seed(0)
+    drawn = [evenness(torch.randint(77, (231,), generator=generator), 77) for _ in range(50)]
+    assert 0.93 < np.mean(drawn) < 1  # 0.83 without the correction

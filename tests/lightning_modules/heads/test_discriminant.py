@@ -4,7 +4,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lightning_modules.heads.discriminant import best_discriminant, discriminant_em, nearest_prototype
+from lightning_modules.heads.discriminant import (
+    best_discriminant,
+    discriminant_em,
+    fitted_gaussians,
+    nearest_prototype,
+)
 
 
 @pytest.fixture
@@ -72,14 +77,58 @@ def test_texts_without_labels_improve_on_names_alone(texts):
     assert 1 < pool.steps <= 10
 
 
+def test_a_name_is_one_more_row_of_a_class_of_few(texts):
+    """By a loop over rows: where the name says, and the less the more texts the class has."""
+    embeddings, labels, anchors = texts
+    kept = (labels > 0) | (torch.arange(300) < 30)
+    rows, classes = embeddings[kept].double(), labels[kept]
+    weights = torch.ones(len(rows)).double()
+    weights[:5] = 4.0
+    names = anchors.double() - anchors.double().mean(0)
+    names = names / names.norm(dim=1, keepdim=True)
+    total = float(weights.sum())
+    centre = sum(weights[i] * rows[i] for i in range(len(rows))) / total
+    reach = sum(float(weights[i] * ((rows[i] - centre) @ names[classes[i]])) for i in range(len(rows))) / total
+    sizes = [float(weights[classes == c].sum()) for c in range(3)]
+    added = [10.0 * max(1 - size / 100, 0) for size in sizes]
+    assert added[0] > 0 and added[1] == 0 and reach > 0
+    more = torch.stack([centre + reach * names[c] for c in range(3) if added[c]])
+    more_classes = torch.tensor([c for c in range(3) if added[c]])
+    more_weights = torch.tensor([share for share in added if share]).double()
+    expected = fitted_gaussians(
+        torch.cat([rows, more]), torch.cat([weights, more_weights]), torch.cat([classes, more_classes]), 3, 0.2
+    )
+    grown = torch.tensor([size + share for size, share in zip(sizes, added, strict=True)]).double()
+    counted = torch.tensor([size + share / 10 for size, share in zip(sizes, added, strict=True)]).double()  # one row
+    sides = (grown / grown.sum()).log(), (counted / counted.sum()).log()
+    wanted = expected[0], expected[1] - sides[0] + sides[1], expected[2]
+    for result, side in zip(fitted_gaussians(rows, weights, classes, 3, 0.2, None, anchors), wanted, strict=True):
+        torch.testing.assert_close(result, side)
+    assert not torch.equal(expected[0], fitted_gaussians(rows, weights, classes, 3, 0.2)[0])
+
+
+@pytest.mark.parametrize("number", [6, 12, 60])
+def test_few_texts_are_told_as_well_as_by_their_names(texts, number):
+    embeddings, _, anchors = texts
+    none = torch.full((number,), -1)
+    of_names = nearest_prototype(embeddings[:number], none, anchors, 3)
+    assert accuracy(best_discriminant(embeddings[:number], none, anchors, 3), texts) > accuracy(of_names, texts) - 0.03
+
+
+def test_a_class_without_texts_or_name_takes_no_other_text(texts):
+    embeddings, labels, _ = texts
+    directions, offsets, _ = fitted_gaussians(embeddings.double(), torch.ones(300).double(), labels, 4, 0.1)
+    assert (directions[3] == 0).all()
+    assert ((embeddings.double() @ directions.T + offsets).argmax(1) < 3).sum() >= 299  # of one it is as good
+
+
 def test_the_likeliest_of_the_starts_is_taken(texts):
     embeddings, _, anchors = texts
     none = torch.full((300,), -1)
     best = best_discriminant(embeddings, none, anchors, 3)
-    single = [
-        discriminant_em(embeddings, none, nearest_prototype(embeddings, none, anchors, 3, origin=origin))
-        for origin in (None, embeddings.mean(0))
-    ]
+    origins = (None, embeddings.mean(0))
+    starts = [nearest_prototype(embeddings, none, anchors, 3, origin=origin) for origin in origins]
+    single = [discriminant_em(embeddings, none, start, anchors=anchors) for start in starts]
     assert best.log_likelihood >= max(solution.log_likelihood for solution in single)
 
 

@@ -167,7 +167,7 @@ def test_over_a_frozen_encoder_many_labels_are_discriminant_and_regression(solve
     labels = np.array([topics.index(row["label"]) for row in rows(tmp_path / "train.csv")])
     scores = 0
     for model in (
-        LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1),
+        LinearDiscriminantAnalysis(solver="lsqr", shrinkage=features.shape[1] / (features.shape[1] + 68)),
         LogisticRegression(C=10, max_iter=5000, tol=1e-8),
     ):
         part = model.fit(features, labels).decision_function(features)

@@ -78,6 +78,17 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     return run, plan
 
 
+def is_of_auto(run: RunFolder) -> bool:
+    """Whether a run is the model that `task=auto` left beside its answer."""
+    return run.path.name == MODEL and RunFolder(run.path.parent).has(QUESTION)
+
+
+def shown_id(run: RunFolder) -> str:
+    """What people call a run: the model of `task=auto` by the folder of its answer, for every one of them lies in
+    `model`. Weights are held against `run.id` all the same."""
+    return run.path.absolute().parent.name if is_of_auto(run) else run.id
+
+
 def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str, ...]]:
     """The method with the weights of the selected epoch, in eval mode, and the label names by class index."""
     label_names = tuple(run.metric("label_names", list, str))

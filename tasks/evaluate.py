@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
+from datamodules.corpus import Corpus
 from datamodules.labels import is_missing
-from engine.finished import load_weights, open_run
+from engine.environment import ENVIRONMENT
+from engine.finished import is_of_auto, load_weights, open_run, shown_id
 from engine.plan import Plan
 from engine.results import show_figures
 from reporting.calibration import answers, brier_score, expected_calibration_error
@@ -35,7 +37,7 @@ FILE = "evaluation-input.json"  # in the run's folder, of the last file
 def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     """Read the data and the selected weights again and print the figures; `evaluation.json` holds them.
 
-    With retrieval the datastore counts as it is now, with what was added to it since.
+    With retrieval the datastore counts as it is now, with what was added to it since, and the vote that answers.
 
     With `input` the rows of that file, read as `task=predict` reads them, stand for the test rows; its figures, their
     intervals, those of each class and the confusions are in `evaluation-input.json`. Rows with a label that the run
@@ -43,19 +45,39 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     labels, by its `dataset.label_separator`, an empty one says that none applies.
 
     Raises:
-        ValueError: no row with a label that the run knows, a column that is not there; with file and line.
+        ValueError: no row with a label that the run knows, a column that is not there; with file and line. Without
+            `input`, rows that are no longer those of the run, and a model of `task=auto`, which has no test rows.
     """
     run, plan = open_run(config)
     if config.input is not None:
         config = with_columns_of_run(config, plan, "input", overrides, ("text", "label"))
         return _evaluate_file(config, run, plan)
-    datamodule = plan.datamodule(plan.corpus())
+    if is_of_auto(run):  # it was fitted to every row of its data
+        figures = "ranking.csv and out_of_fold.csv there are of rows that were not seen"
+        raise ValueError(
+            f"run={shown_id(run)}: a model of task=auto, fitted to all rows ({figures}); allowed: input=FILE"
+        )
+    corpus = plan.corpus()
+    _check_rows(run, plan, corpus)
+    datamodule = plan.datamodule(corpus)
     module = plan.module(datamodule)
     load_weights(module, run)
     figures = run_names(plan) | measure(plan, run, module, datamodule, keep_store=True)
     run.write_json("evaluation.json", figures)
     show_figures(figures, "test" if "test/accuracy" in figures else "val")
     return run.path
+
+
+def _check_rows(run: RunFolder, plan: Plan, corpus: Corpus) -> None:
+    """Raises ValueError: the data are no longer what the run learned from, as far as it kept what they were."""
+    kept = run.read_json(ENVIRONMENT) if run.has(ENVIRONMENT) else {}
+    if kept.get("corpus_fingerprint") in (None, corpus.fingerprint):
+        return
+    digests = kept.get("inputs") or {}
+    changed = [path for path, digest in plan.inputs().items() if digests.get(path) != digest]
+    what = ", ".join(changed) or f"dataset={plan.dataset.name}"
+    before = "the file as it was" if changed else "the rows as they were"
+    raise ValueError(f"{what}: found other rows than {run.id} learned from; allowed: {before}, or input=FILE")
 
 
 def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:

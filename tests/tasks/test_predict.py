@@ -40,6 +40,28 @@ def test_evaluate_gives_the_stored_figures(run, use):
     assert (run.folder / "predictions.csv").read_text() == predictions
 
 
+def test_evaluate_refuses_rows_that_the_run_did_not_learn_from_and_a_model_of_auto(run, use, toy_csv):
+    predictions = (run.folder / "predictions.csv").read_text()
+    source = toy_csv["train"].read_text()
+    toy_csv["train"].write_text(source + "another copper,metal\n")
+    changed = f"{toy_csv['train']}: found other rows than {run.folder.name} learned from"
+    assert use("evaluate", run).error == f"{changed}; allowed: the file as it was, or input=FILE"
+    assert (run.folder / "predictions.csv").read_text() == predictions
+    toy_csv["train"].write_text(source)
+    (run.folder / "environment.json").unlink()  # of a run that does not say what it learned from
+    assert use("evaluate", run).code == 0
+
+    answer = run.folder.with_name("auto-toy")
+    answer.mkdir()
+    run.folder.rename(answer / "model")
+    for name in ("question.json", "metrics.json"):
+        (answer / name).write_text("{}")
+    assert use("evaluate", "auto-toy").error == (
+        "run=auto-toy: a model of task=auto, fitted to all rows (ranking.csv and out_of_fold.csv there are of rows "
+        "that were not seen); allowed: input=FILE"
+    )
+
+
 def test_a_labelled_file_as_test_rows_gives_the_figures_of_those_rows(run, use, toy_csv, tmp_path):
     again = use("evaluate", run, f"input={toy_csv['test']}")
     figures = json.loads((again.folder / "evaluation-input.json").read_text())
@@ -84,9 +106,10 @@ def test_objects_may_lack_a_text_or_a_label_but_not_all_of_them(run, use, toy_cs
     assert unlabelled == f"{source}: no row has a key 'kind'; set label_column=NAME"
 
 
-def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tmp_path):
+def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tmp_path, monkeypatch):
     output = tmp_path / "pred.csv"
-    assert use("predict", run, f"input={toy_csv['test']}", f"output={output}").folder == run.folder
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert use("predict", run, f"input=~/{toy_csv['test'].name}", "output=~/pred.csv").folder == run.folder
     stored = [row for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
     predicted = rows(output)
     assert [row["text"] for row in predicted] == [row["text"] for row in rows(toy_csv["test"])]

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from reporting.tables import MISSING, Table
@@ -27,8 +28,10 @@ def runs(config: DictConfig, overrides: list[str]) -> Path:
     Raises:
         ValueError: a word that is no filter.
     """
-    typed = [word.partition("=") for word in overrides if not word.startswith(("task=", "paths."))]
-    words = [(key.removesuffix(".name"), value) for key, _, value in typed]
+    typed = OverridesParser.create().parse_overrides(
+        [word for word in overrides if not word.startswith(("task=", "paths."))]
+    )
+    words = [(word.key_or_group.removesuffix(".name"), str(word.value())) for word in typed]
     if unknown := [key for key, _ in words if key not in FILTERS]:
         raise ValueError(f"{unknown[0]}: task=runs lists runs; allowed: {', '.join(FILTERS)}, paths.runs")
     known = [*_read(list_runs(config.paths.runs), RunFolder.read_metrics)]

@@ -15,6 +15,9 @@ def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path):
     ranking = [("ce", 0.8, False), ("logistic", 0.7777, True)]
     answers = command(["task=runs", f"paths.runs={tmp_path}", "dataset.name=tickets"])
     assert "1 of 3 runs" in answers.out and "auto-tickets" in answers.out
+    RunFolder(tmp_path / "two").write_metrics(dataset="größe")
+    for word in ("dataset.name=größe", "dataset.name='größe'"):
+        assert "1 of 3 runs" in command(["task=runs", f"paths.runs={tmp_path}", word]).out
     RunFolder(tmp_path / "auto-tickets").write_csv("ranking.csv", ranking, ["candidate", "macro_f1", "recommended"])
     assert "77.77 %" in command(["task=runs", f"paths.runs={tmp_path}", "method.name=auto"]).out
     (tmp_path / "two/metrics.json").write_text('{"status": "fin')

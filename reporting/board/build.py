@@ -142,15 +142,16 @@ def details(run: RunFolder, texts: _Texts) -> dict[str, Any]:
     elif labels and run.has("predictions.csv"):
         split = "test" if "test/accuracy" in metrics else "val"
         rows = [row for row in run.read_csv("predictions.csv", "label", "prediction") if row.get("split") == split]
-        kept = run.read_json("kept_indices.json").get(split) if run.has("kept_indices.json") else None
+        indices = run.read_json("kept_indices.json") if run.has("kept_indices.json") else {}
+        kept, table = indices.get(split), "train" if split == "val" and not _is_shipped(indices) else split
         number = {name: place for place, name in enumerate(labels)}
         shown |= {
             "labels": labels,
             "rows": [kept[int(row["index"])] if kept else int(row["index"]) for row in rows],  # of the prepared table
             "truth": [_indices(row["label"], number) for row in rows],
             "predicted": [_indices(row["prediction"], number) for row in rows],
-            "data": f"{fingerprint}-{split}",
-            "texts": texts.file(fingerprint, split),
+            "data": f"{fingerprint}-{split}-of-{table}",
+            "texts": texts.file(fingerprint, table),
         }
         if run.has("embedding_map.csv"):
             place = {int(row["index"]): number for number, row in enumerate(rows)}
@@ -193,6 +194,12 @@ def _indices(value: str, number: Mapping[str, int]) -> int | list[int]:
     return [number.get(str(name), UNKNOWN) for name in several] if isinstance(several, list) else UNKNOWN
 
 
+def _is_shipped(indices: Mapping[str, list[int]]) -> bool:
+    """Whether the validation rows are of a table of their own: those of the train table are rows that do not train."""
+    learned = {*indices.get("train", ()), *indices.get("unlabelled", ())}
+    return not learned.isdisjoint(indices.get("val", ()))
+
+
 class _Texts:
     """Texts of the prepared data sets, as files beside the page."""
 
@@ -205,12 +212,12 @@ class _Texts:
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # a data set that is damaged is for those who train on it to report
 
-    def file(self, fingerprint: str, split: str) -> str | None:
-        """Name of the file with the texts of a split, written where it is not there; None: the data set is gone."""
+    def file(self, fingerprint: str, table: str) -> str | None:
+        """Name of the file with the texts of a table, written where it is not there; None: the data set is gone."""
         if fingerprint not in self.prepared:
             return None
-        # validation rows, and all rows of folds and of a clustering, are of the train table
-        table = "test" if split == "test" and (self.prepared[fingerprint] / "test.arrow").is_file() else "train"
+        if not (self.prepared[fingerprint] / f"{table}.arrow").is_file():
+            table = "train"  # which holds all rows of folds and of a clustering
         source = self.prepared[fingerprint] / f"{table}.arrow"
         if not source.is_file():
             return None

@@ -112,6 +112,15 @@ def test_a_run_says_the_line_that_does_it_again_and_its_texts(fit, store, tmp_pa
     assert sorted(row for row, *_ in run["map"]) == list(range(len(run["rows"])))
 
 
+def test_texts_of_shipped_validation_rows_are_their_own(solve, tmp_path, toy_csv):
+    shipped = tmp_path / "val.csv"
+    shipped.write_text(toy_csv["test"].read_text().replace(" ", " shipped "))
+    result = solve("method=logistic", f"dataset.val={shipped}", "protocol.read_test=false")
+    folder = write_board(tmp_path / "runs", tmp_path / "data").parent
+    run = details(tmp_path / "runs", result.folder.name)
+    assert run["data"].endswith("-val-of-val") and "shipped" in (folder / run["texts"]).read_text()
+
+
 def test_what_is_no_number_is_left_out_of_the_curves(tmp_path):
     run = write_run(tmp_path, "ce", [0, 1], [0, 1])
     header = ("epoch", "step", "val/loss", "train/loss")

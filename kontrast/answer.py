@@ -77,11 +77,23 @@ def _text(value: Any) -> str:
 
 
 def _label(value: Any) -> str:
-    """A label as a cell of the table that is read: several as a JSON list, none that is known as an empty one."""
+    """A label as a cell of the table that is read: several as a JSON list, none that is known as an empty one.
+
+    Raises:
+        InputError: it is no Unicode text.
+    """
     if isinstance(value, set | frozenset):
         value = sorted(value, key=str)  # the same table in every process
     if isinstance(value, list | tuple | np.ndarray):
-        return json.dumps([str(part) for part in value], ensure_ascii=False)
+        cell = json.dumps([str(part) for part in value], ensure_ascii=False)
+    else:
+        cell = _label_cell(value)
+    if HALF.search(cell):
+        raise InputError("data: found half a surrogate pair in the column of labels, allowed: Unicode text")
+    return cell
+
+
+def _label_cell(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # whole numbers, which pandas keeps as floats where some are missing
     return "" if pd.isna(value) else str(value)

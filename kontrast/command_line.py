@@ -49,13 +49,16 @@ def run_words(words: Sequence[str]) -> list[str]:
 
 
 def _as_overrides(words: Sequence[str]) -> list[str]:
-    """A file as `input=FILE`, `--minutes 20` and `--minutes=20` as `minutes=20`; key=value stays."""
+    """A file as `input=FILE`, `--minutes 20` and `--minutes=20` as `minutes=20`, `--force` as `force=true`; key=value
+    stays."""
     overrides: list[str] = []
-    rest = iter(words)
-    for word in rest:
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
         if word.startswith("--"):
             key, equals, value = word[2:].partition("=")
-            value = value if equals else next(rest, "")
+            if not equals:
+                value = _value_of(key, rest)
             if not key or not value:
                 raise ValueError(f"kontrast auto {word}: a value is missing; allowed: {word.partition('=')[0]} VALUE")
             is_mark = len(value) == 1 and not value.isalnum()  # a delimiter, which Hydra's grammar wants in quotes
@@ -67,3 +70,10 @@ def _as_overrides(words: Sequence[str]) -> list[str]:
         else:
             overrides.append(f"input={quoted(word)}")
     return overrides
+
+
+def _value_of(key: str, rest: list[str]) -> str:
+    """The value of an option, which is taken from the words after it; "" where there is none."""
+    if key == "force" and (not rest or rest[0] not in ("true", "false")):
+        return "true"
+    return "" if not rest or rest[0].startswith("--") else rest.pop(0)

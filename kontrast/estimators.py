@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from datamodules.labels import label_name
-from kontrast.runs import checked_texts, config_of, overrides, unseeded, written
+from kontrast.runs import HALF, checked_texts, config_of, overrides, unseeded, with_threads, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
 
@@ -69,6 +70,9 @@ class _Settings(BaseEstimator):
             words = overrides({key: value for key, value in self.settings.items() if key.startswith(OPENING)})
             self._take(*_open(self.folder_, words))
         return self._model
+
+    def _own_threads(self) -> AbstractContextManager[None]:
+        return with_threads(self.settings.get("trainer__num_threads"))
 
     def _take(self, run: RunFolder, plan: Any) -> None:
         raise NotImplementedError
@@ -133,11 +137,12 @@ class TextClassifier(ClassifierMixin, _Settings):
         return self
 
     def _take(self, run: RunFolder, plan: Any) -> None:
+        from engine.finished import shown_id
         from tasks.predict import classifier_predictor
 
         self._model = classifier_predictor(run, plan, explain=False)
         self._names = list(self._model.label_names)
-        self.run_, self.folder_ = run.id, run.path
+        self.run_, self.folder_ = shown_id(run), run.path.absolute()  # wherever it is unpickled
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities (N, C), columns as `classes_`."""
@@ -145,7 +150,8 @@ class TextClassifier(ClassifierMixin, _Settings):
         from tasks.predict import pieces
 
         model = self._opened()
-        scores = np.concatenate([model.scores(piece)[0] for piece in pieces(checked_texts(X))])
+        with self._own_threads():
+            scores = np.concatenate([model.scores(piece)[0] for piece in pieces(checked_texts(X))])
         probabilities = np.asarray(scores, np.float64)[:, self._order]
         if model.threshold is None:  # computed in float32, they add up to 1 but for its rounding
             probabilities /= probabilities.sum(axis=1, keepdims=True)
@@ -161,9 +167,15 @@ class TextClassifier(ClassifierMixin, _Settings):
 
 
 def _array(y: Any) -> NDArray[Any]:
-    """Labels, or columns of 0 and 1, as NumPy has them. Raises InputError: lists of labels, which are no columns."""
+    """Labels, or columns of 0 and 1, as NumPy has them; a column alone, with scikit-learn's warning, as its labels.
+
+    Raises:
+        InputError: lists of labels, which are no columns.
+    """
     try:
         labels = np.asarray(y)
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = column_or_1d(labels, warn=True)
         has_lists = labels.ndim == 1 and any(isinstance(label, LISTS) for label in labels)
     except ValueError:  # of several lengths
         has_lists = True
@@ -176,11 +188,17 @@ def _array(y: Any) -> NDArray[Any]:
 
 
 def _of_one(labels: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
-    """Sorted classes (C,), and the name of each row's. Raises InputError: a missing label, labels of several types."""
+    """Sorted classes (C,), and the name of each row's.
+
+    Raises:
+        InputError: a label that is missing or is no Unicode text, labels of several types.
+    """
     import pandas as pd
 
     if len(missing := np.flatnonzero(pd.isna(labels))):
         raise InputError(f"y[{missing[0]}]: found {labels[missing[0]]}, allowed: a label of each text")
+    if (broken := next((place for place, label in enumerate(labels) if HALF.search(str(label))), None)) is not None:
+        raise InputError(f"y[{broken}]: found half a surrogate pair, allowed: Unicode text")
     try:
         classes, places = np.unique(labels, return_inverse=True)
     except TypeError as error:
@@ -195,6 +213,8 @@ def _of_several(y: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], list[list[s
         value = labels[~np.isin(labels, (0, 1))][0]
         raise InputError(f"y: found {short(str(value))} in an array {labels.shape}, allowed there: 0 and 1")
     classes = np.asarray(getattr(y, "columns", np.arange(labels.shape[1])))
+    if any(HALF.search(str(name)) for name in classes):
+        raise InputError("y: found half a surrogate pair in the name of a column, allowed: Unicode text")
     if not (has_row := labels.any(axis=0)).all():
         raise InputError(f"y: found no text with the label {classes[~has_row][0]!s}, allowed: one at least of each")
     return classes, [[str(label) for label in classes[np.flatnonzero(row)]] for row in labels]
@@ -257,7 +277,7 @@ class TextClusterer(ClusterMixin, _Settings):
 
         self._model = Assigner(run, plan)
         self.labels_ = np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")])
-        self.run_, self.folder_ = run.id, run.path
+        self.run_, self.folder_ = run.id, run.path.absolute()
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The cluster of each text, (N,)."""
@@ -265,7 +285,8 @@ class TextClusterer(ClusterMixin, _Settings):
 
         check_is_fitted(self, "run_")
         model = self._opened()
-        return np.concatenate([model.assign(piece)[0] for piece in pieces(checked_texts(X))])
+        with self._own_threads():
+            return np.concatenate([model.assign(piece)[0] for piece in pieces(checked_texts(X))])
 
 
 def _plan(words: Sequence[str]) -> Any:

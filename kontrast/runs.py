@@ -50,13 +50,28 @@ def config_of(words: Iterable[str]) -> DictConfig:
 
 
 @contextmanager
+def with_threads(number: int | None = None) -> Iterator[None]:
+    """PyTorch works with so many threads inside, None: as many as before, which are the caller's again afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        if number is not None:
+            torch.set_num_threads(int(number))
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def unseeded() -> Iterator[None]:
-    """What is done inside leaves the caller's random numbers as they were: a run seeds all global generators."""
+    """What is done inside leaves the caller's random numbers and threads as they were: a run seeds all global
+    generators, and sets PyTorch's number of threads."""
     from lightning.pytorch.utilities.seed import isolate_rng
 
     kept = {name: os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
     error: BaseException | None = None
-    with isolate_rng():  # which undoes nothing where it is left by an error
+    with with_threads(), isolate_rng():  # which undoes nothing where it is left by an error
         try:
             yield
         except BaseException as raised:

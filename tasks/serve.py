@@ -15,7 +15,7 @@ import torch
 from omegaconf import DictConfig
 from threadpoolctl import threadpool_limits
 
-from engine.finished import open_run
+from engine.finished import open_run, shown_id
 from storage.errors import ReportError
 from storage.tables import Row
 from tasks.predict import Predictor, classifier_predictor
@@ -53,7 +53,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError(f"port: {config.host}:{config.port} cannot be listened on; allowed: another port") from error
     listen(listener)
     address = f"http://{address_of(*listener.getsockname()[:2])}"
-    http, batches = start_http(run.id, predictor.label_names, explains, listener, workers)
+    http, batches = start_http(shown_id(run), predictor.label_names, explains, listener, workers)
     _one_thread()
     _warm_up(predictor)
 
@@ -62,7 +62,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
 
     processes = [*fork_workers(batches, predict), http]
     with _signals_end(http) as ended:
-        print(f"{run.id} answers on {address}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        print(f"{shown_id(run)} answers on {address}; Ctrl-C ends it", file=sys.stderr, flush=True)
         answer_batches(batches[0], predict)
         http.join()
         if not ended:

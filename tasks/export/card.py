@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.finished import shown_id
 from engine.plan import Plan
 from storage.run_store import RunFolder
 from tasks.export.classifier import Classifier
@@ -53,7 +54,7 @@ class Card:
     def _front(self) -> Iterator[str]:
         classifier = self.classifier
         yield f"---\npipeline_tag: text-classification\nlibrary_name: {self.how_to_load['libraries'].split(' ')[0]}"
-        yield f"tags: [kontrast, {classifier.method}]\n---\n\n# {self.run.id}\n"
+        yield f"tags: [kontrast, {classifier.method}]\n---\n\n# {shown_id(self.run)}\n"
         yield f"Texts to {len(classifier.label_names)} classes: {', '.join(classifier.label_names)}.\n"
 
     def _loading(self) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from engine.finished import shown_id
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.lora import plain_model
@@ -84,7 +85,7 @@ def classifier_of(
     tokenizer.model_max_length = plan.dataset.max_length
     thresholds = np.broadcast_to(metrics["threshold"], len(label_names)).tolist() if module.multilabel else None
     return Classifier(
-        run=run.id,
+        run=shown_id(run),
         method=module.name,
         encoder=plain_model(module.encoder.model).eval(),
         tokenizer=tokenizer,

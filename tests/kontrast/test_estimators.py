@@ -11,13 +11,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 
 import kontrast
 from kontrast.answer import _label
 from kontrast.command_line import main, run_words
+from kontrast.estimators import _array
 from kontrast.runs import checked_texts, config_of, overrides, unseeded
 from storage.errors import InputError
 
@@ -74,12 +77,18 @@ LISTS_OF_LABELS = (
         (np.array(["a", 1], object), "y: found labels of the types int, str, allowed: of one type"),
         ([["a"], ["a", "b"]], LISTS_OF_LABELS),
         (pd.Series([["a"], ["b"]]), LISTS_OF_LABELS),
+        (["a", "b\ud800"], "y[1]: found half a surrogate pair, allowed: Unicode text"),
     ],
 )
 def test_labels_that_cannot_be_learned_are_refused(y, message):
     with pytest.raises(InputError) as error:
         kontrast.TextClassifier().fit(["a", "b"], y)
     assert str(error.value) == message
+
+
+def test_a_column_of_labels_is_taken_as_its_labels():
+    with pytest.warns(DataConversionWarning):
+        assert _array(np.array([["a"], ["b"]])).tolist() == ["a", "b"]
 
 
 def test_what_is_no_table_is_refused_by_its_type():
@@ -107,7 +116,8 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
         (["text", "label"], ["a", "x"], {"precision": 95}, "precision: found 95"),
         (["text", "kind"], ["a", "x"], {}, "data: found no column 'label', allowed: one of 'text', 'kind'"),
         (["text", "label", "label"], ["a", "x", "y"], {}, "data: found 2 columns 'label', allowed: one of"),
-        (["text", "label"], ["a \ud800", "x"], {}, "data: found half a surrogate pair"),
+        (["text", "label"], ["a \ud800", "x"], {}, "data: found half a surrogate pair in the column of texts"),
+        (["text", "label"], ["a", ["x", "\ud800"]], {}, "data: found half a surrogate pair in the column of labels"),
     ],
 )
 def test_a_table_or_a_setting_that_cannot_be_used_is_refused_at_once(tmp_path, columns, row, settings, message):
@@ -128,10 +138,13 @@ def test_the_commands_words(capsys):
     words = ["auto", "my file.csv", "--minutes", "20", "--prefer=speed", "seed=1"]
     assert run_words(words) == ["task=auto", "input='my file.csv'", "minutes=20", "prefer=speed", "seed=1"]
     assert run_words(["auto", "a.csv", "--delimiter", ";"])[2:] == ["delimiter=';'"]
+    assert run_words(["auto", "--force", "a.csv", "--text_column", "Text, lang"])[1:] == [
+        "force=true", "input='a.csv'", "text_column=Text, lang"]  # fmt: skip
     assert run_words(["run", "-m", "method=ce"]) == ["-m", "method=ce"]
     assert run_words(["auto", "my.csv", "--help"]) == ["--help", "auto"]
     assert main(["--version"]) == 0 and re.fullmatch(r"\d+\.\d+\.\d+\n", capsys.readouterr().out)
-    assert main(["autos"]) == 2 and main(["auto", "--minutes"]) == 2 and main(["auto", "a.csv", "b.csv"]) == 2
+    for refused in (["autos"], ["auto", "--minutes", "--force"], ["auto", "a.csv", "b.csv"]):
+        assert main(refused) == 2
     assert capsys.readouterr().err.count("\n") == 3
 
 
@@ -193,6 +206,27 @@ def test_a_fit_leaves_random_numbers_and_warnings_as_they_were(tiny_encoder_dir,
         np.random.seed(0)
         raise ZeroDivisionError
     assert np.random.permutation(9).tolist() == expected[0], "nor does a fit that fails"
+
+
+@pytest.mark.slow
+def test_threads_are_those_asked_for_and_then_as_before_and_the_folder_is_known_everywhere(
+    toy_csv, tmp_path, monkeypatch
+):
+    train, before = pd.read_csv(toy_csv["train"]), torch.get_num_threads()
+    monkeypatch.chdir(tmp_path)
+    settings = {"trainer__num_threads": 1, **{f"paths__{name}": name for name in ("runs", "data", "cache")}}
+    torch.set_num_threads(2)
+    try:
+        classifier = kontrast.TextClassifier("tfidf_linear", **settings).fit(train["text"], train["label"])
+        assert torch.get_num_threads() == 2 and classifier.folder_ == tmp_path / "runs" / classifier.run_
+        used, scores = [], classifier._model.scores
+        monkeypatch.setattr(
+            classifier._model, "scores", lambda texts: (used.append(torch.get_num_threads()), scores(texts))[1]
+        )
+        classifier.predict(train["text"])
+        assert used == [1] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("setting", [{"dataset__train": "a.csv"}, {"dataset": "trec"}, {"active": "rep_clun"}])

@@ -9,6 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 from scipy.special import logit
 
+import kontrast
 from attack.toy import FILLERS
 from engine.plan import Plan
 from storage.run_store import RunFolder
@@ -103,6 +104,7 @@ def test_without_a_header_new_tables_are_read_as_its_own_was(words, use, tmp_pat
     assert predicted.code == 0 and f"{source}: header=false, as the run learned from; " in predicted.err
     assert len(rows(tmp_path / "o.csv")) == len(source.read_text().splitlines())
     assert use("evaluate", str(result.folder), f"input={source}").code == 0
+    assert kontrast.load(result.folder).run_ == result.folder.name
 
 
 def the_run_of_auto(store):

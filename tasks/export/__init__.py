@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,16 @@ FORMATS = {
     "onnx": onnx_folder,
     "sentence_transformers": sentence_transformers_folder,
 }
+# what exports write, of those from before they list it: files and folders, at any depth
+KNOWN_NAMES = (
+    *("README.md", "kontrast.json", "config.json", "modeling_kontrast.py", "model.onnx", "model.onnx[._]data"),
+    *("model*.safetensors", "model*.safetensors.index*.json", "classifier.safetensors", "modules.json"),
+    *("0_Transformer", "1_Pooling", "2_Normalize", "config_sentence_transformers.json", "sentence_bert_config.json"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
+    *("vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "chat_template.jinja"),
+    *("__pycache__", "*.pyc"),
+)
+FACTS = "kontrast.json"
 CLOSE = 1e-3  # between the probabilities of the run and of the folder
 
 
@@ -56,9 +67,10 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     classifier = classifier_of(run, plan, module, head, label_names)
     with write_errors(folder), replacing_folder(folder) as temporary:
         form.write(classifier, temporary, config.quantize)
-        (temporary / "kontrast.json").write_text(json.dumps(_facts(classifier, config), indent=2) + "\n")
         about = Card(run, plan, classifier, form.HOW_TO_LOAD, folder, config.quantize)
         (temporary / "README.md").write_text(about.text())
+        facts = _facts(classifier, config) | {"files": [*_files(temporary), FACTS]}
+        (temporary / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
         probabilities = form.probabilities(temporary, texts)
         difference = float(np.abs(probabilities - expected).max())
         if config.quantize is not None:
@@ -107,6 +119,28 @@ def _checked_folder(output: str | None, run: RunFolder) -> Path:
     if output == "-" or (os.path.lexists(folder) and not os.path.isdir(folder)):
         raise ValueError(f"output: {short(str(folder))} is no folder; allowed: a new or empty folder")
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    if names and ("kontrast.json" not in names or any(name.startswith(".") for name in names)):
-        raise ValueError(f"output: {folder} holds something else; allowed: a new or empty folder, or an earlier export")
+    allowed = "allowed: a new or empty folder, or an earlier export"
+    if names and (FACTS not in names or any(name.startswith(".") for name in names)):
+        raise ValueError(f"output: {folder} holds something else; {allowed}")
+    if names and (others := _others(folder)):  # the folder is replaced whole
+        raise ValueError(f"output: {folder} holds {short(others[0])}, which no export wrote; {allowed}")
     return folder
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+
+
+def _others(folder: Path) -> list[str]:
+    """Files in an earlier export that it did not write, as far as that is known."""
+    try:
+        listed = json.loads((folder / FACTS).read_text()).get("files")
+    except (ValueError, AttributeError):  # a file of that name that is none of ours
+        return [FACTS]
+    if listed is not None:
+        return [name for name in _files(folder) if name not in listed and "__pycache__" not in Path(name).parts]
+    return [name for name in _files(folder) if not all(map(_is_known, Path(name).parts))]
+
+
+def _is_known(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in KNOWN_NAMES)

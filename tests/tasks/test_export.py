@@ -73,6 +73,15 @@ def test_what_would_load_or_predict_otherwise_is_refused(fit, use, tmp_path):
     assert "custom code" in first and ("model_type" in second or "config" in second)
     assert inner.startswith("Could not load model")
     assert third.startswith("found a text of 102 tokens, allowed: 32")
+
+    again, facts = ["retrieval=none", f"output={tmp_path}/model"], tmp_path / "model" / "kontrast.json"
+    own = facts.with_name("notes.txt")
+    for content in (facts.read_text(), '{"run": "one of before the list of files"}'):
+        facts.write_text(content)
+        own.write_text("mine")
+        assert f"output: {own.parent} holds 'notes.txt', which no export wrote" in use("export", run, *again).error
+        own.unlink()
+    assert use("export", run, *again).code == 0
     assert use("export", run, "retrieval=none", "quantize=int8").error.startswith("quantize: found int8; allowed with")
 
     units = fit("method=sharprecl", "method.unit_norm_logits=true")  # not only the highest logit counts

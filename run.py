@@ -44,6 +44,7 @@ if __name__ == "__main__":
         check_pair,
         check_sweep,
         exit_code,
+        is_multirun,
         with_keys_of_each_job,
         with_literal_texts,
         without_null_groups,
@@ -63,7 +64,7 @@ if __name__ == "__main__":
         check_pair(sys.argv[1:])
         check_sweep(sys.argv[1:])
         sys.argv[1:] = with_literal_texts(sys.argv[1:])
-        if {"-m", "--multirun"} & set(sys.argv[1:]) or any(word.startswith("sweep=") for word in sys.argv[1:]):
+        if is_multirun(sys.argv[1:]):
             sys.argv[1:] = with_keys_of_each_job(sys.argv[1:])
         main()
 

@@ -143,21 +143,34 @@ def with_keys_of_each_job(arguments: list[str]) -> list[str]:
     return words
 
 
+def is_multirun(arguments: Sequence[str]) -> bool:
+    """Whether a command line sweeps: by -m, or by a file of `conf/sweep`."""
+    return bool({"-m", "--multirun"} & set(arguments)) or any(word.startswith("sweep=") for word in arguments)
+
+
 def with_literal_texts(arguments: list[str]) -> list[str]:
-    """Names of files and columns that Hydra's grammar cannot read, as `données.csv` and `train (1).csv`, in its quotes;
-    what it can read, a name in quotes for instance, stays as it is."""
+    """Names of files and columns that Hydra's grammar does not read as texts in its quotes: `données.csv`, which it
+    cannot read, `0`, `true` or `[x]`, and but in a sweep `Smith, John.csv`, which it takes for two values.
+
+    Texts, a name in quotes for instance, and null stay as they are.
+    """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    def is_readable(word: str) -> bool:
+    sweeps = is_multirun(arguments)
+
+    def is_literal(word: str) -> bool:
         try:
-            return bool(OverridesParser.create().parse_override(word))
+            override = OverridesParser.create().parse_override(word)
         except HydraException:
             return False
+        if override.is_sweep_override():
+            return sweeps
+        return override.value() is None or isinstance(override.value(), str)
 
     pairs = [argument.partition("=") for argument in arguments]
     return [
-        f"{key}={quoted(value)}" if key in OF_TEXT and value and not is_readable(argument) else argument
+        f"{key}={quoted(value)}" if key in OF_TEXT and value and not is_literal(argument) else argument
         for argument, (key, _, value) in zip(arguments, pairs, strict=True)
     ]
 

@@ -132,5 +132,9 @@ def test_a_sweep_over_a_group_leaves_its_keys_to_the_jobs(line: str, key: str) -
 def test_names_of_files_and_columns_are_taken_as_they_are_typed() -> None:
     typed = ["input=données.csv", "dataset.train=~/train (1).csv", "text_column=it's", "input='a b.csv'", "output=a&b"]
     quoted = ["input='données.csv'", "dataset.train='~/train (1).csv'", "text_column='it\\'s'", "input='a b.csv'"]
-    others = ["loss.tau=é", "imbalance.rows=[1,2", "--help", "-m"]
+    others = ["loss.tau=é", "imbalance.rows=[1,2", "--help", "input=null"]
     assert with_literal_texts([*typed, *others]) == [*quoted, "output='a&b'", *others]
+    values = ["input=Smith, John.csv", "text_column=0", "label_column=true", "text_column=[x]"]
+    alone = ["input='Smith, John.csv'", "text_column='0'", "label_column='true'", "text_column='[x]'"]
+    assert with_literal_texts(values) == alone
+    assert with_literal_texts(["-m", *values]) == ["-m", values[0], *alone[1:]]  # several, there

@@ -24,7 +24,7 @@ from engine.results import Results
 from lightning_modules.base import ClassifierModule
 from retrieval import Datastore, Index, NearestNeighbours, Vote, recall, shared_label_share
 from storage.errors import InputError
-from storage.run_store import RunFolder
+from storage.run_store import RunFolder, damage_named
 
 FOLDER = "datastore"
 QUERIES = 256  # rows that recall and the share of shared labels are measured on
@@ -73,7 +73,8 @@ def retrieval_figures(
     """Figures of every measured split with and without the neighbours, from the rows of one forward pass.
 
     The vote is that of the best figure on the rows that choose the epoch, too; where texts have several labels and the
-    method chooses its threshold, it is chosen anew for every vote. Without such rows there is one vote to take.
+    method chooses its threshold, it is chosen anew for every vote. Without such rows there is one vote to take. With
+    the datastore of a run come its vote and threshold: they are what answers, whatever was added since.
 
     Args:
         outputs: of the splits "train", "test" and, but under the published protocol, "val".
@@ -88,16 +89,22 @@ def retrieval_figures(
     assert "val" in datamodule.indices or retrieval.num_votes == 1  # which nothing else could choose than test
     splits: list[str] = [split for split in ("val", "test") if split in outputs.splits]
     started = time.perf_counter()
-    store = _store(plan, run, datamodule, outputs, keep_store)
+    is_kept = keep_store and (run.path / FOLDER / "header.json").is_file()
+    store = _store(plan, run, datamodule, outputs, is_kept)
     index = retrieval.open_index(store, plan.config.seed)
     built = time.perf_counter()
     most = min(max(retrieval.ks), len(store))
     searched = {split: SearchedRows(outputs, split, datamodule.labels[split], module, index, most) for split in splits}
     seconds_per_text = (time.perf_counter() - built) / sum(len(rows.labels) for rows in searched.values())
-    vote = _best_vote(retrieval, store, searched[splits[0]], results, datamodule.protocol.monitor or "accuracy")
+    if is_kept:
+        with damage_named(run):
+            vote = chosen_vote(run.read_metrics())
+    else:
+        vote = _best_vote(retrieval, store, searched[splits[0]], results, datamodule.protocol.monitor or "accuracy")
+    threshold = run.read_metrics().get("retrieval/threshold") if is_kept else None
     figures: dict[str, Any] = {f"retrieval/{name}": value for name, value in vars(vote).items()}
     figures |= _facts(run, datamodule, outputs, store, index, outputs.embeddings(splits[0]))
-    figures |= _voted(run, vote, store, searched, results)
+    figures |= _voted(run, vote, store, searched, results, threshold)
     for split, rows in searched.items():
         shared = store.labels(rows.positions[:, : vote.num_neighbours])
         figures[f"{split}/neighbours_shared_labels"] = shared_label_share(shared, _label_rows(datamodule, split))
@@ -138,13 +145,18 @@ def _best_vote(
 
 
 def _voted(
-    run: RunFolder, vote: Vote, store: Datastore, searched: Mapping[str, SearchedRows], results: Results
+    run: RunFolder,
+    vote: Vote,
+    store: Datastore,
+    searched: Mapping[str, SearchedRows],
+    results: Results,
+    threshold: Any,
 ) -> dict[str, Any]:
-    """Figures of every split by the neighbours alone and with them, at thresholds of the first; predictions of the
-    latter are written."""
+    """Figures of every split by the neighbours alone and with them, at thresholds of the first, or of the latter at
+    `threshold` where it is chosen already; predictions of the latter are written."""
     figures: dict[str, Any] = {}
     table: list[tuple[Any, ...]] = []
-    thresholds: dict[str, Any] = {}
+    thresholds: dict[str, Any] = {} if threshold is None else {"retrieval": threshold}
     for split, rows in searched.items():
         neighbours = vote.scores(store, rows.distances, rows.positions)
         mixed = vote.mixed(neighbours, rows.model_probabilities)
@@ -163,7 +175,7 @@ def _voted(
 
 def _store(plan: Plan, run: RunFolder, datamodule: TextDataModule, outputs: ModelOutputs, keep: bool) -> Datastore:
     folder, encoder = run.path / FOLDER, model_hash(run, plan)
-    if keep and (folder / "header.json").is_file():
+    if keep:
         return Datastore.open(folder, encoder)
     config = {"run": run.id, "encoder": dict(plan.plain["encoder"]), "max_length": plan.dataset.max_length}
     labels = [np.flatnonzero(row).tolist() for row in _label_rows(datamodule, "train")]

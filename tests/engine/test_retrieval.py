@@ -6,6 +6,7 @@ import json
 import pytest
 
 from engine.identify import compose_run
+from storage.run_store import RunFolder
 from tests.command_lines import rows
 
 pytestmark = pytest.mark.slow
@@ -72,9 +73,12 @@ def test_new_texts_vote_at_once(run, use, tmp_path, toy_csv):
     nearest = explained(run, use, tmp_path, TEXT)["neighbours"][0]
     assert (nearest["text"], nearest["labels"]) == (TEXT, ["metal"])
     assert nearest["distance"] < 1e-2 < voters[0]["distance"]
-    again = use("evaluate", run)  # counts what was added
-    assert json.loads((again.folder / "evaluation.json").read_text())["retrieval/rows"] == run.metrics[
-        "retrieval/rows"] + 2  # fmt: skip
+    RunFolder(run.folder).write_metrics({"retrieval/lam": 0.125, "retrieval/temperature": 0.5})  # what answers
+    use("evaluate", run)  # counts what was added
+    figures, metrics = json.loads((run.folder / "evaluation.json").read_text()), run.metrics
+    assert figures["retrieval/rows"] == metrics["retrieval/rows"] + 2
+    vote = ("retrieval/num_neighbours", "retrieval/temperature", "retrieval/lam")
+    assert [figures[name] for name in vote] == [metrics[name] for name in vote]
 
 
 def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tmp_path):

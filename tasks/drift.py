@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from engine.plan import Plan
 from reporting.escape import shortened
 from reporting.tables import Table
 from storage.run_store import RunFolder
-from storage.tables import check_output, text_of, write_table
+from storage.tables import check_output, is_blank, text_of, write_table
 from tasks.cluster.space import Space
 from tasks.predict import pieces, read_rows, with_columns_of_run
 
@@ -29,6 +30,8 @@ COLUMNS = ("cluster", "words", "share_before", "share_after", "texts_before", "t
 
 def drift(config: DictConfig, overrides: list[str]) -> Path:
     """Print how the texts of `input` differ from those of the clustering `run`; `output`, a CSV, gets every cluster.
+
+    Rows without a text are said and left out.
 
     Raises:
         ValueError: no input, no clustering, a run without a map, or rows that cannot be read; the line names file and
@@ -63,13 +66,22 @@ def _new_texts(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Place of each new text's cluster (N,), and its distance to that centre, of an outlier to the nearest (N,)."""
     assigner, parts = Assigner(run, plan), []
-    for piece in pieces(read_rows(config, plan, "input").rows):
-        clusters, _, vectors = assigner.assign([text_of(row, config.text_column) for _, row in piece])
+    blank: list[str] = []  # where the rows without a text are
+    for piece in pieces(read_rows(config, plan, "input", blank_allowed=True).rows):
+        rows = [(where, text_of(row, config.text_column)) for where, row in piece]
+        blank += [where for where, text in rows if is_blank(text)]
+        if not (texts := [text for _, text in rows if not is_blank(text)]):
+            continue
+        clusters, _, vectors = assigner.assign(texts)
         places = space.place(clusters)
         own = np.where(places < len(space.centres), places, nearest(vectors, space.centres)[0])
         distances = np.sqrt(distances_to_own(vectors, space.centres, own))
         distances[without_direction(vectors)] = np.inf
         parts.append((places, distances))
+    if not parts:
+        raise ValueError(f"{config.input}: found no text, allowed: at least one")
+    if blank:
+        print(f"warning: {blank[0]}: {len(blank):,} rows without a text are left out", file=sys.stderr)
     places, distances = (np.concatenate(part) for part in zip(*parts, strict=True))
     return places, distances
 

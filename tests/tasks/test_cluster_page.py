@@ -69,6 +69,9 @@ def test_the_page_shows_every_text_as_text_and_level_and_names_are_asked_for_ane
     (tmp_path / "new.csv").write_text("text\n" + "\n".join([*texts, "qqq"]) + "\n")
     drift = use("drift", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'drift.csv'}")
     assert drift.code == 0, drift.err
+    (tmp_path / "blank.csv").write_text("id,text\n1,qqq\n2,\n")
+    blank = use("drift", result, f"input={tmp_path / 'blank.csv'}")
+    assert blank.code == 0 and f"{tmp_path / 'blank.csv'}:3: 1 rows without a text are left out" in blank.err
     predicted = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'named.csv'}")
     assert predicted.code == 0, predicted.err
     assert all(row["name"] == names[row["cluster"]] for row in rows(tmp_path / "named.csv"))

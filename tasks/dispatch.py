@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,9 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
         _refuse_idle_overrides(task, overrides)
         if config.run is None:
             raise ValueError(f"run: task={task} needs the run to work on, run=ID")
+        for key in ("input", "output", "add"):  # in key=~/FILE the shell leaves it to us
+            if config[key] is not None:
+                config[key] = os.path.expanduser(config[key])
     elif config.run is not None:
         raise ValueError(f"run: task={task} starts from a config, not from a run; allowed with: {', '.join(ON_A_RUN)}")
     if config.get("search") is not None:

@@ -53,9 +53,9 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
         config = with_columns_of_run(config, plan, "input", overrides, ("text", "label"))
         return _evaluate_file(config, run, plan)
     if is_of_auto(run):  # it was fitted to every row of its data
-        figures = "ranking.csv and out_of_fold.csv there are of rows that were not seen"
+        elsewhere = "ranking.csv and out_of_fold.csv there are of rows that were not seen"
         raise ValueError(
-            f"run={shown_id(run)}: a model of task=auto, fitted to all rows ({figures}); allowed: input=FILE"
+            f"run={shown_id(run)}: a model of task=auto, fitted to all rows ({elsewhere}); allowed: input=FILE"
         )
     corpus = plan.corpus()
     _check_rows(run, plan, corpus)

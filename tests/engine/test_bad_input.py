@@ -23,7 +23,7 @@ ONE_LINE = [
     (["trainer=gpu"], ["trainer.accelerator", "gpu", "no GPU", "cpu"]),
     (["dataset=[1]"], ["dataset=[1]", "group=choice"]),
     (["loss.tau=é"], ["loss.tau=é: not of the form key=value; ", "two kinds of quotes: \"loss.tau='é'\""]),
-    (["output={a: 1}"], ["output", "text"]),
+    (["encoding={a: 1}"], ["encoding", "text"]),
     (["task=predict"], ["run", "predict"]),
     (["optimizer.lr=1e30", "trainer.gradient_clip_val=null"], ["loss", "optimizer.lr"]),
 ]

@@ -165,7 +165,7 @@ def curve_figures(evidence: Evidence, ranking: pd.DataFrame) -> dict[str, Any]:
     recommended = ranking.loc[ranking["recommended"], "candidate"].item()
     name = recommended if recommended in tried else tried[0]
     points = curve[curve["candidate"] == name]
-    return {"candidate": name, **learning_curve(points, len(evidence.rows), evidence.seed)}
+    return {"candidate": name, **learning_curve(points, len(evidence.rows))}
 
 
 def answered_rows(evidence: Evidence, out_of_fold: OutOfFold) -> pd.DataFrame:

@@ -66,11 +66,14 @@ def test_a_learning_curve_is_read_on_and_noise_is_not():
         rows = [(int(n), fold, 0.9 - 2 * n**-0.5 + noise * rng.normal()) for n in sizes for fold in range(5)]
         return pd.DataFrame(rows, columns=["rows", "fold", "macro_f1"]).assign(repeat=0)
 
-    twice = learning_curve(points(0.005), 500, 0)["twice_the_labels"]
-    assert twice["rows"] == 1000 and twice["lower"] <= 0.9 - 2 * 1000**-0.5 <= twice["upper"]
-    noisy = learning_curve(points(0.3), 500, 0)
-    assert noisy["twice_the_labels"] is None and "too much to tell" in noisy["note"]
-    assert "too few" in learning_curve(points(0.1).query("rows < 150"), 500, 0)["note"]
+    curve = learning_curve(points(0.005), 500)
+    twice, last = curve["twice_the_labels"], curve["points"][-1]["macro_f1"]
+    typical = 0.167 * 5**-0.35 * (1 - last)
+    own = 2 * (500**-0.5 - 1000**-0.5)
+    assert twice["rows"] == 1000 and twice["gain"] == pytest.approx(0.75 * typical + 0.25 * own, abs=0.004)
+    assert twice["gain_upper"] - twice["gain_lower"] == pytest.approx(2.7 * typical)
+    assert twice["macro_f1"] == pytest.approx(last + twice["gain"])
+    assert "too few" in learning_curve(points(0.1).query("rows < 150"), 500)["note"]
 
 
 def test_folds_of_different_sizes_make_one_learning_curve():
@@ -79,7 +82,7 @@ def test_folds_of_different_sizes_make_one_learning_curve():
     points = pd.DataFrame(rows, columns=["rows", "repeat", "fold", "macro_f1"])
     lost = (points["fold"] == 4) & (points["rows"] == 20)  # a fold with too few texts in its smallest part
     for table in (points, points[~lost]):
-        curve = learning_curve(table, 100, 0)
+        curve = learning_curve(table, 100)
         assert [point["rows"] for point in curve["points"]] == [20, 40, 60, 80]
         assert curve["points"][0]["macro_f1"] == pytest.approx(0.9 - 2 * 20**-0.5)
         assert curve["twice_the_labels"]["rows"] == 200

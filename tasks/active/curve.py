@@ -74,6 +74,12 @@ def labelled(rounds: list[Round]) -> tuple[np.ndarray, list[Code]]:
     return np.array([position for position, _ in pairs], dtype=np.int64), [label for _, label in pairs]
 
 
+def fit_no_class(rounds: list[Round]) -> list[int]:
+    """Positions of the texts of which a person said that no class fits."""
+    pairs = [pair for round_ in rounds for pair in zip(round_.positions, round_.labels or [], strict=False)]
+    return [position for position, label in pairs if label == NO_LABEL[NONE_FITS]]
+
+
 def write_curve(
     run: RunFolder, rounds: list[Round], texts: Sequence[str], label_names: Sequence[str], separator: str
 ) -> None:

@@ -33,6 +33,7 @@ from tasks.active.curve import (
     Round,
     curve_keys,
     figures,
+    fit_no_class,
     is_label,
     labelled,
     line,
@@ -357,7 +358,8 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     round_config.active, round_config.logger, round_config.force = None, None, False
     rows: dict[str, Any] = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[known].tolist()}
     if getattr(target_class(plan.plain["method"]), "reads_unlabelled", False):
-        rows["unlabelled"] = "rest" if pool.is_whole else pool.rows.tolist()
+        others = np.delete(pool.rows, fit_no_class(rounds))  # which would be given a class, and learned from
+        rows["unlabelled"] = "rest" if pool.is_whole and len(others) == len(pool.rows) else others.tolist()
     if pool.unlabelled is not None:  # a round does not thin: labels drawn by the budget would be others
         round_config.dataset.labels, round_config.dataset.labels_per_class = None, None
         if "unlabelled" in rows:

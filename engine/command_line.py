@@ -27,8 +27,8 @@ OF_THE_SWEEP = ("hydra", "paths")  # groups that say how and where it runs, befo
 OF_TEXT = (
     *("input", "output", "unlabelled", "add", "run", "text_column", "label_column"),
     *(f"dataset.{key}" for key in ("train", "val", "test", "unlabelled", "class_descriptions", "name")),
-    *("dataset.text_column", "dataset.label_column", "active.answers_from", "active.answers"),
-)  # keys of names that people gave their files and columns
+    *("dataset.text_column", "dataset.label_column", "active.answers_from", "active.answers", "sheet", "dataset.sheet"),
+)  # keys of names that people gave their files, sheets and columns
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 

@@ -66,6 +66,7 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
             typed = about.get("typed", {})
             plan.dataset.encoding = typed.get("encoding")
             plan.dataset.learned_header = typed.get("header", True)
+            plan.dataset.learned_sheet = typed.get("sheet")
             if typed.get("delimiter") == BARE_TAB:  # which nothing in a file says; others are guessed anew
                 plan.dataset.delimiter = BARE_TAB
     if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:

@@ -66,6 +66,7 @@ class Top:
     encoding: Annotated[str | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     delimiter: Annotated[str | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     header: Annotated[bool, "with task=predict|drift|evaluate|datastore|auto"] = True
+    sheet: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     label_separator: Annotated[Annotated[str, "~ .+"] | None, "with task=evaluate|datastore|auto"] = None
     probabilities: Annotated[bool, "with task=predict"] = False
     explain: Annotated[bool, "with task=predict"] = False

@@ -70,6 +70,7 @@ class Table:
         columns: names of the columns; None where each row has keys of its own.
         rows: "file:line" where a row begins, and its values by column. Reading them raises InputError.
         delimiter: what stands between the fields of CSV.
+        sheet: the one of XLSX that is read.
         lines: of a text, from which the rows come.
     """
 
@@ -77,6 +78,7 @@ class Table:
     columns: tuple[str, ...] | None
     rows: Iterator[tuple[str, Row]]
     delimiter: str | None = None
+    sheet: str | None = None
     lines: TextLines | None = None
 
     @property
@@ -84,10 +86,14 @@ class Table:
         """Of a text, as far as its rows were read; None of XLSX and Parquet."""
         return None if self.lines is None else self.lines.encoding
 
-    def refuse_idle(self, delimiter: str | None, key: str = "delimiter") -> None:
-        """Raises InputError where a delimiter is named and the format has none."""
+    def refuse_idle(self, delimiter: str | None, sheet: str | None, group: str = "") -> None:
+        """Raises InputError where a delimiter or a sheet is named, by a key of `group`, and the format has none."""
         if delimiter is not None and self.delimiter is None:
-            raise InputError(f"{self.name}: {key}={short(delimiter)} has no effect, allowed with CSV and TSV")
+            raise InputError(
+                f"{self.name}: {group}delimiter={short(delimiter)} has no effect, allowed with CSV and TSV"
+            )
+        if sheet is not None and self.sheet is None:
+            raise InputError(f"{self.name}: {group}sheet={short(sheet)} has no effect, allowed with XLSX")
 
     def need(self, column: str, hint: str) -> None:
         """Raises InputError where the table has no such column; ``hint`` says which option names it."""
@@ -171,6 +177,7 @@ def open_table(
     encoding: str | None = None,
     header: bool = True,
     guess: str | None = None,
+    sheet: str | None = None,
 ) -> Table:
     """Open a table; its rows are read as they are asked for.
 
@@ -184,28 +191,34 @@ def open_table(
         encoding: of text, see `TextLines`; XLSX and Parquet have none.
         header: whether the first row of CSV, TSV or XLSX names the columns; if not, they are `column_1`, `column_2`, ….
         guess: what text is read as that is not UTF-8; by default `GUESS`.
+        sheet: of XLSX; by default the first that holds rows.
 
     Raises:
-        InputError: no such file, it cannot be read, or it is not of its format; duplicate columns.
+        InputError: no such file, it cannot be read, or it is not of its format; no such sheet; duplicate columns.
     """
     name = "stdin" if source == STDIN else str(source)
     kind = kind or (None if source == STDIN else format_of(source))
     if kind in ("xlsx", "parquet"):
         if encoding is not None:
             raise InputError(f"{name}: encoding={encoding} has no effect, allowed with text; {kind} says its own")
-        return _open_xlsx(Path(source), header) if kind == "xlsx" else _open_parquet(Path(source), header)
+        return _open_xlsx(Path(source), header, sheet) if kind == "xlsx" else _open_parquet(Path(source), header)
     text = TextLines(source, encoding, guess or GUESS)
     table = _open_text(iter(text), name, kind, delimiter, plain_text, header)
     return replace(table, lines=text)
 
 
 def column_names(
-    source: Path | str, delimiter: str | None, encoding: str | None, header: bool, guess: str | None
+    source: Path | str,
+    delimiter: str | None,
+    encoding: str | None,
+    header: bool,
+    guess: str | None,
+    sheet: str | None = None,
 ) -> tuple[str, ...]:
     """The columns of a file as `open_table` reads it, or the keys of its first row; what it guesses is not said."""
     was_silent, log.disabled = log.disabled, True
     try:
-        table = open_table(source, None, delimiter, None, encoding, header, guess)
+        table = open_table(source, None, delimiter, None, encoding, header, guess, sheet)
         return table.columns or tuple(next(table.rows, ("", {}))[1])
     finally:
         log.disabled = was_silent
@@ -589,23 +602,48 @@ def _object(value: Any, where: str) -> Row:
 # Spreadsheets and Parquet
 
 
-def _open_xlsx(path: Path, has_header: bool) -> Table:
-    """The first sheet that is not empty, from its first row with a value on; numbers and dates become what a
-    spreadsheet writes as CSV."""
+def sheet_names(path: Path | str) -> list[str]:
+    """The names of the sheets of an XLSX file. Raises InputError: it is none."""
+    with _xlsx_errors(path):
+        book = _book(path)
+        book.close()
+        return [sheet.title for sheet in book.worksheets]
+
+
+def _book(path: Path | str) -> Any:
     import openpyxl
 
+    return openpyxl.load_workbook(path, read_only=True, data_only=True)
+
+
+@contextmanager
+def _xlsx_errors(path: Path | str) -> Iterator[None]:
+    """InputError of what goes wrong when a spreadsheet is opened."""
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        title, start, first, cells_of_rows = _first_cells(book)
-        header = [_cell(cell) for cell in first]
+        yield
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # whatever a file that is none makes its reader raise
         raise InputError(f"{path}: not an XLSX file, or protected by a password, allowed: XLSX") from error
+
+
+def _open_xlsx(path: Path, has_header: bool, name: str | None) -> Table:
+    """The sheet of a name, or the first that is not empty, from its first row with a value on; numbers and dates become
+    what a spreadsheet writes as CSV."""
+    with _xlsx_errors(path):
+        all_sheets = _book(path).worksheets
+        sheets = [sheet for sheet in all_sheets if name in (None, sheet.title)]
+        title, start, first, cells_of_rows = _first_cells(sheets)
+        header = [_cell(cell) for cell in first]
+    if name is not None and not sheets:
+        raise InputError(
+            f"{path}: found no sheet {short(name)}, allowed: {short_list(sheet.title for sheet in all_sheets)}"
+        )
     if not any(header):
         raise InputError(f"{path}: the sheet is empty, allowed: a header line and rows")
-    if len(book.worksheets) > 1:
-        log.warning("%s: the first of %d sheets that holds rows is read, %r", path, len(book.worksheets), title)
+    if len(sheets) > 1:
+        said = "%s: the first of %d sheets that holds rows is read, %r; sheet=NAME reads another"
+        log.warning(said, path, len(sheets), title)
     while not header[-1]:
         header.pop()  # columns that were formatted only
     if not has_header:
@@ -629,19 +667,19 @@ def _open_xlsx(path: Path, has_header: bool) -> Table:
         except Exception as error:  # as above
             raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole XLSX file") from error
 
-    return Table(str(path), _checked_columns(str(path), header), rows())
+    return Table(str(path), _checked_columns(str(path), header), rows(), sheet=title)
 
 
-def _first_cells(book: Any) -> tuple[str, int, Any, Iterator[Any]]:
+def _first_cells(sheets: Iterable[Any]) -> tuple[str, int, Any, Iterator[Any]]:
     """Of the first sheet that is not empty: its title, its first row with a value, from 1 on and as cells, and an
     iterator over the rows below."""
-    for sheet in book.worksheets:
+    for sheet in sheets:
         sheet.reset_dimensions()  # what the file says of its size may be less than it holds
         rows = sheet.iter_rows(values_only=True)
         for number, cells in enumerate(rows, 1):
             if any(map(_cell, cells)):
                 return sheet.title, number, cells, rows
-    return book.worksheets[0].title, 1, (), iter(())
+    return "", 1, (), iter(())
 
 
 def _cell(value: Any) -> str:

@@ -18,7 +18,7 @@ from launching.interrupts import raised_interrupts
 from storage.files import is_stdout
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
-READING = ("text_column", "encoding", "delimiter", "header")
+READING = ("text_column", "encoding", "delimiter", "header", "sheet")
 LABELLED = ("label_column", "label_separator", *READING)
 THREADS = "trainer.num_threads"
 ON_A_RUN = {

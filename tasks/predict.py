@@ -42,6 +42,7 @@ from storage.tables import (
     column_names,
     format_of,
     is_blank,
+    sheet_names,
     text_columns,
     write_table,
 )
@@ -49,7 +50,10 @@ from tasks.counting import Tally, counted_rows
 from tasks.sure import sure_from
 
 PIECE = 2048  # rows held in memory, and lost by a kill, at most
-ASKED = ("text_column", "encoding", "delimiter", "header", "explain", "probabilities", "sure")  # change the answers
+ASKED = (
+    *("text_column", "encoding", "delimiter", "header", "sheet"),
+    *("explain", "probabilities", "sure"),
+)  # change the answers
 BLOCK = 64  # rows that the classifier sees at once
 Floats = NDArray[np.floating]
 
@@ -333,8 +337,8 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
 def with_columns_of_run(
     config: DictConfig, plan: Plan, key: str, overrides: Sequence[str], kinds: Sequence[str] = ("text",)
 ) -> DictConfig:
-    """The config, with those columns that the run learned from that nobody typed and that the file has; and without a
-    header where the run learned from a table without one.
+    """The config, with those columns that the run learned from that nobody typed and that the file has, and likewise
+    the sheet that was named; and without a header where the run learned from a table without one.
 
     A file alone can be looked at beforehand; of stdin they are what the config says.
     """
@@ -345,6 +349,10 @@ def with_columns_of_run(
     if not (plan.dataset.learned_header or "header" in typed or format_of(name) in ("json", "parquet")):
         own_config.header = False
         print(f"{name}: header=false, as the run learned from; header=true: its first row is one", file=sys.stderr)
+    sheet = plan.dataset.learned_sheet if "sheet" not in typed and format_of(name) == "xlsx" else None
+    if sheet is not None and sheet in sheet_names(name):
+        own_config.sheet = sheet
+        print(f"{name}: sheet={sheet}, as the run learned from", file=sys.stderr)
     learned = {f"{kind}_column": plan.dataset.learned_columns.get(kind) for kind in kinds}
     untyped = {option: own for option, own in learned.items() if option not in typed}
     other = {option: own for option, own in untyped.items() if own not in (None, config[option])}
@@ -352,7 +360,8 @@ def with_columns_of_run(
         return own_config
     delimiter = checked_delimiter(config.delimiter, "delimiter") or plan.dataset.delimiter
     encoding = checked_encoding(config.encoding, "encoding")
-    columns = column_names(name, delimiter, encoding, own_config.header, plan.dataset.encoding)
+    reading = (encoding, own_config.header, plan.dataset.encoding, own_config.sheet)
+    columns = column_names(name, delimiter, *reading)
     for option, own in other.items():
         if set(text_columns(columns, own)) <= set(columns):
             own_config[option] = own
@@ -372,8 +381,9 @@ def read_rows(config: DictConfig, plan: Plan, key: str, blank_allowed: bool = Fa
         raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
     encoding = checked_encoding(config.get("encoding"), "encoding")
     delimiter = checked_delimiter(config.get("delimiter"), "delimiter")
-    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter)
-    table.refuse_idle(delimiter)
+    sheet = config.get("sheet")
+    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter, sheet)
+    table.refuse_idle(delimiter, sheet)
     if blank_allowed:
         return table
     input_of = partial(plan.dataset.input_of, column=config.text_column)

@@ -71,6 +71,7 @@ class Dataset:
     learned_separator: str | None = None  # of several labels in a cell of the user's
     learned_descriptions: tuple[str, ...] | None = None  # of the classes of a finished run, whose file may be gone
     learned_header: bool = True  # whether the first row of the user's named the columns
+    learned_sheet: str | None = None  # that the user named, of XLSX
 
     def __init__(
         self,
@@ -185,7 +186,13 @@ class Dataset:
         raise NotImplementedError
 
     def open_inputs(
-        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+        self,
+        source: str,
+        column: str,
+        encoding: str | None,
+        header: bool,
+        delimiter: str | None = None,
+        sheet: str | None = None,
     ) -> Table:
         """A table of new inputs, each in its column and checked; a text may be blank.
 
@@ -241,6 +248,7 @@ class TextDataset(Dataset):
     columns: dict[str, str] = {"text": "text"}
     encoding: str | None = None
     delimiter: str | None = None
+    sheet: str | None = None
     header = True
     markup: Markup = "keep"  # what becomes of tags and entities in texts
 
@@ -271,7 +279,7 @@ class TextDataset(Dataset):
         encoding = None if kind in ("xlsx", "parquet") else self.encoding
         header = self.header or kind in ("json", "parquet")
         file = checked_file(self.unlabelled, "dataset.unlabelled")
-        table = open_table(file, None, self.delimiter, None, encoding, header)
+        table = open_table(file, None, self.delimiter, None, encoding, header, sheet=self.sheet)
         table.need_text(column, hint)
         where = None
         for where, row in table.rows:
@@ -321,9 +329,15 @@ class TextDataset(Dataset):
         return batches_alone(texts, encoder.tokenizer(), self.max_length, batch_size, of_one_width)
 
     def open_inputs(
-        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+        self,
+        source: str,
+        column: str,
+        encoding: str | None,
+        header: bool,
+        delimiter: str | None = None,
+        sheet: str | None = None,
     ) -> Table:
-        table = open_table(source, None, delimiter or self.delimiter, column, encoding, header, self.encoding)
+        table = open_table(source, None, delimiter or self.delimiter, column, encoding, header, self.encoding, sheet)
         own = self.learned_columns.get("text", column)
         hint = "set text_column=NAME" + (f"; the run learned from {own}" if own != column else "")
         table.need_text(column, hint)

@@ -72,7 +72,13 @@ class ImageDataset(Dataset):
         return new_image_batches(inputs, self.size, self.read_size, batch_size)
 
     def open_inputs(
-        self, source: str, column: str, encoding: str | None, header: bool, delimiter: str | None = None
+        self,
+        source: str,
+        column: str,
+        encoding: str | None,
+        header: bool,
+        delimiter: str | None = None,
+        sheet: str | None = None,
     ) -> Table:
         """Image files: those of a folder, of a list (.txt, a path a line), or of a table with a column of paths.
 
@@ -88,7 +94,7 @@ class ImageDataset(Dataset):
         if path.suffix.lower() == ".txt":
             lines = ((where, {self.column: line}) for where, line in listed_lines(path))
             return Table(source, (self.column,), _existing(lines, self.column, path.parent))
-        table = open_table(source, None, delimiter, None, encoding, header)
+        table = open_table(source, None, delimiter, None, encoding, header, sheet=sheet)
         table.need(column, "set text_column=NAME")
         return replace(table, rows=_existing(table.rows, column, path.parent))
 

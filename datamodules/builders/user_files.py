@@ -136,6 +136,7 @@ class Csv(UserFiles):
         label_separator: what stands between the labels of a text, where texts have any number of them; an empty field
             is no label, or in train rows with `label_names` none yet. null: one label a text.
         header: whether the first row of each file names the columns; if not, they are `column_1`, `column_2`, ….
+        sheet: of each file that is XLSX; by default the first that holds rows.
         options: see `UserFiles`.
     """
 
@@ -145,6 +146,7 @@ class Csv(UserFiles):
         delimiter: str | None = None,
         label_separator: str | None = None,
         header: bool = True,
+        sheet: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(train, **options)
@@ -158,19 +160,23 @@ class Csv(UserFiles):
         self.several_labels = True if label_separator else None
         self.delimiter, self.header = checked_delimiter(delimiter, "dataset.delimiter"), header
         self.learned_header = header
+        self.sheet = self.learned_sheet = sheet
 
     def identity(self) -> dict[str, Any]:
         identity = super().identity() | {"delimiters": [self._delimiter(path) for path in self.paths.values()]}
         identity |= {} if self.header else {"header": False}
+        identity |= {} if self.sheet is None else {"sheet": self.sheet}
         return identity | ({"label_separator": self.label_separator} if self.label_separator else {})
 
     def _delimiter(self, path: Path) -> str:
         return self.delimiter or ("\t" if ".tsv" in path.suffixes else ",")
 
     def table(self, path: Path) -> Table:
-        table = open_table(path, format_of(path) or "csv", self.delimiter, None, self.encoding, self.header)
-        if not any(format_of(file) in (None, "csv", "tsv") for file in (*self.paths.values(), self.unlabelled or path)):
-            table.refuse_idle(self.delimiter, "dataset.delimiter")  # otherwise it is that of another file
+        kind = format_of(path) or "csv"
+        table = open_table(path, kind, self.delimiter, None, self.encoding, self.header, sheet=self.sheet)
+        kinds = {format_of(file) or "csv" for file in (*self.paths.values(), self.unlabelled or path)}
+        delimiter = None if kinds & {"csv", "tsv"} else self.delimiter  # otherwise it is that of another file
+        table.refuse_idle(delimiter, None if "xlsx" in kinds else self.sheet, "dataset.")
         return table
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:

@@ -18,9 +18,10 @@ def predict_line(folder: Path, file: Mapping[str, Any]) -> str:
         folder: of the answer.
         file: facts of the file, an entry of `files` in `data.json`.
     """
-    words, column = reading_words(file.get("typed", {})), file["text_columns"][0]
+    typed, column = file.get("typed", {}), file["text_columns"][0]
+    words, name = reading_words(typed), "NEW.xlsx" if "sheet" in typed else "NEW.csv"
     words += [] if column == "text" else [f"text_column={quoted_word(column)}"]
-    return " ".join([f"{COMMAND} task=predict {run_word(folder)} input=NEW.csv output=predictions.csv", *words])
+    return " ".join([f"{COMMAND} task=predict {run_word(folder)} input={name} output=predictions.csv", *words])
 
 
 def run_word(folder: Path) -> str:
@@ -30,7 +31,7 @@ def run_word(folder: Path) -> str:
 
 
 def reading_words(typed: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """How a file is read, as it was typed: `encoding`, `delimiter`, `header`."""
+    """How a file is read, as it was typed: `encoding`, `delimiter`, `header`, `sheet`."""
     return [f"{prefix}{key}={quoted_word(str(value)) if value else 'false'}" for key, value in typed.items()]
 
 

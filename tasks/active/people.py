@@ -126,7 +126,7 @@ class People:
             dataset = self.config.dataset
             columns = (dataset.get("text_column", "text"), dataset.get("label_column", "label"))
             path, pool = Path(file).expanduser(), Path(dataset.get("train") or "").expanduser()
-            keys = ("encoding", "delimiter", "header") if path.resolve() == pool.resolve() else ()
+            keys = ("encoding", "delimiter", "header", "sheet") if path.resolve() == pool.resolve() else ()
             reading = {key: dataset[key] for key in keys if key in dataset}
             if "delimiter" in reading:
                 reading["delimiter"] = checked_delimiter(reading["delimiter"], "dataset.delimiter")

@@ -23,7 +23,10 @@ from tasks.auto.reading import GUESS, Labelled, label_more_line, read_labelled, 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
-OF_FILE = ("text_column", "label_column", "encoding", "header", "delimiter", "markup", "unlabelled", "label_separator")
+OF_FILE = (
+    *("text_column", "label_column", "encoding", "header", "delimiter", "sheet"),
+    *("markup", "unlabelled", "label_separator"),
+)
 OF_RUNS = tuple(
     f"dataset.{key}" for key in ("max_length", "singleton_classes", "most_unlabelled", "many_above", "few_below")
 )
@@ -91,7 +94,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
         key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")
     }
     separator = config.label_separator if _typed(overrides, "label_separator") else GUESS
-    reading: dict[str, Any] = {key: config[key] for key in ("encoding", "markup", "header", "delimiter")}
+    reading: dict[str, Any] = {key: config[key] for key in ("encoding", "markup", "header", "delimiter", "sheet")}
     data = read_labelled(config.input, **columns, separator=separator, **reading)
     text, label = data.about["text_columns"][0], data.about["label_column"]
     if config.unlabelled is not None:
@@ -102,7 +105,9 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     guessed += f", text_column={alone} reads that alone" if (alone := data.about["alone"]) else ""
     encoding = f"; {data.about['encoding']}" if data.about["encoding"] else ""
     delimiter = f", delimiter {mark!r}" if (mark := data.about["delimiter"]) else ""
-    clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{guessed}{encoding}{delimiter}")
+    sheet = f"; sheet {name!r}" if (name := data.about["sheet"]) else ""
+    how = f"{guessed}{encoding}{delimiter}{sheet}"
+    clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{how}")
     if data.several:
         between = "as lists" if (typed := data.about["label_separator"]) == LISTS else f"with {typed!r} between"
         told = ", guessed (label_separator=null: one label a text)" if separator == GUESS else ""

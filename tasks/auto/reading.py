@@ -48,8 +48,9 @@ class Labelled:
         file: the path that the rows came from, for messages and tables.
         several: whether texts have any number of labels, none included; `labels` are tuples then.
         unlabelled: texts of the rows without a label.
-        about: facts of the file for the report: format, encoding, delimiter, columns, which of them were guessed, and
-            what was typed of how to read it; `alone` is the column of texts that guessed headlines were joined to.
+        about: facts of the file for the report: format, encoding, delimiter, sheet, columns, which of them were
+            guessed, and what was typed of how to read it; `alone` is the column of texts that guessed headlines were
+            joined to.
         notes: what a person should know, a line each.
     """
 
@@ -110,26 +111,28 @@ def read_labelled(
     separator: str | None = GUESS,
     header: bool = True,
     delimiter: str | None = None,
+    sheet: str | None = None,
 ) -> Labelled:
     """The labelled rows of a table; a column that is not named is guessed from names and contents.
 
     Args:
         separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
-        header, delimiter: see `storage.tables.open_table`.
+        header, delimiter, sheet: see `storage.tables.open_table`.
 
     Raises:
-        InputError: no file that can be read, no such column, no column that looks like a text or a label, no header
-            line, a list in a column of single labels; with file and line.
+        InputError: no file that can be read, no such sheet or column, no column that looks like a text or a label, no
+            header line, a list in a column of single labels; with file and line.
     """
     path = Path(file).expanduser()
     if path.is_dir():
         raise InputError(f"input={file}: a folder; allowed: a file (CSV, TSV, JSON Lines, XLSX, Parquet)")
     if not path.is_file():
         raise InputError(f"input={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
-    table = _opened(path, encoding, header, delimiter)
+    table = _opened(path, encoding, header, delimiter, sheet)
     typed: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
     typed |= {} if delimiter is None else {"delimiter": delimiter}
     typed |= {} if header else {"header": False}
+    typed |= {} if sheet is None else {"sheet": sheet}
     first = list(islice(table.rows, LOOKED_AT))
     if not first:
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
@@ -147,6 +150,7 @@ def read_labelled(
         "path": file,
         "format": format_of(path) or "csv",
         "delimiter": TAB if table.delimiter == "\t" else table.delimiter,
+        "sheet": table.sheet,
         "typed": typed,
         "text_columns": [text],
         "label_column": label,
@@ -198,10 +202,10 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str) -> N
         data.notes.append(f"{marked} rows hold markup, such as {example}, which {what}")
 
 
-def _opened(path: Path, encoding: str | None, header: bool, delimiter: str | None) -> Table:
+def _opened(path: Path, encoding: str | None, header: bool, delimiter: str | None, sheet: str | None) -> Table:
     mark = checked_delimiter(delimiter, "delimiter")
-    table = open_table(path, None, mark, None, checked_encoding(encoding, "encoding"), header)
-    table.refuse_idle(delimiter)
+    table = open_table(path, None, mark, None, checked_encoding(encoding, "encoding"), header, sheet=sheet)
+    table.refuse_idle(delimiter, sheet)
     return table
 
 
@@ -212,16 +216,20 @@ def read_texts(
     markup: str = "keep",
     header: bool = True,
     delimiter: str | None = None,
+    sheet: str | None = None,
 ) -> list[str]:
     """The texts of a table whose labels, if it has any, are not read.
 
+    Args:
+        sheet: of XLSX; another format has none, and then it is that of the labelled rows.
+
     Raises:
-        InputError: no file that can be read, no such column, no text in it; with file and line.
+        InputError: no file that can be read, no such sheet or column, no text in it; with file and line.
     """
     path = Path(file).expanduser()
     if not path.is_file():
         raise InputError(f"unlabelled={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
-    table = _opened(path, encoding, header, delimiter)
+    table = _opened(path, encoding, header, delimiter, sheet if format_of(path) == "xlsx" else None)
     hint = "the text column of the labelled rows"
     table.need_text(text_column, hint)
     values = (table.text(where, row, text_column, hint) for where, row in table.rows)

@@ -191,11 +191,13 @@ def test_missing_and_damaged_files(tmp_path):
         Csv(train=good, delimiter="::")
 
 
-def test_a_delimiter_that_no_file_has_is_refused(tmp_path):
+def test_a_delimiter_or_a_sheet_that_no_file_has_is_refused(tmp_path):
     lines = "".join(json.dumps(row) + "\n" for row in csv.DictReader(GOOD.splitlines()))
     path = write(tmp_path / "rows.jsonl", lines)
     idle = refusal(Csv(train=path, test=path, delimiter=";"), tmp_path)
     assert idle == f"{path}: dataset.delimiter=';' has no effect, allowed with CSV and TSV"
+    sheet = refusal(Csv(train=path, test=path, sheet="Data"), tmp_path)
+    assert sheet == f"{path}: dataset.sheet='Data' has no effect, allowed with XLSX"
     semicolons = write(tmp_path / "semicolons.csv", GOOD.replace(",", ";"))
     prepare(Csv(train=path, test=semicolons, delimiter=";"), tmp_path / "prepared", None)
 

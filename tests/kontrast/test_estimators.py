@@ -138,6 +138,7 @@ def test_the_commands_words(capsys):
     words = ["auto", "my file.csv", "--minutes", "20", "--prefer=speed", "seed=1"]
     assert run_words(words) == ["task=auto", "input='my file.csv'", "minutes=20", "prefer=speed", "seed=1"]
     assert run_words(["auto", "a.csv", "--delimiter", ";"])[2:] == ["delimiter=';'"]
+    assert run_words(["auto", "a.xlsx", "--sheet", "Data"])[2:] == ["sheet=Data"]
     assert run_words(["auto", "--force", "a.csv", "--text_column", "Text, lang"])[1:] == [
         "force=true", "input='a.csv'", "text_column=Text, lang"]  # fmt: skip
     assert run_words(["run", "-m", "method=ce"]) == ["-m", "method=ce"]

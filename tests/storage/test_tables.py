@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from datamodules.builders.user_files import Csv, Jsonl
 from datamodules.corpus import prepare
 from storage.errors import InputError
-from storage.tables import check_output, is_visible, open_table, write_table
+from storage.tables import check_output, is_visible, open_table, sheet_names, write_table
 from tasks.predict import read_rows
 
 CHARACTER = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -277,11 +277,38 @@ def test_the_first_sheet_that_holds_rows_from_its_first_row_on(tmp_path, caplog)
             sheet.cell(3 + place, column, value)
     book.save(tmp_path / "a.xlsx")
     assert list(open_table(tmp_path / "a.xlsx").rows) == [(f"{tmp_path}/a.xlsx:4", {"text": "a", "label": "x"})]
-    assert "the first of 2 sheets that holds rows is read, 'Data'" in caplog.text
+    assert "the first of 2 sheets that holds rows is read, 'Data'; sheet=NAME reads another" in caplog.text
     sheet["A1"] = "Answers of spring"
     book.save(tmp_path / "a.xlsx")
     with pytest.raises(InputError, match="a.xlsx:3: more cells than the 1 columns of the first row, 1; allowed"):
         list(open_table(tmp_path / "a.xlsx").rows)
+
+
+def test_a_sheet_is_chosen_by_its_name(tmp_path, caplog):
+    import openpyxl
+
+    file, book = tmp_path / "a.xlsx", openpyxl.Workbook()
+    for title in ("Spring", "2024"):
+        sheet = book.create_sheet(title)
+        for row in (("text", "label"), (f"in {title}", "x")):
+            sheet.append(row)
+    book.save(file)
+    config = OmegaConf.create({"text_column": "text", "input": str(file), "header": True, "sheet": "2024"})
+    dataset = Csv(train=str(file), sheet="2024", unlabelled=str(file))
+    table = read_rows(config, SimpleNamespace(dataset=dataset), "input")
+    assert table.sheet == "2024" and [row["text"] for _, row in table.rows] == ["in 2024"]
+    for rows in (dataset.table(file).rows, ((row["where"], row) for row in dataset.unlabelled_rows())):
+        assert [row["text"] for _, row in rows] == ["in 2024"]
+    assert not caplog.text and sheet_names(file) == ["Sheet", "Spring", "2024"]
+    with pytest.raises(InputError, match="a.xlsx: found no sheet 'x', allowed: 'Sheet', 'Spring', '2024'$"):
+        open_table(file, sheet="x")
+    with pytest.raises(InputError, match="a.xlsx: the sheet is empty, allowed: a header line and rows"):
+        open_table(file, sheet="Sheet")
+    config.input = str(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text("text,label\nred,x\n")
+    with pytest.raises(InputError, match="a.csv: sheet='2024' has no effect, allowed with XLSX"):
+        read_rows(config, SimpleNamespace(dataset=dataset), "input")
+    dataset.table(Path(config.input))  # it is that of another file there
 
 
 def test_tabs_between_fields_whose_quotes_are_text(tmp_path):

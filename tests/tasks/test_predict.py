@@ -226,6 +226,36 @@ def test_without_a_header_a_table_is_read_as_the_run_learned_from_its_own(solve,
     assert use("predict", run, f"input={source}", f"output={output}").code == 0
 
 
+def test_a_sheet_that_the_run_learned_from_is_read_where_the_new_book_has_it(solve, use, toy_csv, tmp_path, caplog):
+    import openpyxl
+
+    def book(name, sheets):
+        book = openpyxl.Workbook()
+        for title, table in sheets.items():
+            sheet = book.create_sheet(title)
+            for row in table:
+                sheet.append(row)
+        book.save(tmp_path / name)
+        return tmp_path / name
+
+    tables = {split: list(csv.reader(file.read_text().splitlines())) for split, file in toy_csv.items()}
+    other = [("text", "label"), ("no word of it", "x")]
+    files = {split: book(f"{split}.xlsx", {"Notes": other, "Data": table}) for split, table in tables.items()}
+    run = solve("method=logistic", "dataset.sheet=Data", *(f"dataset.{split}={file}" for split, file in files.items()))
+    stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+    source, output, said = files["test"], tmp_path / "out.csv", "sheet=Data, as the run learned from\n"
+    predicted = use("predict", run, f"input={source}", f"output={output}")
+    assert f"{source}: {said}" in predicted.err and "sheet=NAME" not in caplog.text
+    assert [row["prediction"] for row in rows(output)] == stored
+    assert f"{source}: {said}" in use("evaluate", run, f"input={source}").err
+    chosen = use("predict", run, f"input={source}", f"output={output}", "sheet=Notes")
+    assert said not in chosen.err and len(rows(output)) == 1
+    lacking = book("new.xlsx", {"May": tables["test"], "June": other})
+    first = use("predict", run, f"input={lacking}", f"output={output}")
+    assert said not in first.err and "'May'; sheet=NAME reads another" in caplog.text
+    assert [row["prediction"] for row in rows(output)] == stored
+
+
 def test_the_file_that_is_read_is_not_written_over(run, use, tmp_path):
     source = tmp_path / "new.csv"
     source.write_text("text\nhail\n")

@@ -107,6 +107,25 @@ def test_without_a_header_new_tables_are_read_as_its_own_was(words, use, tmp_pat
     assert kontrast.load(result.folder).run_ == result.folder.name
 
 
+@pytest.mark.slow
+def test_the_sheet_that_was_named_is_said_and_read_of_new_books(words, use, tmp_path, toy_csv):
+    import openpyxl
+
+    source, book = tmp_path / "a.xlsx", openpyxl.Workbook()
+    book.active.append(("no", "table"))
+    sheet = book.create_sheet("My data")
+    for row in csv.reader(toy_csv["train"].read_text().splitlines()):
+        sheet.append(row)
+    book.save(source)
+    result = command([*words, "methods=[tfidf_linear]", f"input={source}", "sheet='My data'"])
+    assert result.code == 0 and "; sheet 'My data'" in result.err + result.out
+    assert "xlsx, sheet My data;" in (result.folder / "index.html").read_text()
+    predicted = use("predict", str(result.folder), f"input={source}", f"output={tmp_path / 'o.csv'}")
+    assert predicted.code == 0 and f"{source}: sheet=My data, as the run learned from\n" in predicted.err
+    csv_input = use("predict", str(result.folder), f"input={toy_csv['test']}", f"output={tmp_path / 'o.csv'}")
+    assert csv_input.code == 0, csv_input.err
+
+
 def the_run_of_auto(store):
     (folder,) = [path for path in store.iterdir() if path.name.startswith("auto-")]
     return folder

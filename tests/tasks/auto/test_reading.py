@@ -234,6 +234,26 @@ def test_a_delimiter_is_named_and_handed_on(tmp_path):
         read_labelled(write(tmp_path / "c.csv", ("id", "text"), enumerate(TEXTS), delimiter="|"), delimiter="|")
 
 
+def test_a_sheet_is_named_and_handed_on(tmp_path):
+    import openpyxl
+
+    file, book = str(tmp_path / "a.xlsx"), openpyxl.Workbook()
+    book.active.append(("no", "table"))
+    sheet = book.create_sheet("My answers")
+    for row in (("text", "label"), *zip(TEXTS, LABELS, strict=True)):
+        sheet.append(row)
+    book.save(file)
+    data = read_labelled(file, sheet="My answers")
+    assert data.texts == TEXTS and data.about["sheet"] == "My answers" and label_more_line(data) is None
+    line = predict_line(tmp_path, data.about)
+    assert " input=NEW.xlsx " in line and line.endswith(""" sheet="'My answers'\"""")
+    assert read_texts(file, "text", sheet="My answers") == TEXTS
+    more = write(tmp_path / "more.csv", ("text",), [("red",)])
+    assert read_texts(more, "text", sheet="My answers") == ["red"], "a table without sheets beside the book"
+    with pytest.raises(InputError, match="more.csv: sheet='My answers' has no effect, allowed with XLSX"):
+        read_labelled(more, sheet="My answers")
+
+
 def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, store):
     (folder := tmp_path / "Ann's $HOME \"new\" rows!2").mkdir()
     file = write(folder / "my texts.csv", ("id", "the `text`"), enumerate(TEXTS))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 LEAST_SIZES = 3
 TYPICAL, FALLING = 0.167, -0.35  # share of what macro-F1 lacks that twice 100 rows bring, and its power of the rows
-RANGE = (-0.9, 1.8)  # 95 % of differences from what was told, in typical gains
+RANGE = (-0.9, 1.8)  # of differences from what was told, in typical gains
 OWN = 0.25  # of the difference between a typical gain and what a curve's own power law tells
 Floats = NDArray[np.float64]
 
@@ -35,11 +35,11 @@ def fit_power_law(rows: Floats, scores: Floats) -> tuple[float, float, float]:
 
 
 def learning_curve(points: pd.DataFrame, rows: int) -> dict[str, Any]:
-    """Means by size, and what twice `rows` labels would bring, with a 95 % interval.
+    """Means by size, and what twice `rows` labels would bring, with a range that held nine of ten other drawings.
 
     Macro-F1 rises by a share of what it lacks: `TYPICAL` times (rows / 100)^`FALLING`, the mean of eight data sets with
     one label a text, and by `OWN` of the difference between that and the inverse power law through this curve, which
-    says little by itself. The interval is the range of what twice the labels brought there, in those shares
+    says little by itself. The range is that of what twice the labels brought there, in those shares
     (`benchmarks/twice_the_labels.py`).
 
     Args:

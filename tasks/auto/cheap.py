@@ -231,10 +231,10 @@ def co_trained_views(anchors: Floats | None, unlabelled: TextRows) -> Path:
         discriminant = best_discriminant(embeddings, targets, names, num_classes)
         frequency = inverse_frequencies(counts)
         tfidf = weighted(counts, frequency)
-        texts = co_trained(embeddings, tfidf, targets, discriminant)
+        texts = co_trained(embeddings, tfidf, targets, discriminant, anchors=names)
         word_weight = torch.zeros(num_classes, counts.shape[1])
         if texts.is_fitted is not None:
-            discriminant, word_weight = fitted_views(embeddings, tfidf, targets, texts)
+            discriminant, word_weight = fitted_views(embeddings, tfidf, targets, texts, anchors=names)
         on_embeddings = Linear(discriminant.weight.double().numpy(), discriminant.bias.double().numpy())
         on_words = Words(word_weight.double().numpy(), np.zeros(num_classes), frequency)
         yield "co-EM", Sum((("embeddings", on_embeddings, 1.0), ("counts", on_words, 1.0)))

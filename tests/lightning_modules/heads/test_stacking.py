@@ -45,3 +45,10 @@ def test_comparable_scores_are_centred_with_spread_one():
     assert ours.mean(1).abs().max() < 1e-6 and float(ours.std()) == pytest.approx(1)
     torch.testing.assert_close(ours, comparable(2 * scores + torch.arange(50)[:, None]), atol=1e-5, rtol=0)
     assert not comparable(torch.ones(3, 2)).any()
+
+
+def test_where_no_source_tells_the_labels_all_count_alike():
+    """Weights of 0 would give every text the first class."""
+    labels = torch.arange(30) % 3
+    wrong = torch.nn.functional.one_hot((labels + 1) % 3, 3).double()
+    assert stacking_weights(torch.stack([comparable(wrong), comparable(wrong)]), labels).tolist() == [1.0, 1.0]

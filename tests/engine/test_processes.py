@@ -74,7 +74,10 @@ def test_two_processes_end_with_the_table_of_one(fit, without_dropout, tmp_path)
     assert two.code == 0, two.err
     alike(two.folder, single.folder)
     figures = {key for key in single.metrics if key.startswith(("test/", "val/"))}
-    assert {key: two.metrics[key] for key in figures} == pytest.approx({key: single.metrics[key] for key in figures})
+    for key in sorted(figures):
+        # softmax(log p / T) multiplies the rounding of log p by 1 / T
+        scale = 1 / single.metrics["test/temperature"] if key.endswith("_scaled") else 1
+        assert two.metrics[key] == pytest.approx(single.metrics[key], rel=1e-6 * scale), key
     assert two.metrics["status"] == "finished" and two.metrics["epochs"] == single.metrics["epochs"]
     assert json.loads((two.folder / "environment.json").read_text())["devices"] == 2
     table = [line for line in two.out.splitlines() if "·" in line and "test split" in line]

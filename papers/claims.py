@@ -54,7 +54,7 @@ class Claim:
     counts: Literal["comparisons", "data sets"] = "comparisons"
     margin: float = 0.0
     effect: float = 1.0
-    tuned_on: str | None = None  # column whose scores were in sight when settings were chosen
+    tuned_on: tuple[str, ...] = ()  # columns whose scores were in sight when settings were chosen
     seeds: int = 3
     post_hoc: bool = False  # its definition was written when a table here had figures of it already
 
@@ -106,7 +106,7 @@ class Verdict:
 
 def load_claims() -> list[Claim]:
     nodes = yaml.safe_load((HERE / "definitions" / "claims.yaml").read_text(encoding="utf-8"))
-    lists = ("metrics", "b", "columns")
+    lists = ("metrics", "b", "columns", "tuned_on")
     return [Claim(**{**node, **{key: _names(node.get(key, ())) for key in lists}}) for node in nodes]
 
 
@@ -119,8 +119,8 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
 
     holds: as many comparisons as its quantifier asks for are significant its way; contradicted: so many are significant
     the other way that the quantifier fails; in part: fewer are significant its way; not shown: none is. Comparisons
-    without enough paired seeds are named, and a claim holds only where they could not undo it; with no others the
-    verdict is not enough runs.
+    without enough paired seeds are named, and a claim holds or is contradicted only where they could not undo that; with
+    no others the verdict is not enough runs.
 
     Args:
         runs: finished runs by id; those that kept their predictions give a bootstrap over seeds and test rows.
@@ -167,8 +167,12 @@ def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Map
         yield f"{max(layers)} top layer{'' if max(layers) == 1 else 's'} trained"
     if claim.post_hoc:
         yield "defined when a table here had figures of it already"
-    if claim.tuned_on in {check.column for check in checks}:
-        yield f"settings were chosen with scores on {claim.tuned_on} in sight"
+    columns = {check.column for check in checks}
+    if seen := [column for column in claim.tuned_on if column in columns]:
+        yield f"settings were chosen with scores on {', '.join(seen)} in sight"
+    if missing := sorted({*claim.b} & set(report.unranked)):
+        titles = {row.key: row.title for row in report.grid.rows}
+        yield f"without {', '.join(titles[row] for row in missing)}, not converged"
 
 
 def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -323,9 +327,10 @@ def _word(verdict: Verdict) -> str:
     outcomes = outcomes_of(verdict)
     if not outcomes:
         return "not enough runs"
-    needed = verdict.claim.needed(len(outcomes))
-    if outcomes.count("yes") >= verdict.claim.needed(len(outcomes) + _lacking(verdict)):
+    total = len(outcomes) + _lacking(verdict)
+    needed = verdict.claim.needed(total)
+    if outcomes.count("yes") >= needed:
         return "holds"
-    if outcomes.count("no") > len(outcomes) - needed:
+    if outcomes.count("no") > total - needed:
         return "contradicted"
     return "holds in part" if "yes" in outcomes else "not shown"

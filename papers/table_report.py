@@ -307,9 +307,10 @@ def _against_best(
 
 
 def _compare(cells: Mapping[Key, CellReport], row: str, baseline: str, column: str, metric: str) -> Comparison | None:
-    empty = CellReport()
-    a, b = (cells.get((key, column, metric), empty).values for key in (row, baseline))
-    if not set(a) & set(b):
+    """None where a row has too few seeds to be called best: its tests would only enlarge the family of the others."""
+    compared = [cells.get((key, column, metric), CellReport()) for key in (row, baseline)]
+    a, b = (cell.values for cell in compared)
+    if not all(cell.counts for cell in compared) or not set(a) & set(b):
         return None
     return Comparison(row, baseline, column, metric, paired_comparison(a, b), effect_size(a, b))
 

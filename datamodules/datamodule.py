@@ -160,6 +160,8 @@ class DataModule(LightningDataModule):
             is_labelled = ~without_label(tables["train"])
             kept = self._thinned(np.flatnonzero(is_labelled), labels["train"])
             rows["train"] = np.union1d(kept, np.flatnonzero(~is_labelled))
+        if self.protocol.name == "kfold" and self.protocol.fold is not None:  # a budget is of the rows that are left
+            self._hold_out_fold(rows, labels["train"], tables["train"])
         rows |= self._without_labels(rows["train"], labels["train"], without_label(tables["train"]), answers)
         if self.protocol.name == "published":
             if "test" not in rows:
@@ -168,8 +170,6 @@ class DataModule(LightningDataModule):
         elif self.protocol.name == "fixed":
             if (number := len(rows.pop("val", ()))):  # nothing asks for them
                 log.warning("protocol=fixed: %d validation rows are not read; protocol=clean chooses by them", number)
-        elif self.protocol.name == "kfold" and self.protocol.fold is not None:
-            self._hold_out_fold(rows, labels["train"], contents(tables["train"]).to_pylist())
         splits = "val" not in rows and self.protocol.name in ("clean", "kfold") and self.protocol.val_fraction > 0
         if splits and self.protocol.val_from == "unthinned":
             self._split(rows, labels["train"], tables["train"])
@@ -213,12 +213,12 @@ class DataModule(LightningDataModule):
         rng = np.random.default_rng([self.seed, 0, THIN_STREAM])
         return rows[self.imbalance.select(labels[rows], rng, self.label_names)]
 
-    def _hold_out_fold(self, rows: dict[str, np.ndarray], labels: np.ndarray, inputs: list) -> None:
-        """Make the fold that the protocol names the test split."""
-        is_labelled = np.zeros(len(labels), bool)
-        is_labelled[rows["train"]] = True
+    def _hold_out_fold(self, rows: dict[str, np.ndarray], labels: np.ndarray, table: pa.Table) -> None:
+        """Make the fold that the protocol names the test split, of all rows with a label."""
+        is_labelled = ~without_label(table)
+        is_labelled &= np.isin(np.arange(len(labels)), rows["train"])
         numbers = np.full(len(labels), -1)
-        chosen = [row for row, counts in zip(inputs, is_labelled, strict=True) if counts]
+        chosen = contents(table).filter(pa.array(is_labelled)).to_pylist()
         numbers[is_labelled] = fold_numbers(labels[is_labelled], chosen, self.protocol.folds, self.protocol.repeat)
         rows["test"] = np.flatnonzero(numbers == self.protocol.fold)
         rows["train"] = np.setdiff1d(rows["train"], rows["test"])
@@ -261,7 +261,9 @@ class DataModule(LightningDataModule):
 
     def _leave_out_unlabelled(self, tables: dict[str, pa.Table]) -> None:
         """Leave out the texts without a label that are held out, too, case and spaces aside: no held-out text is
-        learned from; and of the others what is more than `most_unlabelled`."""
+        learned from; those that came without one and stand with a label elsewhere; and of the others what is more than
+        `most_unlabelled`."""
+        self._leave_out_labelled(tables["train"])
         held_out = [split for split in ("val", "test") if split in self.indices]
         if held_out:
             inputs = {
@@ -278,6 +280,18 @@ class DataModule(LightningDataModule):
             self.labels["unlabelled"] = np.full(len(self.indices["unlabelled"]), -1)
         else:
             del self.indices["unlabelled"], self.labels["unlabelled"]
+
+    def _leave_out_labelled(self, table: pa.Table) -> None:
+        """A file of texts without labels may hold the train texts again, for which guesses would be learned beside."""
+        rows = self.indices["unlabelled"]
+        came_without = without_label(table)[rows]
+        if not came_without.any():
+            return
+        of_rows, of_train = (digests(table.take(part))[1] for part in (rows, self.indices["train"]))
+        is_labelled = came_without & np.isin(of_rows, of_train)
+        if number := int(is_labelled.sum()):
+            log.warning("dataset: %d texts without a label are also among those with one; left out", number)
+            self.indices["unlabelled"] = rows[~is_labelled]
 
     def _take_the_whole(self, rows: np.ndarray) -> None:
         self.indices = {"train": rows, "val": rows}

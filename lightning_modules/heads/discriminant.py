@@ -23,6 +23,7 @@ NAMED_BELOW = 100.0  # rows of a class from which on its name counts no more, an
 UNEVEN = 0.5  # of the classes, as many as their sizes must be worth for the mean of all texts to be an origin
 MAX_STEPS = 10
 CENTRES_A_CLASS = 4
+CENTRES_FROM = 25_000  # texts drawn to look for them in
 TINY = 1e-6  # the least length of texts that names are given, and the least weight of a class
 SETTLED = 1e-4  # share of texts that change their class in a step at which EM ends
 
@@ -155,6 +156,9 @@ def _place_far(prototypes: Tensor, missing: list[int], centred: Tensor) -> None:
             f"{len(missing)} of {len(prototypes)} classes have neither a name nor a labelled row, and {len(centred)} "
             f"texts are too few to look for them; allowed: a label of each class, names, or {number} texts"
         )
+    if len(centred) > CENTRES_FROM:
+        drawn = torch.randperm(len(centred), generator=torch.Generator().manual_seed(0))[:CENTRES_FROM]
+        centred = centred[drawn]
     model = KMeans(number, n_init=3, random_state=0).fit(centred.double().numpy())
     centres = functional.normalize(torch.from_numpy(model.cluster_centers_).to(prototypes), dim=1)
     placed = [c for c in range(len(prototypes)) if c not in missing]

@@ -202,6 +202,9 @@ def test_the_folds_hold_out_every_row_once(make):
     assert alone.keys() == {"train", "test"} and np.array_equal(alone["test"], runs[0]["test"])
     assert alone["train"].tolist() == sorted([*runs[0]["train"], *runs[0]["val"]])
     assert make(protocol=protocol | {"fold": None}).indices["train"].tolist() == sorted(held_out)
+    few = make(protocol=protocol, budget=LabelBudget(labels=20)).indices  # a budget is of the rows that may train
+    assert np.array_equal(few["test"], alone["test"]) and len(few["train"]) == 20
+    assert sorted([*few["train"], *few["unlabelled"]]) == alone["train"].tolist()
 
 
 def test_transductive_protocol_serves_all_rows_without_labels(make):

@@ -59,12 +59,13 @@ def write_rows(path, table, columns=("text", "label")):
 
 
 def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, toy_csv, tmp_path, caplog):
-    """And the figures differ for it; a text that is also in test is left out, whether the corpus drops it or not."""
+    """And the figures differ for it; a text that is also in test is left out, whether the corpus drops it or not, and
+    one that has a label elsewhere."""
     labelled = [(row["text"], row["label"]) for row in rows(toy_csv["train"])]
     held_out = rows(toy_csv["test"])[0]["text"].upper().replace(" ", "  ")  # case and spaces aside
     write_rows(tmp_path / "train.csv", [*labelled[:20], *((text, "") for text, _ in labelled[20:40])])
     (tmp_path / "more.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in (
-        *(text for text, _ in labelled[40:]), held_out)))  # fmt: skip
+        *(text for text, _ in labelled[40:]), held_out, labelled[0][0].upper())))  # fmt: skip
     line = ["method=prototypes", f"dataset.train={tmp_path}/train.csv", "dataset.empty_label=unlabelled"]
     runs = {}
     for kind, more in {
@@ -75,7 +76,8 @@ def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, to
         caplog.clear()
         runs[kind] = solve(*line, *more)
         said = " ".join(caplog.messages)
-        assert ("1 texts without a label are also in test or validation; left out" in said) == (kind != "rows")
+        for where in ("in test or validation", "among those with one"):
+            assert (f"1 texts without a label are also {where}; left out" in said) == (kind != "rows")
     indices = {kind: json.loads((run.folder / "kept_indices.json").read_text()) for kind, run in runs.items()}
     assert all(split["train"] == list(range(20)) for split in indices.values())
     sizes = {kind: len(split["unlabelled"]) for kind, split in indices.items()}
@@ -140,7 +142,7 @@ def test_no_label_and_no_name_says_what_to_do(solve, tmp_path):
     files = [f"dataset.{split}={tmp_path}/codes.csv" for split in ("train", "test")]
     result = solve("method=prototypes", *files, "dataset.labels=0")
     allowed = "names (dataset.class_descriptions=FILE), some labels, or task=cluster for topics"
-    wanted = f"error: dataset.labels: found 0, and the labels are codes; allowed: {allowed}"
+    wanted = f"error: dataset.labels: found 0, and no names to read; allowed: {allowed}"
     assert result.code == 2 and result.err.splitlines()[-1] == wanted
 
 

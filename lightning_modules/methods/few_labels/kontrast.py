@@ -18,7 +18,7 @@ from lightning_modules.heads.discriminant import Discriminant, best_discriminant
 from lightning_modules.heads.linear_solver import solve_and_choose, solve_linear
 from lightning_modules.heads.stacking import comparable, fold_numbers, stacking_weights
 from lightning_modules.heads.tfidf import fitted_rows
-from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs
+from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs, same_everywhere
 from lightning_modules.methods.few_labels.prototypes import LEARNED, PrototypesModule, joined
 from losses import PseudoLabelLoss
 
@@ -237,6 +237,7 @@ class KontrastModule(PrototypesModule):
         scores = weights[0] * comparable(first.scores) + weights[1] * comparable(fitted.scores(rows))
         self.targets.copy_(scores.argmax(1).to(self.targets).where(~self.is_true, self.targets))
         self._solve_head(embeddings)
+        same_everywhere(self.classifier.parameters())
 
     def _watched(self, steps: int) -> Iterator[None]:
         """Tell callbacks of each of these steps, which Lightning knows nothing of."""
@@ -266,7 +267,8 @@ class KontrastModule(PrototypesModule):
         if self.encoder.frozen:
             return super().logits(embeddings)
         logits = ClassifierModule.logits(self, embeddings)  # while it trains, nothing stands beside them yet
-        return logits + functional.linear(embeddings.float(), self.refit_weight, self.refit_bias)
+        with torch.autocast(embeddings.device.type, enabled=False):  # scores of the discriminant are large
+            return logits + functional.linear(embeddings.float(), self.refit_weight, self.refit_bias)
 
     def prediction_head(self) -> dict[str, Tensor]:
         head = super().prediction_head()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -77,9 +77,7 @@ class LabelledPairs:
             optimizer.step()
             optimizer.zero_grad()
             self.on_step()
-        if dist.is_available() and dist.is_initialized():
-            for parameter in self.parameters:  # sums may be taken in another order on another device
-                dist.broadcast(parameter.data, 0)
+        same_everywhere(self.parameters)
 
     def _batches(self, is_used: Tensor, stream: str) -> Iterator[Tensor]:
         """Rows in new orders without end, as many at a time as the sampler's batches have."""
@@ -87,3 +85,10 @@ class LabelledPairs:
         generator = torch.Generator().manual_seed(derived_seed(self.module.seed, "rows of pairs", stream))
         while True:
             yield from rows[torch.randperm(len(rows), generator=generator)].split(self.datamodule.sampler.batch_size)
+
+
+def same_everywhere(parameters: Iterable[Tensor]) -> None:
+    """Those of the first process on all of them: sums may be taken in another order on another device."""
+    if dist.is_available() and dist.is_initialized():
+        for parameter in parameters:
+            dist.broadcast(parameter.data, 0)

@@ -68,7 +68,7 @@ class PrototypesModule(ClassifierModule):
         super().__init__(*args, **kwargs | {"classifier_bias": classifier_bias})
         self.class_names = class_names if use_names else None
         if self.class_names is None and not self.class_counts.any():
-            labels = "0, and the labels are codes" if use_names else "0 beside method.use_names=false"
+            labels = "0, and no names to read" if use_names else "0 beside method.use_names=false"
             raise ValueError(
                 f"dataset.labels: found {labels}; allowed: names (dataset.class_descriptions=FILE), "
                 "some labels, or task=cluster for topics"
@@ -77,11 +77,13 @@ class PrototypesModule(ClassifierModule):
         self.shrinkage, self.name_rows, self.max_steps = shrinkage, name_rows, max_steps
 
     def logits(self, embeddings: Tensor) -> Tensor:
-        """Scores (B, C) of embeddings (B, D) brought to unit length."""
-        return self.classifier(functional.normalize(embeddings, dim=1)).float()
+        """Scores (B, C) of embeddings (B, D) brought to unit length, in full precision: cosines of names lie close."""
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return self.classifier(functional.normalize(embeddings.float(), dim=1))
 
     def information(self, has_unlabelled: bool) -> str:
-        reads_unlabelled = has_unlabelled and bool(self.max_steps or self.trains_unlabelled)
+        looks_for_a_class = self.class_names is None and not self.class_counts.all()  # among the texts
+        reads_unlabelled = has_unlabelled and bool(self.max_steps or self.trains_unlabelled or looks_for_a_class)
         return ("N" if self.class_names is not None else "") + ("U" if reads_unlabelled else "")
 
     @torch.no_grad()

@@ -40,6 +40,7 @@ TAB = "tab"  # the delimiter, for shells do not hand on \t
 SEP_LINE = re.compile(r"sep=(.)\s*$")  # above the header, as spreadsheets write and read it
 BARE_TAB = "bare_tab"  # the same where double quotes are part of the fields, and every line is a row
 COMPARED_LINES = 50  # of the beginning, where more than one mark may be the delimiter
+COMPARED_ROWS = 50  # of the beginning, whose keys are the columns of JSON, and in which a column of XLSX may be empty
 MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
 UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
@@ -215,11 +216,12 @@ def column_names(
     guess: str | None,
     sheet: str | None = None,
 ) -> tuple[str, ...]:
-    """The columns of a file as `open_table` reads it, or the keys of its first row; what it guesses is not said."""
+    """The columns of a file as `open_table` reads it, or the keys of its first rows; what it guesses is not said."""
     was_silent, log.disabled = log.disabled, True
     try:
         table = open_table(source, None, delimiter, None, encoding, header, guess, sheet)
-        return table.columns or tuple(next(table.rows, ("", {}))[1])
+        first = itertools.islice(table.rows, COMPARED_ROWS)
+        return table.columns or tuple(dict.fromkeys(key for _, row in first for key in row))
     finally:
         log.disabled = was_silent
 
@@ -610,10 +612,10 @@ def sheet_names(path: Path | str) -> list[str]:
         return [sheet.title for sheet in book.worksheets]
 
 
-def _book(path: Path | str) -> Any:
+def _book(path: Path | str, data_only: bool = True) -> Any:
     import openpyxl
 
-    return openpyxl.load_workbook(path, read_only=True, data_only=True)
+    return openpyxl.load_workbook(path, read_only=True, data_only=data_only)
 
 
 @contextmanager
@@ -667,7 +669,51 @@ def _open_xlsx(path: Path, has_header: bool, name: str | None) -> Table:
         except Exception as error:  # as above
             raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole XLSX file") from error
 
-    return Table(str(path), _checked_columns(str(path), header), rows(), sheet=title)
+    columns = _checked_columns(str(path), header)
+    calculated = _calculated(rows(), path, title, columns, start + 1 if has_header else start)
+    return Table(str(path), columns, calculated, sheet=title)
+
+
+def _calculated(
+    rows: Iterator[tuple[str, Row]], path: Path, sheet: str, columns: Sequence[str], start: int
+) -> Iterator[tuple[str, Row]]:
+    """The same rows, the first of which is row `start` of the sheet. Raises InputError where a column begins empty
+    because what stands there are formulas that no program has calculated."""
+    ahead = list(itertools.islice(rows, COMPARED_ROWS))
+    empty = [place for place, column in enumerate(columns) if not any(row[column] for _, row in ahead)]
+    if empty and (place := _without_values(path, sheet, empty, start)) is not None:
+        raise InputError(
+            f"{path}: column {short(columns[place])} holds formulas without values; allowed: values (open and save the "
+            f"file in a spreadsheet program)"
+        )
+    yield from ahead
+    yield from rows
+
+
+def _without_values(path: Path, title: str, places: Sequence[int], start: int) -> int | None:
+    """The first of these columns that holds a formula whose value the file lacks, in the first rows from `start` on;
+    None where none does. One whose value is an empty text has one."""
+    rows = _rows_of_cells(path, title, start, data_only=False)
+    formulas = [
+        (number, place)
+        for number, cells in enumerate(rows)
+        for place in places
+        if place < len(cells) and cells[place].data_type == "f"
+    ]
+    if not formulas:
+        return None
+    values = _rows_of_cells(path, title, start, data_only=True)
+    return next((place for number, place in formulas if values[number][place].data_type != "str"), None)
+
+
+def _rows_of_cells(path: Path, title: str, start: int, data_only: bool) -> list[Any]:
+    with _xlsx_errors(path):
+        book = _book(path, data_only)
+        sheet = book[title]
+        sheet.reset_dimensions()
+        rows = list(sheet.iter_rows(min_row=start, max_row=start + COMPARED_ROWS - 1))
+        book.close()
+    return rows
 
 
 def _first_cells(sheets: Iterable[Any]) -> tuple[str, int, Any, Iterator[Any]]:

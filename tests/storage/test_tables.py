@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from datamodules.builders.user_files import Csv, Jsonl
 from datamodules.corpus import prepare
 from storage.errors import InputError
-from storage.tables import check_output, is_visible, open_table, sheet_names, write_table
+from storage.tables import check_output, column_names, is_visible, open_table, sheet_names, write_table
 from tasks.predict import read_rows
 
 CHARACTER = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -378,6 +378,41 @@ def test_a_format_that_names_its_columns_takes_no_other_word(tmp_path, name, con
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=f"{name}: header=false has no effect, allowed with CSV, TSV and XLSX"):
         open_table(tmp_path / name, header=False)
+
+
+def test_formulas_that_no_program_has_calculated_are_no_empty_cells(tmp_path):
+    """As libraries write them. A formula whose value is an empty text is one; a column that nobody filled has none."""
+    import zipfile
+
+    import openpyxl
+
+    book, refused = openpyxl.Workbook(), "holds formulas without values; allowed: values .open and save the file"
+    for row in [("text", "label", "note"), *((f"text {n}", f'=IF(A{n}="","","x")', None) for n in range(2, 5))]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    for read in (trained, predicted):
+        with pytest.raises(InputError, match=f"a.xlsx: column 'label' {refused}"):
+            read(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(tmp_path / "a.xlsx") as whole, zipfile.ZipFile(tmp_path / "calculated.xlsx", "w") as changed:
+        for part in whole.namelist():
+            changed.writestr(part, whole.read(part).replace(b'"><f>', b'" t="str"><f>'))
+    rows = [row for _, row in open_table(tmp_path / "calculated.xlsx").rows]
+    assert rows == [{"text": f"text {n}", "label": "", "note": ""} for n in range(2, 5)]
+    for row in book.active.iter_rows(min_row=2):
+        row[0].value = "=B2"
+    book.save(tmp_path / "all.xlsx")
+    with pytest.raises(InputError, match=f"all.xlsx: column 'text' {refused}"):
+        list(open_table(tmp_path / "all.xlsx").rows)
+    with pytest.raises(InputError, match="column 'column_2' holds formulas"):
+        for cell in book.active[1]:
+            cell.value = f"={cell.coordinate}" if cell.column == 2 else cell.value
+        book.save(tmp_path / "headless.xlsx")
+        list(open_table(tmp_path / "headless.xlsx", header=False).rows)
+
+
+def test_the_columns_of_json_lines_are_the_keys_of_the_first_objects(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"body": "red", "id": 2}\n{"title": "t", "body": "blue"}\n')
+    assert column_names(tmp_path / "a.jsonl", None, None, True, None) == ("id", "body", "title")
 
 
 def test_a_spreadsheet_that_breaks_off_or_lies_about_its_size(tmp_path):

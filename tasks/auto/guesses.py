@@ -36,8 +36,23 @@ SIDE_NAMES = (
 DATE = r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ].*)?"
 SEPARATORS = "|;,"  # between the labels of a text, where it has several
 LISTS = "lists"  # in place of a separator: cells are lists, in CSV as JSON
-MOSTLY = 0.9  # of the values of a column of texts, that are strings
+MOST_CLASSES = 0.5  # of the rows; more different values are no classes
+MOSTLY = 0.9  # of the values of a column, that are strings, or single words
+PROSE = 5  # words on the mean, from which different values are texts, whatever their column is called
+SPARSE = 0.5  # of the rows that another column of texts fills, below which one is mostly empty
 KNOWN_PARTS = 0.8  # of the parts of cells with a separator, that stand in other cells too, from which they are labels
+URL = r"(https?://|www\.)\S+"
+UNSPACED = re.compile(  # characters of scripts that set no space between words
+    "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)  # Thai, Lao, Khmer, Hiragana, Katakana, Chinese characters
+
+
+def words_in(text: str) -> int:
+    """How many words a text has; of scripts that set no space between words each character counts as one."""
+    if text.isascii():
+        return len(text.split())
+    spaced, characters = UNSPACED.subn(" ", text)
+    return characters + len(spaced.split())
 
 
 def guess_separator(cells: Iterable[Any]) -> str | None:
@@ -79,13 +94,14 @@ def guess_columns(
     label: str | None,
     file: str,
     typed: Mapping[str, Any] | None = None,
-) -> tuple[str, str, list[str], list[str]]:
-    """The column of the texts, that of the labels, which of the two ("text", "label") were guessed, and the columns
-    that look as much like labels as the one that was taken.
+) -> tuple[str, str, list[str], dict[str, list[str]]]:
+    """The column of the texts, that of the labels, which of the two ("text", "label") were guessed, and for either the
+    columns that may be meant in place of the one that was taken.
 
-    Known names count first, English, German and some others; among several, and without one, the text is the longest
-    column of several words or mostly different values and the label the last column of few short values. Headlines are
-    joined to the text.
+    Known names count first, English, German and some others, unless what stands there looks like no text or is mostly
+    empty and another column does better. Among several, and without one, the text is the longest column of several
+    words or mostly different values and the label the last column of few short values. Headlines are joined to the
+    text.
 
     Raises:
         InputError: a named column is not there, or nothing looks like a text or a label.
@@ -96,30 +112,54 @@ def guess_columns(
             raise InputError(f"{key}: found {short(name)}; allowed in {file}: one of {short_list(columns)}")
     guessed = [kind for kind, name in (("text", text), ("label", label)) if name is None]
     looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
+    others: dict[str, list[str]] = {"text": [], "label": []}
     if text is None:
-        known = [name for name in columns if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
         free = [name for name in columns if name != label and not _is_named(name, LABEL_NAMES)]
-        free = [name for name in free if looks[name].is_text or name in known]
-        text = max(free, key=lambda name: (name in known, looks[name].has_words, looks[name].length), default=None)
+        text, others["text"] = _guess_text(free, looks)
         if text is None:
             raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
         text = _with_headlines(text, [name for name in columns if looks[name].is_headline and name != label])
-    others: list[str] = []
     if label is None:
         free = [name for name in columns if name not in text_columns(columns, text)]
-        few = [name for name in free if looks[name].is_label]
-        known = [name for name in few if _is_named(name, LABEL_NAMES)]
-        known = known or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
-        known.sort(key=lambda name: LABEL_NAMES.index(name.strip().lower()))  # the surest name first
-        likely = [name for name in few if looks[name].tells_rows_apart and not _is_named(name, SIDE_NAMES)] or few
-        label = next(iter(known or likely[-1:]), None)
-        others = [] if known else likely[:-1]
+        label, others["label"] = _guess_label(free, looks)
         if label is None:
             raise InputError(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
                 f"{topics_line(file, text, typed or {})}"
             )
-    return text, label, guessed, others
+    taken = {label, *text_columns(columns, text)}
+    return text, label, guessed, {kind: [name for name in names if name not in taken] for kind, names in others.items()}
+
+
+def _guess_text(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str | None, list[str]]:
+    """The column of the texts, None where none looks like one, and those whose names say as much."""
+    named = [name for name in free if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
+    likely = [name for name in free if looks[name].is_text or (name in named and not looks[name].is_reference)] or named
+    sure = [name for name in likely if not looks[name].is_weak and (name in named or looks[name].is_prose)]
+
+    def is_behind(name: str) -> bool:
+        """Whether one of the sure columns goes before this one, which looks like no text or is mostly empty."""
+        own = looks[name]
+        if own.is_weak and any(looks[other].filled >= SPARSE * own.filled for other in sure):
+            return True
+        beside = [other for other in sure if not (looks[other].is_headline and _is_named(other, HEADLINE_NAMES))]
+        return any(own.filled < SPARSE * looks[other].filled for other in beside)  # headlines are joined to it
+
+    kept = [name for name in likely if not is_behind(name)]
+    text = max(kept, key=lambda name: (name in named, looks[name].has_words, looks[name].length), default=None)
+    return text, [name for name in named if name in likely and not looks[name].is_id]
+
+
+def _guess_label(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str | None, list[str]]:
+    """The column of the labels, None where none looks like one, and those that look as much like it."""
+    known = [name for name in free if _is_named(name, LABEL_NAMES) and looks[name].may_be_label]
+    known = known or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
+    known.sort(key=lambda name: LABEL_NAMES.index(name.strip().lower()))  # the surest name first
+    if known:
+        return known[0], [name for name in known if looks[name].tells_rows_apart]
+    few = [name for name in free if looks[name].is_label]
+    likely = [name for name in few if looks[name].tells_rows_apart and not _is_named(name, SIDE_NAMES)] or few
+    return (likely[-1] if likely else None), likely
 
 
 def _with_headlines(text: str, free: Sequence[str]) -> str:
@@ -141,17 +181,25 @@ class _Column:
         texts = [str(value).strip() for value in plain if value is not None and not isinstance(value, dict)]
         texts = [text for text in texts if text]
         different = len(set(texts))
+        are_different = different > 0.5 * len(texts)
+        self.filled = len(texts) / max(len(values), 1)
         self.length = sum(map(len, texts)) / max(len(texts), 1)
-        words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
+        words = [words_in(text) for text in texts]
+        mean_words = sum(words) / max(len(texts), 1)
         strings = sum(isinstance(value, str) for value in values)
         self.are_strings = bool(texts) and strings >= MOSTLY * sum(value is not None for value in values)
-        self.has_words = words >= 2
-        is_free = self.has_words or different > 0.5 * len(texts)
-        self.is_text = self.are_strings and is_free and not _numbers(texts)
+        self.has_words = mean_words >= 2
+        self.is_reference = _numbers(texts) or all(re.fullmatch(URL, text) for text in texts)
+        self.is_text = self.are_strings and (self.has_words or are_different) and not self.is_reference
+        self.is_prose = self.is_text and are_different and mean_words >= PROSE
         kinds = len({re.sub(r"\d+", "", text) for text in texts})  # "Order 17" and "Order 18" are one
-        self.is_headline = self.are_strings and words >= 2 and kinds > 0.5 * len(values)
-        few = different <= max(2, min(1000, 0.34 * len(texts)))
-        self.is_label = different >= 1 and few and self.length <= 60 and words <= 6 and not _fractions(texts)
+        self.is_headline = self.are_strings and self.has_words and kinds > 0.5 * len(values)
+        spaced_words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
+        is_short = different >= 1 and self.length <= 60 and spaced_words <= 6 and not _fractions(texts)
+        self.is_label = is_short and different <= max(2, min(1000, 0.34 * len(texts)))
+        self.may_be_label = is_short and different <= max(2, MOST_CLASSES * len(texts))  # where its name says so
+        self.is_id = are_different and sum(number <= 1 for number in words) >= MOSTLY * len(texts)
+        self.is_weak = self.is_id or self.is_label  # as a column of texts
         are_dates = all(re.fullmatch(DATE, text) for text in texts)
         self.tells_rows_apart = different >= 2 and not are_dates
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,11 @@ from storage.tables import (
     open_table,
     text_of,
 )
-from tasks.auto.guesses import LISTS, guess_columns, guess_separator, json_list
+from tasks.auto.guesses import LISTS, MOST_CLASSES, guess_columns, guess_separator, json_list
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
 GUESS = "guess"
-MOST_CLASSES = 0.5  # of the rows; more different values are no classes
+LEAST_DIFFERENT = 5  # texts, of which folds can be made
 
 Label = str | tuple[str, ...]  # of a text; a tuple where texts have any number of them
 
@@ -70,8 +70,10 @@ class Labelled:
     def leave_out_labelled(self) -> None:
         """Leave out the texts without a label that stand with one too: where a fold is held out, its texts would be
         learned from."""
-        labelled = set(map(folded, self.texts))
-        kept = [text for text in self.unlabelled if folded(text) not in labelled]
+        if not self.unlabelled:
+            return
+        labelled = {hash(folded(text)) for text in self.texts}  # the texts themselves would be in memory twice
+        kept = [text for text in self.unlabelled if hash(folded(text)) not in labelled]
         if number := len(self.unlabelled) - len(kept):
             self.notes.append(f"{number:,} texts without a label stand with one too, and are left out of those without")
         self.unlabelled = kept
@@ -91,8 +93,9 @@ class Labelled:
                 f"least 10 rows and 2 classes of 2 (no labels yet: task=cluster shows topics"
                 f"{'; to label more: ' + line if (line := label_more_line(self)) else ''})"
             )
-        if (different := len(set(map(folded, self.texts)))) < 5:
-            raise InputError(f"{where}: {different} different texts in {rows} rows; allowed: at least 5")
+        if (different := _different(self.texts, LEAST_DIFFERENT)) < LEAST_DIFFERENT:
+            shown = f"{different} different texts in {rows} rows"
+            raise InputError(f"{where}: {shown}; allowed: at least {LEAST_DIFFERENT}")
         if len(counts) > MOST_CLASSES * sum(counts.values()):
             column = self.about.get("label_column", "label")
             raise InputError(
@@ -100,6 +103,16 @@ class Labelled:
                 f"classes; allowed: label_column=NAME of a column with a few labels"
             )
         return self
+
+
+def _different(texts: Iterable[str], enough: int) -> int:
+    """How many texts differ, case and white space aside; of more than enough no more are counted."""
+    seen: set[str] = set()
+    for text in texts:
+        seen.add(folded(text))
+        if len(seen) == enough:
+            break
+    return len(seen)
 
 
 def read_labelled(
@@ -158,11 +171,27 @@ def read_labelled(
         "guessed": guessed,
         "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
-    if others:
-        data.notes.append(f"labels may also stand in {short_list(others)}: label_column=NAME")
+    for kind, names in others.items():
+        if names:
+            data.notes.append(f"{kind}s may also stand in {short_list(names)}: {kind}_column=NAME")
+    if format_of(path) == "xlsx" and _look_merged([row.get(label) for _, row in first]):
+        data.notes.append(
+            f"column {short(label)} looks merged: rows below a label have none, and are read as texts without one; "
+            f"fill it down in a spreadsheet program where they have that label"
+        )
     _add_rows(data, chain(first, table.rows), markup)
     data.about["encoding"] = table.encoding  # known for sure once all rows are read
     return data
+
+
+def _look_merged(cells: Sequence[Any]) -> bool:
+    """Whether labels stand above the empty cells that each is meant for too: more than half are empty, from the first
+    row on, most labels have such cells below, and none is repeated after them."""
+    filled = [place for place, cell in enumerate(cells) if not is_blank(cell)]
+    if not filled or filled[0] != 0 or 2 * len(filled) >= len(cells):
+        return False
+    above_blank = sum(below - place > 1 for place, below in pairwise([*filled, len(cells)]))
+    return 2 * above_blank > len(filled) and all(cells[a] != cells[b] for a, b in pairwise(filled))
 
 
 def _refuse_no_header(file: str, label: str, rows: Iterable[tuple[str, Row]]) -> None:

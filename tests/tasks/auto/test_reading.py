@@ -12,13 +12,16 @@ from engine.identify import compose_run
 from reporting.auto.commands import predict_line
 from storage.command_words import quoted
 from storage.errors import InputError
-from tasks.auto.guesses import LISTS, guess_columns, guess_separator
+from tasks.auto.data import max_length_for
+from tasks.auto.guesses import LISTS, guess_columns, guess_separator, words_in
 from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts
 from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
 TITLES = [f"title {number}" for number in range(12)]
 LABELS = ["red", "green", "blue"] * 4
+CHINESE = [f"这部电影非常好看{number}" for number in range(12)]
+SPARSE = [*[f"{text}, and a remark that is much longer than these are" for text in TEXTS[:4]], *8 * [""]]
 MARKED = "1 rows hold markup, such as '<p>', which stays (markup=strip takes it out)"
 
 
@@ -53,6 +56,7 @@ HEADLINES = [f"{word} is the title" for word in "abcdefghijkl"]
         ({"title": ["of a kind", "of others"] * 6, "body": TEXTS, "label": LABELS}, "body"),
         ({"title": [*HEADLINES[:5], *7 * [""]], "body": TEXTS, "label": LABELS}, "body"),
         ({"name": HEADLINES, "body": TEXTS, "label": LABELS}, "body"),
+        ({"title": HEADLINES, "body": SPARSE, "label": LABELS}, "title+body"),
     ],
 )
 def test_headlines_are_joined_to_the_texts_beside_them(tmp_path, columns, expected):
@@ -97,6 +101,18 @@ def test_the_encoding_that_was_read_is_told(tmp_path, encoding, typed, told):
         ({"a": TEXTS, "b": LABELS, "days": [[date(2024, 1, 1)]] * 12}, ("a", "b")),
         ({"a": [404, *TEXTS[1:]], "b": LABELS}, ("a", "b")),
         ({"a": TEXTS, "same": ["en"] * 12}, ("a", "same")),
+        ({"text": TEXTS, "label": LABELS, "comment": SPARSE}, ("text", "label")),
+        ({"passage": TEXTS, "label": LABELS, "comment": SPARSE}, ("passage", "label")),
+        ({"author": [f"Jo {word}" for word in "abcdefghijkl"], "text": SPARSE, "label": LABELS}, ("text", "label")),
+        ({"subject": ["maths", "physics"] * 6, "comment": SPARSE, "label": LABELS}, ("comment", "label")),
+        ({"post": [f"{10001 + n}" for n in range(12)], "passage": TEXTS, "label": LABELS}, ("passage", "label")),
+        ({"document": [f"d{n}" for n in range(12)], "passage": TEXTS, "label": LABELS}, ("passage", "label")),
+        ({"document": [f"d{n}" for n in range(12)], "label": LABELS}, ("document", "label")),
+        ({"title": ["Head of Sales", "Buyer"] * 6, "answer": TEXTS, "label": LABELS}, ("answer", "label")),
+        ({"link": [f"https://example.org/{n}" for n in range(12)], "a": list("abcdefghijkl"), "b": LABELS}, ("a", "b")),
+        ({"text": TEXTS, "intent": list("abcdef") * 2, "split": ["train", "test"] * 6}, ("text", "intent")),
+        ({"author": [f"Li Wei {n}" for n in range(12)], "内容": CHINESE, "b": LABELS}, ("内容", "b")),
+        ({"a": TEXTS, "b": ["电子产品及数码配件", "图书音像及电子出版物", "食品饮料及保健品"] * 4}, ("a", "b")),
     ],
 )
 def test_names_count_first_then_contents(columns, expected):
@@ -130,6 +146,61 @@ def test_other_columns_that_could_hold_labels_are_said_and_one_class_names_its_c
     assert data.notes == ["labels may also stand in 'team': label_column=NAME"]
     with pytest.raises(InputError, match="one class only in column 'same', 'same'; allowed"):
         read_labelled(file, label_column="same").checked()
+
+
+def test_other_columns_that_are_called_as_texts_or_labels_are_said_too(tmp_path):
+    columns = {"text": TEXTS, "category": LABELS, "comment": SPARSE, "sentiment": LABELS[::-1], "topic": ["one"] * 12}
+    data = read_labelled(write(tmp_path / "a.csv", columns, zip(*columns.values(), strict=True)))
+    assert (data.about["text_columns"], data.about["label_column"]) == (["text"], "category")
+    assert data.notes == [
+        "texts may also stand in 'comment': text_column=NAME", "labels may also stand in 'sentiment': label_column=NAME"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("two words", 2), ("große Wörter", 2), ("你好 世界", 4), ("新しい iPhoneケース", 7), ("ภาษา", 4), ("", 0)],
+)
+def test_characters_of_scripts_without_spaces_are_words(text, number):
+    assert words_in(text) == number
+
+
+def test_how_much_of_texts_is_read_follows_rows_spread_over_the_file(monkeypatch):
+    assert max_length_for(["字" * 500] * 3) == 256 and max_length_for(["a few words"] * 3) == 128
+    texts = ["word " * 100, *["short"] * 4] * 2
+    assert max_length_for(texts) == 128
+    monkeypatch.setattr("tasks.auto.data.MOST_ROWS", 2)
+    assert max_length_for(texts) == 256  # the first of each half
+
+
+def test_texts_are_compared_only_as_far_as_the_answer_needs(monkeypatch):
+    compared = []
+    monkeypatch.setattr("tasks.auto.reading.folded", lambda text: compared.append(text) or text)
+    data = Labelled("a.csv", TEXTS, LABELS, list(range(2, 14)))
+    data.leave_out_labelled()
+    assert data.checked() is data and compared == TEXTS[:5]
+
+
+@pytest.mark.parametrize(
+    ("labels", "looks_merged"),
+    [
+        (["red", "", "", "green", "", "", "blue", "red", "", "", "", ""], True),
+        (["red", "green", "blue", "red", *8 * [""]], False),  # labelled so far
+        (["red", "", "", "red", "", "", "blue", "", "", "", "", ""], False),  # one label twice in a row
+        (["", "red", "", "", "green", "", "", "blue", "", "", "", ""], False),
+    ],
+)
+def test_labels_of_merged_cells_are_told_from_rows_without_one(tmp_path, labels, looks_merged):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in [("text", "label"), *zip(TEXTS, labels, strict=True)]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    said = [note for note in read_labelled(str(tmp_path / "a.xlsx")).notes if "looks merged" in note]
+    assert len(said) == looks_merged
+    as_csv = read_labelled(write(tmp_path / "a.csv", ("text", "label"), zip(TEXTS, labels, strict=True)))
+    assert not any("merged" in note for note in as_csv.notes)
 
 
 def test_objects_that_lack_keys_and_numbers_that_have_become_fractions(tmp_path):
@@ -184,6 +255,9 @@ def test_files_without_what_is_needed(tmp_path):
         read_labelled(str(tmp_path))
     with pytest.raises(InputError, match="no column looks like labels .*topics of the texts: .*text_column=body"):
         read_labelled(write(tmp_path / "a.csv", ("id", "body"), enumerate(TEXTS)))
+    with pytest.raises(InputError, match="no column looks like texts; allowed: text_column=NAME of 'link', 'label'"):
+        links = [f"https://example.org/{number}" for number in range(12)]
+        read_labelled(write(tmp_path / "l.csv", ("link", "label"), zip(links, LABELS, strict=True)))
     with pytest.raises(InputError, match="1 different texts in 12 rows"):
         read_labelled(write(tmp_path / "b.csv", ("text", "label"), [("same", label) for label in LABELS])).checked()
     with pytest.raises(InputError, match="no rows"):

@@ -23,6 +23,7 @@ from kontrast.command_line import main, run_words
 from kontrast.estimators import _array
 from kontrast.runs import checked_texts, config_of, overrides, unseeded
 from storage.errors import InputError
+from tasks.auto.reading import read_labelled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,8 +102,9 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config))
     kontrast.auto(str(tmp_path / "a.csv"), text="body", label="kind")
     assert (asked[0].text_column, asked[0].label_column) == ("body", "kind")
-    kontrast.auto(pd.DataFrame({"text": ["one", None], "label": [1, 2]}), paths__data=str(tmp_path))
-    assert pd.read_parquet(asked[1].input)["text"].tolist() == ["one", ""]
+    kontrast.auto(pd.DataFrame({"text": [None, "one"], "label": [1, 2]}), paths__data=str(tmp_path))
+    assert pd.read_parquet(asked[1].input)["text"].tolist() == ["", "one"]
+    assert read_labelled(asked[1].input, "text", "label").lines == [2], "a row without a text is counted too"
     with pytest.raises(InputError, match="data: found 3 in the column of texts, allowed: texts, or nothing"):
         kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), paths__data=str(tmp_path))
     kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text=0, label=1, paths__data=str(tmp_path))

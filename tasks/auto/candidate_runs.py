@@ -53,8 +53,8 @@ class Learned:
     validation_macro_f1: float
 
 
-def run_words(study: Study, candidate: Candidate, fold: int | None) -> list[str]:
-    """Overrides of the run of a fold, or of all rows with None."""
+def run_words(study: Study, candidate: Candidate, fold: int | None, pair_steps: int | None = None) -> list[str]:
+    """Overrides of the run of a fold, or of all rows with None; with so many steps of pairs in place of the study's."""
     if candidate.kind == "words":
         words = [word for word in study.words if not word.startswith("encoder")]
         return [*words, *candidate.words, *protocol_words(candidate.name, fold, study.folds), "logger=null"]
@@ -66,16 +66,16 @@ def run_words(study: Study, candidate: Candidate, fold: int | None) -> list[str]
         *(study.unlabelled if candidate.reads_unlabelled else []),
         *protocol_words(candidate.name, fold, study.folds),
         *candidate.words,
-        *([] if has_schedule else _schedule(study, candidate, fold)),
+        *([] if has_schedule else _schedule(study, candidate, fold, pair_steps or study.pair_steps)),
         *(["callbacks.last=null"] if is_soon_trained else []),
         *("callbacks.progress=null", "logger=null", "rival=null"),
     ]
 
 
-def _schedule(study: Study, candidate: Candidate, fold: int | None) -> list[str]:
+def _schedule(study: Study, candidate: Candidate, fold: int | None, pair_steps: int) -> list[str]:
     rows = len(study.labels) if fold is None else len(study.labels) * (study.folds - 1) // study.folds
     if candidate.takes_pair_steps:
-        return [f"trainer.max_epochs={math.ceil(study.pair_steps * BATCH_OF_PAIRS / rows)}"]
+        return [f"trainer.max_epochs={math.ceil(pair_steps * BATCH_OF_PAIRS / rows)}"]
     epochs, batch = epochs_and_batch(rows)
     return [f"trainer.max_epochs={epochs}", f"sampler.batch_size={batch}"]
 

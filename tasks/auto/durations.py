@@ -125,19 +125,33 @@ def seconds_of_trained(study: Study) -> dict[str, float]:
     return study.told_seconds | {name: longest_fold(study, study.by_name[name]) for name in trained}
 
 
-def foretold_training(study: Study, candidate: Candidate, fold: int | None) -> float:
-    """Seconds of one fold, or of all rows, told from the encoder's speed; the study has embeddings."""
+def foretold_training(
+    study: Study, candidate: Candidate, fold: int | None, pair_steps: int | None = None
+) -> float:
+    """Seconds of one fold, or of all rows, told from the encoder's speed; the study has embeddings.
+
+    Args:
+        pair_steps: in place of the study's.
+    """
     assert study.embeddings is not None
-    words = run_words(study, candidate, fold)
+    views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
+    half = HALF_COST if "encoder.train=top_layers" in candidate.words else 1.0
+    texts = texts_in_training(study, candidate, fold, pair_steps)
+    return START_SECONDS + STEP_COST * half * views * texts * study.embeddings.seconds_per_text
+
+
+def texts_in_training(
+    study: Study, candidate: Candidate, fold: int | None, pair_steps: int | None = None
+) -> float:
+    """Rows times epochs of one fold, or of all rows; arguments as of `foretold_training`."""
+    assert study.embeddings is not None
+    words = run_words(study, candidate, fold, pair_steps)
     rows = (1 - INNER_SHARE if candidate.validates else 1) * len(study.labels)
     rows *= 1 if fold is None else (study.folds - 1) / study.folds
     if candidate.reads_unlabelled:
         rows += len(study.embeddings.unlabelled)
     least = _number(words, "trainer.least_steps", 0) * _number(words, "sampler.batch_size", USUAL_BATCH)
-    epochs = max(_number(words, "trainer.max_epochs", 1), math.ceil(least / rows))
-    views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
-    half = HALF_COST if "encoder.train=top_layers" in candidate.words else 1.0
-    return START_SECONDS + STEP_COST * half * views * epochs * rows * study.embeddings.seconds_per_text
+    return max(_number(words, "trainer.max_epochs", 1), math.ceil(least / rows)) * rows
 
 
 def _number(words: Sequence[str], key: str, default: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -12,10 +13,13 @@ from storage.run_store import RunFolder
 from tasks.auto import models
 from tasks.auto.candidate_runs import learned, run_words
 from tasks.auto.candidates import Candidate
+from tasks.auto.durations import foretold_training, longest_fold, texts_in_training
 from tasks.auto.folds import fitted, pooled_calibration
 from tasks.auto.plans import plan_of, protocol_words
-from tasks.auto.study import Study
+from tasks.auto.study import PAIR_STEPS, Study
 from tasks.auto.untrained import UNSCALED, path_of, rows_of
+
+SHARPENING = 0.36  # power of the steps of pairs by which scores of unseen rows grow further apart, on train rows
 
 
 def fit_on_all_rows(study: Study, candidate: Candidate, more: dict[str, Any]) -> None:
@@ -45,11 +49,13 @@ def _fit_by_run(
     """The run of all rows. It is calibrated as those of the folds were, on validation rows of its own: how sure
     scores are differs from run to run, and what suits those of the folds need not suit its own. Where all its rows
     train, what the folds say of rows that they had not seen has to do."""
-    plan = plan_of(run_words(study, candidate, None))
+    words, sharpness = words_of_all_rows(study, candidate)
+    plan = plan_of(words)
     model = learned(candidate, plan, plan.datamodule(plan.corpus()), study.num_classes)
     calibration = model.calibration
     if calibration is None:
         calibration = pooled_calibration(list(study.outcomes[candidate.name].values()), study.labels, place[1])
+        calibration = replace(calibration, scale=calibration.scale / sharpness)
     if not isinstance(model.learned, RunFolder):
         models.write_module(run, plan, model.learned, *place, calibration, more)
         return
@@ -58,3 +64,22 @@ def _fit_by_run(
         models.write_voting_module(run, plan, module, *place, model.learned, calibration, more)
     else:
         models.write_module(run, plan, module, *place, calibration, more)
+
+
+def words_of_all_rows(study: Study, candidate: Candidate) -> tuple[list[str], float]:
+    """Overrides of the run of all rows, and how many times as far apart its scores are as those of the folds.
+
+    Pairs are learned from for longer than in the folds where that is told to fit into the time, which all folds had to
+    share.
+    """
+    longer = study.by_name[candidate.brief_of] if candidate.brief_of else candidate
+    if longer.takes_pair_steps and study.embeddings is not None:
+        own = foretold_training(study, candidate, None)
+        pace = longest_fold(study, candidate) / foretold_training(study, candidate, 0)
+        for steps in PAIR_STEPS:
+            seconds = foretold_training(study, longer, None, steps)
+            if seconds > own and pace * seconds <= study.clock.left_with_fit:
+                study.clock.say(f"there is time for {steps} steps of pairs on all rows, more than the folds had")
+                texts = [texts_in_training(study, *run) for run in ((candidate, 0), (longer, None, steps))]
+                return run_words(study, longer, None, steps), (texts[1] / texts[0]) ** SHARPENING
+    return run_words(study, candidate, None), 1.0

@@ -16,8 +16,9 @@ from tasks.auto.answer import reads_unlabelled
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
 from tasks.auto.data import sampled
-from tasks.auto.durations import solving_seconds
+from tasks.auto.durations import foretold_training, solving_seconds
 from tasks.auto.folds import FoldOutcome
+from tasks.auto.last_fit import words_of_all_rows
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study, enough_folds
 from tasks.auto.trained import better_half, those_that_can_end
@@ -238,6 +239,29 @@ def test_the_brief_candidate_is_tried_after_all_where_the_longer_does_not_end(tm
         "setfit_brief": "finished", "setfit_half": "skipped"
     }  # fmt: skip
     assert study.entries["setfit_brief"].reason is None
+
+
+@pytest.mark.parametrize(
+    ("candidate", "seconds", "epochs"),
+    [
+        *[("setfit_brief", left, epochs) for left, epochs in ((30, 26), (24, 21), (18, 16), (12, 1))],
+        *[("setfit_half", left, epochs) for left, epochs in ((30, 26), (24, 21), (18, 16), (12, 16))],  # folds had 48
+        ("setfit_pairs", 90, 30),
+    ],
+)
+def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, capsys, candidate, seconds, epochs):
+    """Of 100 rows in batches of 32, 80, 64 and 48 steps are told to take 26, 21 and 17 s."""
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
+    labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(seconds / 60, now=lambda: 0.0)
+    clock.report = 0.0
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    study.pair_steps = 48
+    own = study.by_name[candidate]
+    outcome: Any = SimpleNamespace(seconds_fit=foretold_training(study, own, 0))
+    study.keep(candidate, 0, 0, outcome)
+    words, sharpness = words_of_all_rows(study, own)
+    assert f"trainer.max_epochs={epochs}" in words
+    assert (sharpness > 1) == ("there is time for" in capsys.readouterr().out)
 
 
 def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reporting.auto.ranking import OutOfFold
 from storage.run_store import DATA, RunFolder
+from storage.tables import folded
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Evidence:
         candidates: `candidates.json`, in the order in which they were tried.
         rows: `rows.parquet`: row, file, line, text, label (its name, or a JSON list of names), one a labelled row, by
             row.
-        out_of_fold: by candidate, those that finished.
+        out_of_fold: by candidate, those that finished; rows of equal texts, as folds have them, are groups.
         curve: `learning_curve.csv`; empty where there is none.
         embeddings: (N, D) float32 of unit length, or None.
     """
@@ -71,17 +72,18 @@ def read_evidence(folder: Path | str) -> Evidence:
     predicted = {entry["candidate"]: path / "out_of_fold" / f"{entry['candidate']}.parquet" for entry in candidates}
     finished = [entry["candidate"] for entry in candidates if entry["status"] == "finished"]
     rows, curve, embeddings = path / "rows.parquet", path / "learning_curve.csv", path / "embeddings.npy"
-    table = pd.DataFrame(columns=["row", "file", "line", "text", "label"])
+    table, texts = pd.DataFrame(columns=["row", "file", "line", "text", "label"]), None
     if rows.exists():
         table = pd.read_parquet(rows).sort_values("row", ignore_index=True)
         table["label"] = [label if isinstance(label, str) else names_of(label) for label in table["label"]]
+        texts = pd.Series(pd.factorize(table["text"].map(folded))[0], index=table["row"])
     return Evidence(
         question=run.read_json("question.json") if run.has("question.json") else {},
         data=run.read_json(DATA),
         candidates=candidates,
         rows=table,
         out_of_fold={
-            name: OutOfFold.of(pd.read_parquet(predicted[name])) for name in finished if predicted[name].exists()
+            name: OutOfFold.of(pd.read_parquet(predicted[name]), texts) for name in finished if predicted[name].exists()
         },
         curve=pd.read_csv(curve) if curve.exists() else pd.DataFrame(),
         embeddings=np.load(embeddings) if embeddings.exists() else None,

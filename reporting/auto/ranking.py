@@ -44,6 +44,8 @@ class OutOfFold:
         answers: (R, N) class indices, or (R, N, C) booleans.
         repeats: (R,) their numbers.
         folds: (R, N).
+        groups: (N,) equal where rows have one text, which is then one thing to draw and to exchange, and one answer;
+            None: no two have.
     """
 
     rows: NDArray[np.int64]
@@ -52,11 +54,12 @@ class OutOfFold:
     answers: NDArray[Any]
     repeats: tuple[int, ...]
     folds: NDArray[np.int64]
+    groups: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> OutOfFold:
+    def of(cls, table: pd.DataFrame, groups: pd.Series | None = None) -> OutOfFold:
         """Of a table with the columns row, repeat, fold, label, p_0 … p_{C-1}; where texts have several labels, `label`
-        and `answer` are lists. A repeat that lacks rows is left out."""
+        and `answer` are lists. A repeat that lacks rows is left out. `groups` are by row."""
         table = table.sort_values(["repeat", "row"], kind="stable")
         parts = {int(repeat): table[table["repeat"] == repeat] for repeat in table["repeat"].unique()}
         most = max(len(part) for part in parts.values())
@@ -69,7 +72,8 @@ class OutOfFold:
         answers = probabilities.argmax(axis=2)
         if "answer" in table:
             answers = np.stack([_classes(part["answer"], len(columns)) for part in parts.values()])
-        return cls(rows, labels, probabilities, answers, tuple(parts), folds)
+        of_rows = None if groups is None else groups.loc[rows].to_numpy(np.int64)
+        return cls(rows, labels, probabilities, answers, tuple(parts), folds, of_rows)
 
     @property
     def num_classes(self) -> int:
@@ -85,6 +89,18 @@ class OutOfFold:
         """(C,)."""
         return self.labels.sum(axis=0) if self.several else np.bincount(self.labels, minlength=self.num_classes)
 
+    @property
+    def texts(self) -> NDArray[np.int64]:
+        """The number of each row's text (N,), equal ones being one."""
+        return resampling.numbered(self.groups, len(self.rows))
+
+    @property
+    def texts_of_class(self) -> NDArray[np.int64]:
+        """(C,) different ones."""
+        pairs = np.argwhere(self.labels) if self.several else np.column_stack([np.arange(len(self.rows)), self.labels])
+        pairs[:, 0] = self.texts[pairs[:, 0]]
+        return np.bincount(np.unique(pairs, axis=0)[:, 1], minlength=self.num_classes)
+
     def estimate(self) -> Scores:
         """Figures of the rows themselves."""
         if self.several:
@@ -95,8 +111,8 @@ class OutOfFold:
         """The figures of resampled rows; the same rows whichever candidate it is."""
         rng = np.random.default_rng([seed, 1])
         if self.several:
-            return several_labels.bootstrap(self.labels, self.answers, rng)
-        return resampling.bootstrap(Patterns.of(self.labels, self.answers.T, self.num_classes), rng)
+            return several_labels.bootstrap(self.labels, self.answers, rng, groups=self.groups)
+        return resampling.bootstrap(Patterns.of(self.labels, self.answers.T, self.num_classes, self.groups), rng)
 
     @property
     def widened(self) -> float:
@@ -106,14 +122,16 @@ class OutOfFold:
     def difference(self, other: OutOfFold, rng: np.random.Generator) -> tuple[float, float, float]:
         """Macro-F1 less that of the other, p and standard error, on the rows and repeats that both have."""
         labels, first, second = self.shared(other)
+        groups = None if self.groups is None else self.groups[np.isin(self.rows, other.rows)]
         if self.several:
-            return several_labels.difference_test(labels, first, second, rng)
-        return resampling.difference_test(labels, first.T, second.T, self.num_classes, rng)
+            return several_labels.difference_test(labels, first, second, rng, groups=groups)
+        return resampling.difference_test(labels, first.T, second.T, self.num_classes, rng, groups=groups)
 
     def part(self, kept: NDArray[np.bool_]) -> OutOfFold:
         """Of some of the rows."""
         sides = self.probabilities[:, kept], self.answers[:, kept]
-        return OutOfFold(self.rows[kept], self.labels[kept], *sides, self.repeats, self.folds[:, kept])
+        groups = None if self.groups is None else self.groups[kept]
+        return OutOfFold(self.rows[kept], self.labels[kept], *sides, self.repeats, self.folds[:, kept], groups)
 
     def confidence(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """How sure each answer of all repeats is, and whether it is right; of several labels each label answered."""
@@ -128,9 +146,12 @@ class OutOfFold:
         return expected_calibration_error(sure, right) if len(sure) else None
 
     def calibration_noise(self, rng: np.random.Generator) -> float | None:
-        """The ECE to expect of so many rows were every confidence true; a row is right in all repeats or in none."""
+        """The ECE to expect of so many rows were every confidence true; a row is right in all repeats or in none, and
+        so are all rows of a text."""
         sure, _ = self.confidence()
-        draws = (rng.random(self.labels.shape) for _ in range(CALIBRATION_DRAWS))
+        texts = self.texts
+        shape = (int(texts.max()) + 1, *self.labels.shape[1:])
+        draws = (rng.random(shape)[texts] for _ in range(CALIBRATION_DRAWS))
         if self.several:
             right = (np.broadcast_to(draw, self.answers.shape)[self.answers] < sure for draw in draws)
         else:
@@ -144,6 +165,13 @@ class OutOfFold:
             return answers(self.labels, self.probabilities[0])
         sure = np.where(self.answers[0], self.probabilities[0], 1 - self.probabilities[0]).min(axis=1)
         return sure, (self.answers[0] == self.labels).all(axis=1)
+
+    def surest_of_texts(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """As `surest`, of each different text: as sure as its least sure row, and right where all its rows are, so that
+        a text that stands with two labels is wrong."""
+        sure, right = self.surest()
+        of_text = pd.DataFrame({"sure": sure, "right": right}).groupby(self.texts, sort=False)
+        return of_text["sure"].min().to_numpy(np.float64), of_text["right"].all().to_numpy(bool)
 
     def pooled(self) -> tuple[NDArray[Any], Floats]:
         """Labels (R N,) and probabilities (R N, C) of all repeats, one after the other."""

@@ -89,7 +89,7 @@ def figures(
         "duplicates": leaks(evidence, out_of_fold, pairs),
     }
     if out_of_fold is not None:
-        rule = abstention(*out_of_fold.surest(), question.get("precision") or PRECISION)
+        rule = abstention(*out_of_fold.surest_of_texts(), question.get("precision") or PRECISION)
         content |= {
             "calibration": calibration_figures(out_of_fold, evidence.seed),
             "abstention": {**vars(rule), "reached": rule.reached},
@@ -113,18 +113,20 @@ def calibration_figures(out_of_fold: OutOfFold, seed: int) -> dict[str, Any]:
 
 
 def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, Any]]:
-    """Of each class: rows, F1 with its interval, precision and recall, means over the repeats."""
+    """Of each class: rows, different texts of those predicted, F1 with its interval, precision and recall, means over
+    the repeats."""
     f1 = out_of_fold.estimate().f1[0]
     lower, upper = interval(out_of_fold.resampled(evidence.seed).f1, f1, out_of_fold.widened)
     lower, upper = (np.where(out_of_fold.rows_of_class > 0, end, blank) for end, blank in ((lower, 0), (upper, 1)))
     scored = [scores_of(out_of_fold, answers) for answers in out_of_fold.answers]
-    predicted = out_of_fold.rows_of_class
+    predicted, texts = out_of_fold.rows_of_class, out_of_fold.texts_of_class
     rows = [entry["rows"] for entry in evidence.data["classes"]] if is_part(evidence, out_of_fold) else predicted
     return [
         {
             "label": evidence.labels[place],
             "rows": int(rows[place]),
             "predicted_rows": int(predicted[place]),
+            "predicted_texts": int(texts[place]),
             "f1": float(f1[place]),
             "f1_lower": float(lower[place]),
             "f1_upper": float(upper[place]),

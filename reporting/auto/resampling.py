@@ -1,8 +1,10 @@
-"""Macro-F1 and its kin under resampled rows. A row is one unit, however often repeated folds predicted it."""
+"""Macro-F1 and its kin under resampled rows. A row is one unit, however often repeated folds predicted it, and so are
+all rows of one text: equal texts lie in one fold, whose model gives them one answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +20,62 @@ PIECE = 1 << 22  # weights in memory at a time
 Floats = NDArray[np.float64]
 
 
+def numbered(groups: NDArray[np.int64] | None, rows: int) -> NDArray[np.int64]:
+    """The group of each row (N,), numbered from 0 on; without `groups` (N,) each row is its own."""
+    return np.arange(rows) if groups is None else np.unique(groups, return_inverse=True)[1]
+
+
+@dataclass(frozen=True)
+class Together:
+    """Groups of rows that are drawn and exchanged as one, the rows of a text that stands several times.
+
+    Attributes:
+        rows: (K, P) sparse, rows of each of P patterns in a group of each kind.
+        groups: (K,) groups of each kind; those of a prior count as parts of one.
+    """
+
+    rows: sparse.csr_array
+    groups: Floats
+
+    @classmethod
+    def of(cls, patterns: NDArray[np.int64], groups: NDArray[np.int64] | None, num_patterns: int) -> Together | None:
+        """Of rows with these `patterns` (N,) and `groups` (N,); None where each row is a group of its own."""
+        group = numbered(groups, len(patterns))
+        number = int(group.max()) + 1
+        if number == len(patterns):
+            return None
+        ones = np.ones(len(patterns))
+        rows = sparse.coo_array((ones, (group, patterns)), shape=(number, num_patterns)).tocsr()
+        rows.sort_indices()
+        contents = [rows.indices[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in pairwise(rows.indptr)]
+        _, first, counts = np.unique(np.array(contents, dtype=object), return_index=True, return_counts=True)
+        order = np.argsort(rows.indices[rows.indptr[first]], kind="stable")  # that of the patterns
+        return cls(rows[first[order]], counts[order].astype(np.float64))
+
+    def with_prior(self, sizes: Floats, groups: Floats) -> Together:
+        """With parts of groups (Q,) of so many rows (Q,), each of a further pattern."""
+        rows = sparse.block_diag([self.rows, sparse.diags_array(sizes)], format="csr")
+        return Together(sparse.csr_array(rows), np.concatenate([self.groups, groups]))
+
+    def sizes(self, labels: NDArray[np.int64], num_classes: int) -> tuple[Floats, Floats]:
+        """Of each class (C,) the mean rows in a group, and how many rows tell of its size what one row of its own would
+        (Kish 1965, Survey sampling): few large groups are less than as many rows in small ones.
+
+        Args:
+            labels: (P,) of the patterns.
+            num_classes: C.
+        """
+        columns = np.arange(len(labels))
+        member = sparse.csr_array((np.ones(len(labels)), (columns, labels)), shape=(len(labels), num_classes))
+        in_class = self.rows @ member
+        groups, rows, squares = (self.groups @ part for part in (in_class.sign(), in_class, in_class.power(2)))
+        return _ratio(rows, groups), _ratio(squares, rows)
+
+
+def _ratio(first: Floats, second: Floats) -> Floats:
+    return np.divide(first, second, out=np.ones_like(first), where=second > 0)
+
+
 @dataclass(frozen=True)
 class Patterns:
     """Rows that cannot be told apart: one label, and one prediction in each repeat.
@@ -27,26 +85,47 @@ class Patterns:
         predictions: (P, R), in each of R repeats.
         counts: (P,) rows of each pattern; the pseudo-rows of a prior count as parts of one.
         num_classes: C.
+        together: the groups in which rows are drawn; None where each row is drawn by itself.
     """
 
     labels: NDArray[np.int64]
     predictions: NDArray[np.int64]
     counts: Floats
     num_classes: int
+    together: Together | None = None
 
     @classmethod
-    def of(cls, labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> Patterns:
-        """Of rows with `labels` (N,) and `predictions` (N, R)."""
-        table, counts = np.unique(np.column_stack([labels, predictions]), axis=0, return_counts=True)
-        return cls(table[:, 0], table[:, 1:], counts.astype(np.float64), num_classes)
+    def of(
+        cls, labels: ArrayLike, predictions: ArrayLike, num_classes: int, groups: NDArray[np.int64] | None = None
+    ) -> Patterns:
+        """Of rows with `labels` (N,) and `predictions` (N, R); rows of equal `groups` (N,) are drawn together."""
+        columns = np.column_stack([labels, predictions])
+        table, places, counts = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
+        together = Together.of(places.ravel(), groups, len(table))
+        return cls(table[:, 0], table[:, 1:], counts.astype(np.float64), num_classes, together)
+
+    @property
+    def units(self) -> Floats:
+        """How many there are of each kind of what is drawn (K,): rows of each pattern, or groups."""
+        return self.counts if self.together is None else self.together.groups
+
+    def rows_of(self, units: Floats) -> Floats:
+        """Rows of each pattern (B, P) in so many of each kind of what is drawn (B, K)."""
+        return units if self.together is None else np.ascontiguousarray((self.together.rows.T @ units.T).T)
+
+    def sizes(self) -> tuple[Floats, Floats]:
+        """As those of `Together`, (C,); 1 where each row is drawn by itself."""
+        ones = np.ones(self.num_classes)
+        return (ones, ones) if self.together is None else self.together.sizes(self.labels, self.num_classes)
 
     def with_prior(self) -> Patterns:
         """With `PRIOR` pseudo-rows a class that are right, and `PRIOR` that are wrong in the direction in which rows
-        are wrong: shared among the other classes as predictions are."""
-        classes = np.unique(self.labels)
+        are wrong: shared among the other classes as predictions are. Where rows are drawn in groups, they are
+        pseudo-groups as large as those of the class."""
+        classes, mean_size = np.unique(self.labels), self.sizes()[0]
         predicted = np.zeros(self.num_classes)
         np.add.at(predicted, self.predictions.ravel(), np.repeat(self.counts, self.predictions.shape[1]))
-        predicted[classes] += PRIOR
+        predicted[classes] += PRIOR * mean_size[classes]
         directions = min(MOST_DIRECTIONS, max(MOST_CELLS // len(classes), 2))  # with more, 1,000 classes take minutes
         likely = classes[np.argsort(-predicted[classes], kind="stable")[:directions]]
         true, wrong = (grid.ravel() for grid in np.meshgrid(classes, classes, indexing="ij"))
@@ -55,12 +134,13 @@ class Patterns:
         weights = predicted[wrong] * (true != wrong)
         totals = np.bincount(true, weights, self.num_classes)[true]
         weights = np.where(true == wrong, PRIOR, PRIOR * weights / np.where(totals > 0, totals, 1))
-        repeats = self.predictions.shape[1]
+        repeats, sizes = self.predictions.shape[1], mean_size[true]
         return Patterns(
             np.concatenate([self.labels, true]),
             np.concatenate([self.predictions, np.repeat(wrong[:, None], repeats, axis=1)]),
-            np.concatenate([self.counts, weights]),
+            np.concatenate([self.counts, weights * sizes]),
             self.num_classes,
+            self.together and self.together.with_prior(sizes, weights),
         )
 
 
@@ -110,14 +190,15 @@ def estimate(patterns: Patterns) -> Scores:
 
 def bootstrap(patterns: Patterns, rng: np.random.Generator, draws: int = DRAWS) -> Scores:
     """Figures of resampled rows, stratified by class: within a class patterns weigh as a Dirichlet draw with their
-    counts and the prior's (Rubin 1981, The Bayesian bootstrap).
+    counts and the prior's (Rubin 1981, The Bayesian bootstrap). Rows of one group have one weight (the cluster
+    bootstrap: Field and Welsh 2007).
 
     Without the prior five right rows of five would have no spread at all: resampling alone covers macro-F1 too seldom
     where a class is rare (`benchmarks/auto_choice.py`). Its pseudo-rows move the mean over many classes of few rows
     down; accuracy and macro-F1 are moved back, F1 of a class is not.
     """
     smooth = patterns.with_prior()
-    size = max(PIECE // len(smooth.counts), 1)
+    size = max(PIECE // max(len(smooth.counts), len(smooth.units)), 1)
     mixer = rng.spawn(1)[0]
     parts = []
     for start in range(0, draws, size):
@@ -136,14 +217,15 @@ def _mixed_accuracy(patterns: Patterns, weights: Floats, rng: np.random.Generato
     """
     right = (patterns.predictions == patterns.labels[:, None]).mean(axis=1)
     sizes = _per_class(weights, patterns.labels, patterns.num_classes)
-    drawn = np.divide(rng.standard_gamma(sizes), sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    units = sizes / patterns.sizes()[1]
+    drawn = np.divide(rng.standard_gamma(units), units, out=np.zeros_like(units), where=units > 0)
     mixed = weights * drawn[:, patterns.labels]
     return (mixed @ right) / mixed.sum(axis=1)
 
 
 def _dirichlet(smooth: Patterns, patterns: Patterns, rng: np.random.Generator, draws: int) -> Floats:
     """Weights (B, P): those of a class add up to its rows."""
-    weights = rng.standard_gamma(smooth.counts, size=(draws, len(smooth.counts)))
+    weights = smooth.rows_of(rng.standard_gamma(smooth.units, size=(draws, len(smooth.units))))
     rows = np.bincount(patterns.labels, patterns.counts, patterns.num_classes)
     scale = rows / np.maximum(_per_class(weights, smooth.labels, patterns.num_classes), 1e-300)
     return weights * scale[:, smooth.labels]
@@ -168,11 +250,13 @@ def difference_test(
     num_classes: int,
     rng: np.random.Generator,
     draws: int = DRAWS,
+    groups: NDArray[np.int64] | None = None,
 ) -> tuple[float, float, float]:
     """Macro-F1 of `first` less that of `second` on the same rows, its two-sided p and its standard error.
 
     The paired randomisation test: were they equally good, each row could as well have their predictions exchanged,
-    those of all repeats together (Noreen 1989; Yeh 2000). The standard error is that of the exchanged differences.
+    those of all repeats together (Noreen 1989; Yeh 2000), and of a group all its rows. The standard error is that of
+    the exchanged differences.
 
     Args:
         labels: (N,) class indices.
@@ -181,11 +265,12 @@ def difference_test(
         num_classes: C.
         rng: draws the exchanges.
         draws: exchanges, >= 1; p is at least 1 / (draws + 1).
+        groups: (N,) equal where rows have one text; None: no two have.
     """
     first, second = np.asarray(first), np.asarray(second)
-    pairs = Patterns.of(labels, np.column_stack([first, second]), num_classes)
+    pairs = Patterns.of(labels, np.column_stack([first, second]), num_classes, groups)
     own, other = np.split(pairs.predictions, 2, axis=1)
-    counts = pairs.counts.astype(np.int64)
+    units = pairs.units.astype(np.int64)
 
     def differences(stays: Floats) -> Floats:
         """Where so many rows (B, P) of each pattern keep their own predictions."""
@@ -198,10 +283,10 @@ def difference_test(
     difference = float(differences(pairs.counts[None])[0])
     if (own == other).all():
         return difference, 1.0, 0.0
-    size = max(PIECE // len(counts), 1)
+    size = max(PIECE // max(len(units), len(pairs.counts)), 1)
     exchanged = np.concatenate(
         [
-            differences(rng.binomial(counts, 0.5, (min(size, draws - start), len(counts))).astype(float))
+            differences(pairs.rows_of(rng.binomial(units, 0.5, (min(size, draws - start), len(units))).astype(float)))
             for start in range(0, draws, size)
         ]
     )

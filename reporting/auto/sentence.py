@@ -40,15 +40,17 @@ def with_interval(value: float, lower: float, upper: float) -> str:
 
 
 def rows_to_label(entry: Mapping[str, Any]) -> int:
-    """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows).
+    """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows), rows
+    of equal texts counting once.
 
     Args:
         entry: of `per_class`; where time was short, fewer of its rows were predicted than there are.
     """
-    wanted = (entry["predicted_rows"] or entry["rows"]) * ((entry["f1_upper"] - entry["f1_lower"]) / WANTED_WIDTH) ** 2
-    rows = entry["rows"]
+    wider = (entry["f1_upper"] - entry["f1_lower"]) / WANTED_WIDTH
+    wanted = (entry["predicted_texts"] or entry["rows"]) * wider**2
+    texts = entry["rows"] * (entry["predicted_texts"] or 1) / (entry["predicted_rows"] or 1)
     step = 10 if wanted < 200 else 50
-    return max(math.ceil((wanted - rows) / step), 0) * step
+    return max(math.ceil((wanted - texts) / step), 0) * step
 
 
 def unreliable(per_class: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

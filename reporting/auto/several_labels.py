@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from reporting.auto.resampling import DRAWS, PIECE, PRIOR, Scores
+from reporting.auto.resampling import DRAWS, PIECE, PRIOR, Scores, numbered
 
 WIDENED = 1.8  # of `resampling.interval`: thresholds differ from fold to fold too (`benchmarks/label_intervals.py`)
 
@@ -40,8 +40,15 @@ def estimate(labels: Bits, answers: Bits) -> Scores:
     return scores(np.stack([counted(labels, repeat, ones) for repeat in answers], axis=1))
 
 
-def bootstrap(labels: Bits, answers: Bits, rng: np.random.Generator, draws: int = DRAWS) -> Scores:
-    """Figures of resampled rows: each row weighs as an exponential draw (Rubin 1981, The Bayesian bootstrap).
+def bootstrap(
+    labels: Bits,
+    answers: Bits,
+    rng: np.random.Generator,
+    draws: int = DRAWS,
+    groups: NDArray[np.int64] | None = None,
+) -> Scores:
+    """Figures of resampled rows: each row weighs as an exponential draw (Rubin 1981, The Bayesian bootstrap), rows of
+    equal `groups` (N,) as one draw; pseudo-rows are then as many as a group has on the mean.
 
     Each label gains `PRIOR` pseudo-rows that are right and as many that are wrong, half of those missed and half false
     alarms, drawn with the rows, so that a rare label whose rows are all right does not look sure; a label's rows that
@@ -50,15 +57,16 @@ def bootstrap(labels: Bits, answers: Bits, rng: np.random.Generator, draws: int 
     """
     shown = labels.any(axis=0) | answers.any(axis=(0, 1))
     has_label = np.maximum(labels.sum(axis=0), 1)
-    parts = []
+    group = numbered(groups, len(labels))
+    num_groups, parts = int(group.max()) + 1, []
     size = max(PIECE // len(labels), 1)
     for start in range(0, draws, size):
         number = min(size, draws - start)
-        weights = rng.standard_exponential((number, len(labels)))
+        weights = rng.standard_exponential((number, num_groups)).take(group, axis=1)
         weights *= len(labels) / weights.sum(axis=1, keepdims=True)
         counts = np.stack([counted(labels, repeat, weights) for repeat in answers], axis=1)
         pseudo = rng.standard_gamma([[PRIOR], [PRIOR / 2], [PRIOR / 2]], size=(number, 3, labels.shape[1])) * shown
-        counts += pseudo[:, None]
+        counts += len(labels) / num_groups * pseudo[:, None]
         positives = counts[:, :, 0] + counts[:, :, 1]
         shrink = has_label / np.maximum(positives, 1e-300)
         counts[:, :, :2] *= np.where(labels.any(axis=0), shrink, 1.0)[:, :, None]
@@ -71,7 +79,12 @@ def bootstrap(labels: Bits, answers: Bits, rng: np.random.Generator, draws: int 
 
 
 def difference_test(
-    labels: Bits, first: Bits, second: Bits, rng: np.random.Generator, draws: int = DRAWS
+    labels: Bits,
+    first: Bits,
+    second: Bits,
+    rng: np.random.Generator,
+    draws: int = DRAWS,
+    groups: NDArray[np.int64] | None = None,
 ) -> tuple[float, float, float]:
     """Macro-F1 of `first` less that of `second`, its two-sided p and its standard error, by exchanging the answers of
     rows, as `reporting.auto.resampling.difference_test`.
@@ -79,6 +92,7 @@ def difference_test(
     Args:
         labels: (N, C).
         first, second: (R, N, C) answers in the same repeats.
+        groups: (N,) equal where rows have one text; None: no two have.
     """
     ones = np.ones((1, len(labels)))
     own, other = (np.stack([counted(labels, part, ones) for part in side], axis=1) for side in (first, second))
@@ -86,11 +100,12 @@ def difference_test(
     differs = (first != second).any(axis=(0, 2))
     if not differs.any():
         return difference, 1.0, 0.0
+    group = numbered(None if groups is None else groups[differs], int(differs.sum()))
     labels, first, second = labels[differs], first[:, differs], second[:, differs]
-    parts = []
+    num_groups, parts = int(group.max()) + 1, []
     size = max(PIECE // len(labels), 1)
     for start in range(0, draws, size):
-        swaps = rng.integers(0, 2, (min(size, draws - start), len(labels))).astype(np.float64)
+        swaps = rng.integers(0, 2, (min(size, draws - start), num_groups)).take(group, axis=1).astype(np.float64)
         moved = np.stack(
             [counted(labels, two, swaps) - counted(labels, one, swaps) for one, two in zip(first, second, strict=True)],
             axis=1,

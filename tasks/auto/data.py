@@ -127,7 +127,10 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         first, second = (short(names[place]) for place in alike)
         notes.append(f"{first} and {second} are classes of their own, though they are called alike")
     if duplicates:
-        notes.append(f"{duplicates} rows repeat the text of another; equal texts stay in one fold")
+        notes.append(
+            f"{duplicates} rows repeat the text of another; equal texts stay in one fold, and count once in intervals, "
+            "comparisons and sure answers"
+        )
     if conflicting:
         notes.append(f"{conflicting} rows have a text that stands with another label too")
     return {

@@ -1,5 +1,7 @@
 """Intervals, paired tests and the recommendation of `task=auto`, where the truth is known."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,6 +35,52 @@ def test_repeats_of_a_row_are_no_further_rows():
         draws = bootstrap(Patterns.of(labels, np.tile(predictions, copies), 3), np.random.default_rng(2)).macro_f1
         widths.append(np.ptp(interval(draws, draws.mean())))
     assert widths[1] == pytest.approx(widths[0], rel=0.02)
+
+
+def test_rows_of_one_text_are_one_row():
+    """As a join of tables multiplies them: four times the rows would halve the intervals."""
+    rng = np.random.default_rng(6)
+    labels, first = rows(rng)
+    second, groups = rows(rng)[1], np.tile(np.arange(len(labels)), 4)
+    copied = np.tile(labels, 4), np.tile(first, (4, 1)), np.tile(second, (4, 1))
+    draws = bootstrap(Patterns.of(labels, first, 3), np.random.default_rng(7))
+    of_copies = bootstrap(Patterns.of(*copied[:2], 3, groups), np.random.default_rng(7))
+    for name in ("micro_f1", "macro_f1", "f1"):
+        assert getattr(of_copies, name) == pytest.approx(getattr(draws, name))
+    test = difference_test(labels, first, second, 3, np.random.default_rng(8))
+    assert difference_test(*copied, 3, np.random.default_rng(8), groups=groups) == pytest.approx(test)
+
+
+def test_all_rows_of_a_text_are_exchanged_whatever_their_labels():
+    labels = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 1, 0, 0, 1, 1])
+    groups = np.array([5, 5, 5, 1, 1, 2, 2, 2, 3, 3, 4, 0, 6, 7])
+    first, second = (np.random.default_rng(seed).integers(0, 3, 8)[groups] for seed in (9, 10))
+    exchanged = []
+    for swaps in product([False, True], repeat=8):
+        is_swapped = np.array(swaps)[groups]
+        one, two = np.where(is_swapped, second, first), np.where(is_swapped, first, second)
+        exchanged.append(f1_score(labels, one, average="macro") - f1_score(labels, two, average="macro"))
+    sides = first[:, None], second[:, None]
+    difference, p, error = difference_test(labels, *sides, 3, np.random.default_rng(0), 20_000, groups)
+    assert difference == pytest.approx(exchanged[0]) and error == pytest.approx(np.std(exchanged), rel=0.02)
+    assert p == pytest.approx(np.mean(np.abs(exchanged) >= abs(exchanged[0]) - 1e-12), abs=0.015)
+
+
+def test_few_texts_of_many_rows_say_little_of_the_size_of_a_class():
+    labels, groups = np.repeat([0, 1], 50), np.concatenate([np.arange(50) // 10, np.arange(50, 100)])
+    draws = bootstrap(Patterns.of(labels, np.zeros((100, 1), int), 2, groups), np.random.default_rng(0)).micro_f1
+    by_sizes = np.sqrt(50**2 * (5 * 10**2 + 50)) / 100**2  # of a share, to the first order
+    assert draws.std() == pytest.approx(by_sizes, rel=0.15)
+
+
+def test_a_text_is_right_where_all_its_rows_are():
+    labels, answers = np.array([0, 1, 2, 2, 1]), np.array([0, 0, 2, 2, 0])
+    table = pd.DataFrame(0.6 * np.eye(3)[answers] + 0.1, columns=["p_0", "p_1", "p_2"])
+    table = table.assign(row=np.arange(5), repeat=0, fold=0, label=labels)
+    part = OutOfFold.of(table, pd.Series([0, 0, 1, 1, 2])).part(np.array([True, True, True, True, False]))
+    sure, right = part.surest_of_texts()
+    assert right.tolist() == [False, True] and sure == pytest.approx([0.7, 0.7])
+    assert part.texts_of_class.tolist() == [1, 1, 1]
 
 
 def test_a_rare_class_that_is_all_right_is_not_sure():

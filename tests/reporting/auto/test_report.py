@@ -1,6 +1,8 @@
 """The whole report over a folder: its files, its sentence, and a page that runs nothing and asks for nothing."""
 
+import json
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -48,6 +50,22 @@ def test_the_page_says_where_its_model_lies(folder, monkeypatch, place):
     where = f"{folder.parent.name}/{folder.name}" if place == "." else str(folder)
     (line,) = re.findall(r"<code>(.* task=predict .*)</code>", (folder / "index.html").read_text())
     assert f" run={where} input=NEW.csv" in line and "header" not in line and "text_column" not in line
+
+
+def test_a_table_that_a_join_multiplied_is_no_surer(folder, tmp_path):
+    copied = shutil.copytree(folder, tmp_path / "auto-joined")
+    (copied / "embeddings.npy").unlink()
+    for file in [copied / "rows.parquet", *(copied / "out_of_fold").iterdir()]:
+        table = pd.read_parquet(file)
+        number = table["row"].max() + 1
+        pd.concat([table.assign(row=table["row"] + copy * number) for copy in range(4)]).to_parquet(file)
+    before, after = json.loads((folder / "metrics.json").read_text()), write_report(copied)
+    first, second = (pd.read_csv(where / "ranking.csv").select_dtypes("number") for where in (folder, copied))
+    assert second.to_numpy() == pytest.approx(first.to_numpy(), nan_ok=True, abs=1e-9)
+    assert after["abstention"] == pytest.approx(before["abstention"])
+    assert after["calibration"]["ece_by_chance"] == pytest.approx(before["calibration"]["ece_by_chance"], rel=0.1)
+    advice = [re.findall(r"label about \d+ more", metrics["sentence"]) for metrics in (before, after)]
+    assert advice[0] and advice[0] == advice[1]
 
 
 def test_the_same_folder_gives_the_same_files(folder):

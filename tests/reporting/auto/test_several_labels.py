@@ -8,6 +8,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from reporting.auto import several_labels
+from reporting.auto.evidence import read_evidence
 from reporting.auto.ranking import OutOfFold
 from reporting.auto.report import write_report
 from tests.reporting.auto.folders import write_folder
@@ -61,6 +62,18 @@ def test_exchanged_answers_are_those_of_a_loop():
     assert several_labels.difference_test(labels, first, first, rng) == (0.0, 1.0, 0.0)
 
 
+def test_rows_of_one_text_are_one_row():
+    labels, first = answered(np.random.default_rng(4), rows=80)
+    second, groups = answered(np.random.default_rng(5), rows=80)[1], np.tile(np.arange(80), 3)
+    copied = np.tile(labels, (3, 1)), np.tile(first, (1, 3, 1)), np.tile(second, (1, 3, 1))
+    draws = several_labels.bootstrap(labels, first, np.random.default_rng(6), 200)
+    of_copies = several_labels.bootstrap(*copied[:2], np.random.default_rng(6), 200, groups)
+    for name in several_labels.FIGURES:
+        assert getattr(of_copies, name) == pytest.approx(getattr(draws, name))
+    test = several_labels.difference_test(labels, first, second, np.random.default_rng(7), 200)
+    assert several_labels.difference_test(*copied, np.random.default_rng(7), 200, groups) == pytest.approx(test)
+
+
 def test_a_rare_label_that_is_always_right_does_not_look_sure():
     labels = np.zeros((100, 2), bool)
     labels[:50, 0] = labels[:4, 1] = True
@@ -92,7 +105,7 @@ def test_a_report_of_several_labels(tmp_path):
     assert ranking.loc[ranking["recommended"], "micro_f1"].item() == pytest.approx(expected)
     best = ranking[ranking["recommended"]].iloc[0]
     seed = json.loads((folder / "question.json").read_text()).get("seed", 0)
-    table = OutOfFold.of(pd.read_parquet(folder / "out_of_fold" / f"{best['candidate']}.parquet"))
+    table = read_evidence(folder).out_of_fold[best["candidate"]]  # two of its rows have one text
     upper = np.quantile(table.resampled(seed).micro_f1, 0.975)
     assert best["micro_f1_upper"] - expected == pytest.approx(several_labels.WIDENED * (upper - expected))
     missed_for = (labels[:, 0] & ~answers[0][:, 0]) & (answers[0][:, 1] & ~labels[:, 1])

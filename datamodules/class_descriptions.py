@@ -47,6 +47,26 @@ def called_alike(descriptions: Sequence[str]) -> tuple[int, int] | None:
     return None
 
 
+def nearly_alike(label_names: Sequence[str]) -> set[tuple[int, int]]:
+    """Pairs of labels, by place, whose words differ in case, white space and one letter at most: another, or left out.
+
+    One of them may be the other, mistyped. Digits, letters that are words by themselves, and codes say something else.
+    """
+    words = [folded(spelt_out(name)) for name in label_names]
+    names = {word: place for place, word in enumerate(words) if not is_code(label_names[place])}
+    first: dict[str, int] = {}
+    lacking: dict[tuple[int, str], int] = {}
+    pairs = set()
+    for place, word in enumerate(words):
+        others = {first.setdefault(word, place)}
+        for at, letter in enumerate(word if word in names else ""):
+            if letter.isalpha() and word[max(at - 1, 0) : at + 2].strip() != letter:
+                rest = word[:at] + word[at + 1 :]
+                others |= {names.get(rest, place), lacking.setdefault((at, rest), place)}
+        pairs |= {(min(place, other), max(place, other)) for other in others if other != place}
+    return pairs
+
+
 def known_descriptions(dataset: str, label_names: Sequence[str]) -> tuple[str, ...] | None:
     """The descriptions that come with a data set, in the order of `label_names`; None where it has none.
 

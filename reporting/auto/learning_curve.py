@@ -43,7 +43,8 @@ def learning_curve(points: pd.DataFrame, rows: int) -> dict[str, Any]:
     (`benchmarks/twice_the_labels.py`).
 
     Args:
-        points: columns rows, repeat, fold, macro_f1, of one candidate.
+        points: columns rows, repeat, fold, macro_f1, of one candidate; without classes of one row, which lack what no
+            label would bring them.
         rows: labelled rows there are.
 
     Returns:

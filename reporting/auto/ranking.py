@@ -261,6 +261,19 @@ def _best_of_all_rows(out_of_fold: Mapping[str, OutOfFold]) -> OutOfFold | None:
     return max(all_rows, key=lambda part: float(part.estimate().macro_f1[0]), default=None)
 
 
+def macro_f1_of(
+    is_counted: NDArray[np.bool_], out_of_fold: OutOfFold, all_candidates: Mapping[str, OutOfFold]
+) -> float:
+    """Macro-F1 of a candidate over some of the classes (C,), told for all rows as `rank` does."""
+    whole = _best_of_all_rows(all_candidates) or out_of_fold
+
+    def mean_f1(part: OutOfFold) -> float:
+        return float(part.estimate().f1[0][is_counted & (part.rows_of_class > 0)].mean())
+
+    same_rows = whole.part(np.isin(whole.rows, out_of_fold.rows))
+    return float(np.clip(mean_f1(out_of_fold) + mean_f1(whole) - mean_f1(same_rows), 0, 1))
+
+
 def _figures(
     entry: Mapping[str, Any], out_of_fold: OutOfFold | None, whole: OutOfFold | None, seed: int
 ) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from reporting.auto.evidence import Evidence
-from reporting.auto.ranking import second_figure
+from reporting.auto.ranking import macro_f1_of, second_figure
 
 FINE_TUNED = 4  # the least `cost` of a candidate that trains the encoder
 UNRELIABLE_WIDTH = 0.3  # of the interval of a class' F1
@@ -67,10 +68,11 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
         alone = "".join(f" but “{row['title']}”, macro-F1 {percent(row['macro_f1'])}" for _, row in ended.iterrows())
         return f"Nothing can be recommended: no candidate has finished{alone}; the same line with more minutes goes on."
     row, second = chosen.iloc[0], second_figure(ranking)
-    parts = [
-        f"{row['title']}: macro-F1 {with_interval(row['macro_f1'], row['macro_f1_lower'], row['macro_f1_upper'])}, "
-        f"{TITLES[second]} {with_interval(row[second], row[f'{second}_lower'], row[f'{second}_upper'])}"
-    ]
+    macro_f1, other = (
+        with_interval(row[name], row[f"{name}_lower"], row[f"{name}_upper"]) for name in ("macro_f1", second)
+    )
+    macro_f1 += _without_single_rows(evidence, row["candidate"])
+    parts = [f"{row['title']}: macro-F1 {macro_f1}, {TITLES[second]} {other}"]
     parts += _others(evidence, ranking, row)
     doubtful = unreliable(per_class)
     for entry in doubtful[:MOST_NAMED]:
@@ -80,6 +82,15 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     if len(doubtful) > MOST_NAMED:
         parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")
     return "; ".join(parts) + "."
+
+
+def _without_single_rows(evidence: Evidence, candidate: str) -> str:
+    """What macro-F1 is without the classes of one row, which no model that has not seen it knows; "" without any."""
+    is_single = np.array([entry["rows"] == 1 for entry in evidence.data["classes"]])
+    if not is_single.any() or is_single.all():
+        return ""
+    figure = macro_f1_of(~is_single, evidence.out_of_fold[candidate], evidence.out_of_fold)
+    return f", without {'labels' if evidence.several else 'classes'} of one row {percent(figure)}"
 
 
 def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> list[str]:

@@ -221,8 +221,12 @@ def regimes_of(
 
 
 def are_imbalanced(class_counts: NDArray[np.integer]) -> bool:
-    """Whether the largest class is so much larger than the smallest that methods for rare classes are tried."""
-    return bool(class_counts.max() >= IMBALANCE * class_counts[class_counts > 0].min())
+    """Whether the largest class is so much larger than the smallest that methods for rare classes are tried.
+
+    A class of one row does not count: no fold that is held out can measure it, and it may be a label mistyped once.
+    """
+    largest = class_counts.max()
+    return bool(largest >= IMBALANCE * class_counts[class_counts > 1].min(initial=largest))
 
 
 def rounds(candidates: Sequence[Candidate], class_counts: NDArray[np.integer]) -> list[list[Candidate]]:

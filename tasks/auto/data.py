@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.class_descriptions import called_alike, spelt_out
+from datamodules.class_descriptions import nearly_alike
 from datamodules.labels import class_counts
 from datamodules.splits import rank_in_class
 from storage.errors import short
@@ -24,6 +24,7 @@ from tasks.auto.reading import Labelled
 MOST_ROWS = 20_000  # that methods are compared on
 MOST_UNLABELLED = 20_000  # texts without a label that are read beside them
 LEAST_OF_A_CLASS = 10  # rows that sampling leaves, fewer where classes are very many
+MOST_ALIKE = 3  # pairs of labels that are said to be called alike
 LONG_TEXT = 90  # words, above which more tokens are read
 ENOUGH = "balanced, enough rows"
 _SAMPLE, _SAMPLE_UNLABELLED = 10, 12  # streams of random numbers
@@ -102,6 +103,15 @@ def max_length_for(texts: Sequence[str]) -> int:
     return 256 if np.quantile(lengths, 0.8) > LONG_TEXT else 128
 
 
+def _called_alike(names: Sequence[str], counts: NDArray[np.integer]) -> list[str]:
+    """What is to be said of labels that may be one, mistyped, those of the fewest rows first."""
+    pairs = sorted(nearly_alike(names), key=lambda pair: (min(counts[place] for place in pair), pair))
+    shown = [[f"{short(names[c])} ({counts[c]:,} row{'' if counts[c] == 1 else 's'})" for c in p] for p in pairs]
+    notes = [f"{first} and {second} are classes of their own, though they are called alike" for first, second in shown]
+    more = [f"{len(notes) - MOST_ALIKE} more pairs of classes are called alike"] if len(notes) > MOST_ALIKE else []
+    return notes[:MOST_ALIKE] + more
+
+
 def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], before: int | None) -> dict[str, Any]:
     """What `data.json` says.
 
@@ -123,9 +133,7 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         more = ", …" if len(singles) > 5 else ""
         what = "labels" if data.several else "classes"
         notes.append(f"{what} of one row cannot be measured: {', '.join(singles[:5])}{more}")
-    if (alike := called_alike(list(map(spelt_out, names)))) is not None:
-        first, second = (short(names[place]) for place in alike)
-        notes.append(f"{first} and {second} are classes of their own, though they are called alike")
+    notes += _called_alike(names, counts)
     if duplicates:
         notes.append(
             f"{duplicates} rows repeat the text of another; equal texts stay in one fold, and count once in intervals, "

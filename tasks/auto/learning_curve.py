@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from datamodules.labels import class_counts
 from datamodules.splits import rank_in_class
+from reporting.metrics import class_scores
+from reporting.multilabel_metrics import label_scores
 from tasks.auto.calibration import decision_metrics, decisions
 from tasks.auto.candidates import Candidate
 from tasks.auto.folds import each_fold, fitted
@@ -26,7 +28,8 @@ FILE, HEADER = "learning_curve.csv", ("candidate", "rows", "repeat", "fold", "ma
 
 
 def learning_curve(study: Study, candidates: Sequence[Candidate]) -> None:
-    """`learning_curve.csv`: macro-F1 and accuracy with shares of the train rows, on the folds of the first draw."""
+    """`learning_curve.csv`: macro-F1, without classes of one row, and accuracy with shares of the train rows, on the
+    folds of the first draw."""
     if study.run.has(FILE):
         return
     lines: list[tuple[Any, ...]] = []
@@ -85,5 +88,10 @@ def share_of_classes(
 
 
 def _figures(study: Study, rows: NDArray[np.int64], answers: NDArray[np.integer]) -> tuple[float, float]:
-    metrics = decision_metrics(study.labels[rows], answers, study.num_classes)
-    return metrics["macro_f1"], metrics["micro_f1"]
+    """Macro-F1 over the classes that occur and have more than one row, for no more rows of the others would ever be
+    right; and micro-F1."""
+    labels = study.labels[rows]
+    of_class = label_scores(labels, answers) if study.several else class_scores(labels, answers, study.num_classes)
+    f1 = of_class.f1[(of_class.references + of_class.predictions > 0) & (study.class_counts > 1)]
+    micro_f1 = decision_metrics(labels, answers, study.num_classes)["micro_f1"]
+    return float(f1.mean()) if len(f1) else 0.0, micro_f1

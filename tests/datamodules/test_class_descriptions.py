@@ -7,6 +7,7 @@ from datamodules.class_descriptions import (
     called_alike,
     is_code,
     known_descriptions,
+    nearly_alike,
     read_descriptions,
     spelt_out,
 )
@@ -72,6 +73,12 @@ def test_labels_that_say_nothing():
     assert known_descriptions("no such set", ("G20", "trade", "money")) == ("G20", "trade", "money")
     assert known_descriptions("no such set", ("one_two", "bee")) == ("one two", "bee")
     assert called_alike(["sport", "world", "Sport "]) == (0, 2) and called_alike(["sport", "world"]) is None
+
+
+def test_labels_that_a_letter_tells_apart_may_be_one_mistyped():
+    labels = ["positive", "postive", "Negative", "negative ", "nagative", "neutral", "class_1", "class_2", "C01", "D01"]
+    assert nearly_alike(labels) == {(0, 1), (2, 3), (2, 4)}
+    assert nearly_alike(["class a", "class b", "A", "B", "type 1", "type 2", "1a", "rain", "train s"]) == set()
 
 
 def test_the_files_that_come_along_are_sound():

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import f1_score
 
 from reporting.auto.report import write_report
 from tests.reporting.auto.folders import CANDIDATES, write_folder
@@ -90,6 +91,26 @@ def test_a_report_that_rests_on_some_of_the_folds_says_so(tmp_path):
     assert re.search(r"Sci/Tech: 0 of its \d+ rows, its F1 lies anywhere from 0 % to 100 %", page)
     assert metrics["duplicates"]["macro_f1_without"] is None
     assert len(pd.read_csv(folder / "out_of_fold.csv")) == 191
+
+
+def test_the_sentence_says_what_macro_f1_is_without_a_label_that_is_mistyped_once(tmp_path):
+    folder = write_folder(tmp_path / "auto-mistyped", rows=400)
+    data, rows = json.loads((folder / "data.json").read_text()), pd.read_parquet(folder / "rows.parquet")
+    data["classes"].append({"label": "Wolrd", "rows": 1})
+    (folder / "data.json").write_text(json.dumps(data))
+    rows.loc[3, "label"] = "Wolrd"
+    rows.to_parquet(folder / "rows.parquet")
+    for file in (folder / "out_of_fold").iterdir():
+        table = pd.read_parquet(file).assign(p_4=0.0)
+        table.loc[table["row"] == 3, "label"] = 4
+        table.to_parquet(file)
+    sentence, name = (write_report(folder)[key] for key in ("sentence", "recommended"))
+    table = pd.read_parquet(folder / "out_of_fold" / f"{name}.parquet")
+    answers = table[[f"p_{c}" for c in range(5)]].to_numpy().argmax(axis=1)
+    repeats = [table["repeat"] == repeat for repeat in table["repeat"].unique()]
+    expected = np.mean([f1_score(table["label"][part], answers[part], average=None)[:4].mean() for part in repeats])
+    assert f"), without classes of one row {100 * expected:.0f} %, accuracy" in sentence
+    assert "macro-F1 without classes of one row" in (folder / "index.html").read_text()
 
 
 def test_nothing_finished(tmp_path):

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
 
 from callbacks import time_limit
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import compare, passed_on, safe_name, trained
+from tasks.auto import compare, learning_curve, passed_on, safe_name, trained
 from tasks.auto.answer import reads_unlabelled
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
-from tasks.auto.data import sampled
+from tasks.auto.data import facts, sampled
 from tasks.auto.durations import foretold_training, solving_seconds
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.last_fit import words_of_all_rows
@@ -54,6 +55,33 @@ def test_candidates_follow_the_data_and_come_cheapest_first():
         check_names(["ce"], several=True)
     with pytest.raises(InputError, match="methods: kontrast reads texts without a label, found none; allowed with"):
         check_names(["kontrast"], several=False, has_unlabelled=False)
+
+
+def test_a_label_that_is_mistyped_once_makes_no_classes_imbalanced():
+    assert regimes_of(np.array([100, 1, 100, 100]), 301) == ["few rows"]
+    assert regimes_of(np.array([100, 2, 100, 100]), 302) == ["few rows", "imbalanced"]
+    assert regimes_of(np.array([3, 1, 1]), 5) == ["few rows"]
+
+
+def test_a_class_of_one_row_is_not_what_more_labels_would_bring():
+    labels = np.array([0, 0, 1, 1, 2, 2, 3])
+    study: Any = SimpleNamespace(labels=labels, several=False, num_classes=4, class_counts=np.bincount(labels))
+    answers = np.array([0, 0, 1, 0, 2, 2, 0])
+    expected = f1_score(labels, answers, average=None)[:3].mean()
+    assert learning_curve._figures(study, np.arange(7), answers) == pytest.approx((expected, 5 / 7))
+    bits = np.eye(4, dtype=int)
+    study = SimpleNamespace(labels=bits[labels], several=True, num_classes=4, class_counts=np.bincount(labels))
+    assert learning_curve._figures(study, np.arange(7), bits[answers])[0] == pytest.approx(expected)
+
+
+def test_labels_that_are_called_alike_are_said_with_their_rows():
+    labels = ["positive"] * 6 + ["postive"] + ["negative"] * 4 + ["Negative"] * 2
+    data = Labelled("a.csv", [f"text {n}" for n in range(13)], labels, list(range(13)))
+    names, codes = np.unique(labels, return_inverse=True)
+    notes = facts(data, names.tolist(), codes, None)["notes"]
+    alike = "are classes of their own, though they are called alike"
+    assert notes[1:] == [f"'positive' (6 rows) and 'postive' (1 row) {alike}",
+                         f"'Negative' (2 rows) and 'negative' (4 rows) {alike}"]  # fmt: skip
 
 
 def test_with_very_many_classes_what_solves_nothing_comes_first_and_the_solver_of_words_is_not_feared(tmp_path):

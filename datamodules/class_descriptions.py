@@ -79,19 +79,22 @@ def known_descriptions(dataset: str, label_names: Sequence[str]) -> tuple[str, .
     return _matched(yaml.safe_load(file.read_text(encoding="utf-8")), label_names, file.name, others_allowed=True)
 
 
-def read_descriptions(file: Path, label_names: Sequence[str], names_suffice: bool = False) -> tuple[str, ...]:
+def read_descriptions(
+    file: Path, label_names: Sequence[str], names_suffice: bool = False, key: str = "dataset.class_descriptions"
+) -> tuple[str, ...]:
     """The descriptions of a YAML or JSON file, {label: description}, or of a CSV with columns label and description.
 
     Args:
         file: YAML, JSON or CSV.
         label_names: the labels of the data set.
         names_suffice: whether a label that is missing is described by its name, which a line on stderr says.
+        key: that was typed, for messages.
 
     Raises:
         InputError: no such file, not of its format or empty; labels that the data set has not, labels missing, or two
             that are described alike.
     """
-    where = f"dataset.class_descriptions={file}"
+    where = f"{key}={file}"
     try:
         text = "".join(TextLines(file))
         suffix = file.suffix.lower()

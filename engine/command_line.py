@@ -25,7 +25,7 @@ FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 OPTIONAL = ("method_dataset", "method_protocol", "method_active")
 OF_THE_SWEEP = ("hydra", "paths")  # groups that say how and where it runs, before there is a job
 OF_TEXT = (
-    *("input", "output", "unlabelled", "add", "run", "text_column", "label_column"),
+    *("input", "output", "unlabelled", "class_descriptions", "add", "run", "text_column", "label_column"),
     *(f"dataset.{key}" for key in ("train", "val", "test", "unlabelled", "class_descriptions", "name")),
     *("dataset.text_column", "dataset.label_column", "active.answers_from", "active.answers", "sheet", "dataset.sheet"),
 )  # keys of names that people gave their files, sheets and columns

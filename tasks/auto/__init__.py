@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from datamodules.class_descriptions import names_of, read_descriptions
 from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError, short_list
 from storage.run_store import COMMAND, QUESTION, RunFolder
@@ -25,7 +26,7 @@ MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
 OF_FILE = (
     *("text_column", "label_column", "encoding", "header", "delimiter", "sheet"),
-    *("markup", "unlabelled", "label_separator"),
+    *("markup", "unlabelled", "class_descriptions", "label_separator"),
 )
 OF_RUNS = tuple(
     f"dataset.{key}" for key in ("max_length", "singleton_classes", "most_unlabelled", "many_above", "few_below")
@@ -101,6 +102,10 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
         data.unlabelled += read_texts(config.unlabelled, text, **reading)
         data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
     data.leave_out_labelled()
+    if config.class_descriptions is not None:
+        names = sorted(data.rows_of_label())
+        file = Path(config.class_descriptions).expanduser()
+        data.describe(names, read_descriptions(file, names, key="class_descriptions"))
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
     guessed += f", text_column={alone} reads that alone" if (alone := data.about["alone"]) else ""
     encoding = f"; {data.about['encoding']}" if data.about["encoding"] else ""
@@ -134,7 +139,7 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
     whole = bool(plan.dataset.own_files()) and "test" not in getattr(plan.dataset, "paths", ())
     corpus = plan.corpus(whole=whole)
     table, names = corpus.table("train"), corpus.label_names
-    data = Labelled(f"dataset {corpus.name}", several=corpus.multilabel)
+    data = Labelled(f"dataset {corpus.name}", several=corpus.multilabel, markup=plan.dataset.markup)
     has_label = ~without_label(table)
     if budget := plan.dataset.budget:
         labelled = np.flatnonzero(has_label)
@@ -151,12 +156,31 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
         data.lines.append(number)
     if lacking := [name for name in names if name not in data.rows_of_label()]:
         data.notes.append(f"no labelled row of {short_list(lacking)}: never predicted")
-    columns = {"text_columns": ["text"], "label_column": "label", "guessed": []}
-    data.about = {"path": data.file, "format": "data set", "encoding": None, "delimiter": None, **columns}
+    if (described := plan.dataset.describe_classes(names)) is not None and described != names_of(names):
+        data.describe(names, described)
+    how_read = _how_read(plan.plain["dataset"], plan.dataset.learned_columns)
+    data.about = {"path": data.file, "format": "data set", **how_read}
     if "test" in corpus.splits and not whole:
         data.notes.append("its test rows are not read")
     data.leave_out_labelled()
     return data.checked()
+
+
+def _how_read(dataset: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    """How the files of a data set are read, by its config and their `columns`, as `Labelled.about` has it: so are new
+    ones."""
+    typed = {key: dataset[key] for key in ("encoding", "delimiter", "sheet") if dataset.get(key) is not None}
+    typed |= {"header": False} if dataset.get("header") is False else {}
+    return {
+        "text_columns": [columns.get("text", "text")],
+        "label_column": columns.get("label", "label"),
+        "label_separator": dataset.get("label_separator"),
+        "encoding": typed.get("encoding"),
+        "delimiter": typed.get("delimiter"),
+        "sheet": typed.get("sheet"),
+        "typed": typed,
+        "guessed": [],
+    }
 
 
 def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
@@ -164,10 +188,12 @@ def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
     name = config.dataset.name if config.input is None else Path(config.input).name.partition(".")[0]
     asked = [word for word in words if not word.startswith(("paths.", "trainer.num_threads"))]
     plain: Any = OmegaConf.to_container(config)
-    options = {key: plain[key] for key in ("methods", "prefer", "precision", "seed", "markup")}
+    options = {key: plain[key] for key in ("methods", "prefer", "precision", "seed")} | {"markup": data.markup}
     digest = hashlib.sha256(json.dumps([sorted(asked), options], sort_keys=True, default=str).encode())
     for text, label in zip(data.texts, data.labels, strict=True):
         digest.update(f"{len(text)}:{text}{len(label)}:{label}".encode())  # a tuple of labels is written with its marks
+    for label, description in data.descriptions.items():
+        digest.update(f"{label!r}: {description!r}".encode())
     for text in data.unlabelled:
         digest.update(f"{len(text)}:{text}".encode())
     return f"auto-{safe_name(name)}-{digest.hexdigest()[:10]}"

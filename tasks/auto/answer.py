@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     folder.write_metrics(status="running")
     rows = folder.path / "rows.parquet"
     longest = min(max_length_for(data.texts), plan_of([*words, "method=logistic"]).encoder.max_length())
-    base = [*words, *data_words(rows, name, longest, config.markup)]
+    base = [*words, *data_words(rows, name, longest, data.markup, _described(folder, data))]
     speed, most_rows = _speed_and_rows(base, data, folder, clock)
     drawn = _sampled_again(data, most_rows, config.seed, folder)
     if not rows.exists():
@@ -62,6 +63,13 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     _ask(folder, config, clock, study, name)
     folder.write_metrics(status="finished", minutes={"asked": config.minutes, "used": clock.used})
     clock.say(f"done in {minutes_of(60 * clock.used)}")
+
+
+def _described(folder: RunFolder, data: Labelled) -> Path | None:
+    """The file of what the labels mean; None where nothing but their names says it."""
+    if data.descriptions:
+        folder.write_json("class_descriptions.json", data.descriptions)
+    return folder.path / "class_descriptions.json" if data.descriptions else None
 
 
 def _speed_and_rows(base: Sequence[str], data: Labelled, folder: RunFolder, clock: Clock) -> tuple[float | None, int]:

@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from callbacks.checkpoint import AtomicCheckpointIO
-from engine.finished import BEST, WORDS
+from engine.finished import BEST, DESCRIPTIONS, WORDS
 from engine.identity import completed
 from engine.plan import Plan
 from engine.retrieval import FOLDER as DATASTORE
@@ -68,7 +68,7 @@ def write_neighbours(run: RunFolder, plan: Plan, names: Sequence[str], counts: n
     labels = [np.flatnonzero(row).tolist() if scorer.labels.ndim == 2 else [int(row)] for row in scorer.labels]
     _save(run, plan, module)
     _write_datastore(run, plan, names, scorer.rows, labels, texts)
-    _finish(run, names, counts, _vote_metrics(vote, calibration) | more)
+    _finish(run, plan, names, counts, _vote_metrics(vote, calibration) | more)
 
 
 def write_voting_module(run: RunFolder, plan: Plan, module: ClassifierModule, names: Sequence[str], counts: np.ndarray,
@@ -78,7 +78,7 @@ def write_voting_module(run: RunFolder, plan: Plan, module: ClassifierModule, na
     labels = [np.flatnonzero(row).tolist() for row in store.labels(np.arange(len(store)))]
     _save(run, plan, module)
     _write_datastore(run, plan, names, np.concatenate(store.vectors()), labels, store.texts())
-    _finish(run, names, counts, _vote_metrics(chosen_vote(trained.read_metrics()), calibration) | more)
+    _finish(run, plan, names, counts, _vote_metrics(chosen_vote(trained.read_metrics()), calibration) | more)
 
 
 def _write_datastore(run: RunFolder, plan: Plan, names: Sequence[str], rows: np.ndarray, labels: list[list[int]],
@@ -95,7 +95,7 @@ def _vote_metrics(vote: Vote, calibration: AnyCalibration) -> dict[str, Any]:
 def _write(run: RunFolder, plan: Plan, module: ClassifierModule, names: Sequence[str], counts: np.ndarray,
            more: dict[str, Any]) -> None:  # fmt: skip
     _save(run, plan, module)
-    _finish(run, names, counts, more)
+    _finish(run, plan, names, counts, more)
 
 
 def _begin(run: RunFolder, plain: Mapping[str, Any]) -> None:
@@ -115,5 +115,7 @@ def _save(run: RunFolder, plan: Plan, module: ClassifierModule) -> None:
     AtomicCheckpointIO().save_checkpoint(checkpoint, run.path / BEST)
 
 
-def _finish(run: RunFolder, names: Sequence[str], counts: np.ndarray, more: dict[str, Any]) -> None:
+def _finish(run: RunFolder, plan: Plan, names: Sequence[str], counts: np.ndarray, more: dict[str, Any]) -> None:
+    if plan.dataset.class_descriptions is not None:  # whose file is not there when the folder has moved
+        more = more | {DESCRIPTIONS: plan.dataset.describe_classes(names)}
     run.finish({"label_names": list(names), "class_counts": counts.tolist(), **more})

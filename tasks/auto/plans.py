@@ -30,10 +30,11 @@ def plan_of(words: Sequence[str]) -> Plan:
     return Plan.make(OmegaConf.create(dict(run.config)))
 
 
-def data_words(rows: Path, name: str, max_length: int, markup: str) -> list[str]:
-    """Overrides for the rows that a study keeps in its folder."""
+def data_words(rows: Path, name: str, max_length: int, markup: str, descriptions: Path | None = None) -> list[str]:
+    """Overrides for the rows that a study keeps in its folder, and for what their labels mean, where that is there."""
+    described = [] if descriptions is None else [f"dataset.class_descriptions={quoted(str(descriptions))}"]
     return ["dataset=csv", f"dataset.train={quoted(str(rows))}", f"dataset.name={quoted(name)}",
-            f"dataset.max_length={max_length}", f"dataset.markup={markup}"]  # fmt: skip
+            f"dataset.max_length={max_length}", f"dataset.markup={markup}", *described]  # fmt: skip
 
 
 def unlabelled_words(texts: Path) -> list[str]:

@@ -48,6 +48,8 @@ class Labelled:
         file: the path that the rows came from, for messages and tables.
         several: whether texts have any number of labels, none included; `labels` are tuples then.
         unlabelled: texts of the rows without a label.
+        descriptions: by label, what it means; empty where the labels themselves say it, or nothing does.
+        markup: whether tags and entities were kept in the texts, or `strip`: taken out.
         about: facts of the file for the report: format, encoding, delimiter, sheet, columns, which of them were
             guessed, and what was typed of how to read it; `alone` is the column of texts that guessed headlines were
             joined to.
@@ -59,6 +61,8 @@ class Labelled:
     labels: list[Label] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     unlabelled: list[str] = field(default_factory=list)
+    descriptions: dict[str, str] = field(default_factory=dict)
+    markup: str = "keep"
     about: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     several: bool = False
@@ -66,6 +70,14 @@ class Labelled:
     def rows_of_label(self) -> Counter[str]:
         """How many rows have each label, in the order of the rows."""
         return Counter(name for label in self.labels for name in (label if isinstance(label, tuple) else [label]))
+
+    def describe(self, names: Sequence[str], descriptions: Sequence[str]) -> None:
+        """Keep what the labels mean, of those that a row has."""
+        counts = self.rows_of_label()
+        pairs = zip(names, descriptions, strict=True)
+        self.descriptions = {name: description for name, description in pairs if counts[name]}
+        for label, words in [*self.descriptions.items()][:1]:
+            self.notes.append(f"the labels are described, as {short(label)} by {short(words)}")
 
     def leave_out_labelled(self) -> None:
         """Leave out the texts without a label that stand with one too: where a fold is held out, its texts would be
@@ -158,7 +170,7 @@ def read_labelled(
         while all(is_blank(row.get(label)) for _, row in first) and (more := list(islice(table.rows, LOOKED_AT))):
             first += more  # of cells that are all empty nothing can be told
         separator = guess_separator([row.get(label) for _, row in first])
-    data = Labelled(file, several=separator is not None)
+    data = Labelled(file, several=separator is not None, markup=markup)
     data.about = {
         "path": file,
         "format": format_of(path) or "csv",

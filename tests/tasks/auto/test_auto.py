@@ -126,6 +126,25 @@ def test_the_sheet_that_was_named_is_said_and_read_of_new_books(words, use, tmp_
     assert csv_input.code == 0, csv_input.err
 
 
+@pytest.mark.slow
+def test_codes_that_are_described_are_known_by_their_names_wherever_the_answer_lies(words, use, tmp_path, toy_csv):
+    options = [*words, "methods=[nearest_name]"]
+    by_names = {row["candidate"]: row["macro_f1"] for row in rows(command(options).folder / "ranking.csv")}
+    source, descriptions = toy_csv["train"], tmp_path / "what.csv"
+    names = sorted({row["label"] for row in rows(source)})
+    codes = {name: f"C{number:02}" for number, name in enumerate(names)}
+    table = [(row["text"], codes[row["label"]]) for row in rows(source)]
+    for file, content in ((source, [("text", "label"), *table]), (descriptions, [(codes[n], n) for n in names])):
+        with file.open("w", newline="") as stream:
+            csv.writer(stream).writerows(content)
+    answer = command([*options, f"class_descriptions={descriptions}"])
+    by_codes = {row["candidate"]: row["macro_f1"] for row in rows(answer.folder / "ranking.csv")}
+    assert by_names["nearest_name"] and by_codes == by_names
+    moved = answer.folder.rename(tmp_path / "moved")
+    descriptions.unlink()
+    assert use("predict", str(moved), f"input={source}", f"output={tmp_path / 'o.csv'}").code == 0
+
+
 def the_run_of_auto(store):
     (folder,) = [path for path in store.iterdir() if path.name.startswith("auto-")]
     return folder

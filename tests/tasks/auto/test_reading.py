@@ -7,11 +7,14 @@ import subprocess
 from datetime import date
 
 import pytest
+from omegaconf import OmegaConf
 
 from engine.identify import compose_run
 from reporting.auto.commands import predict_line
 from storage.command_words import quoted
 from storage.errors import InputError
+from tasks.auto import _read
+from tasks.auto.clock import Clock
 from tasks.auto.data import max_length_for
 from tasks.auto.guesses import LISTS, guess_columns, guess_separator, words_in
 from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts
@@ -224,6 +227,47 @@ def test_a_second_file_of_texts(tmp_path):
             read_texts(file, column)
     with pytest.raises(InputError, match=r"unlabelled=.*: no texts in column 'text'"):
         read_texts(write(tmp_path / "none.csv", ("text",), [(" ",)]), "text")
+
+
+def read_by(*words):
+    return _read(OmegaConf.create(dict(compose_run(words).config)), list(words), Clock(1))
+
+
+def test_what_labels_mean_is_read_with_the_file(tmp_path, store):
+    codes = [f"C0{number % 3}" for number in range(12)]
+    file, names = write(tmp_path / "a.csv", ("text", "label"), zip(TEXTS, codes, strict=True)), tmp_path / "names.yaml"
+    words = "task=auto", f"input={file}", f"class_descriptions={names}", *store
+    names.write_text("C00: the sea\nC01: the hills\n")
+    with pytest.raises(InputError, match="^class_descriptions=.*: no description of 'C02'; allowed: one of each label"):
+        read_by(*words)
+    names.write_text("C00: the sea\nC01: the hills\nC02: the sky\n")
+    data = read_by(*words)
+    assert data.descriptions == {"C00": "the sea", "C01": "the hills", "C02": "the sky"}
+    assert data.notes == ["the labels are described, as 'C00' by 'the sea'"]
+    with pytest.raises(InputError, match="class_descriptions: has no effect with dataset=csv; allowed with input=FILE"):
+        read_by("task=auto", "dataset=csv", f"dataset.train={file}", *words[2:])
+
+
+def test_a_data_set_of_files_hands_on_how_they_are_read(tmp_path, store):
+    texts = [f"<i>{text}</i>" for text in TEXTS]
+    file = write(tmp_path / "a.csv", ("body", "kind"), zip(texts, LABELS, strict=True), "cp1252", ";")
+    columns = ["dataset.text_column=body", "dataset.label_column=kind", "dataset.markup=strip"]
+    words = [f"dataset.train={file}", *columns, "dataset.encoding=cp1252", "dataset.delimiter=';'", *store]
+    data = read_by("task=auto", "dataset=csv", *words)
+    assert data.markup == "strip" and data.texts == TEXTS and data.descriptions == {}
+    assert predict_line(tmp_path, data.about).endswith(' encoding=cp1252 delimiter="\';\'" text_column=body')
+    assert data.about["label_column"] == "kind"
+    plain = write(tmp_path / "b.csv", ("text", "label"), zip(TEXTS, LABELS, strict=True))
+    data = read_by("task=auto", "dataset=csv", f"dataset.train={plain}", *store)
+    assert predict_line(tmp_path, data.about).endswith(" input=NEW.csv output=predictions.csv")
+
+
+def test_a_data_set_says_what_its_codes_mean(tmp_path, store):
+    stars = [f"{number % 3 + 1}" for number in range(12)]
+    rows = zip(TEXTS, stars, TITLES, ["en"] * 12, strict=True)
+    file = write(tmp_path / "a.csv", ("review_body", "stars", "review_title", "language"), rows)
+    data = read_by("task=auto", "dataset=amazon_reviews", f"dataset.train={file}", *store)
+    assert list(data.descriptions) == ["1", "2", "3"] and data.descriptions["3"].startswith("three stars")
 
 
 def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):

@@ -119,8 +119,8 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
 
     holds: as many comparisons as its quantifier asks for are significant its way; contradicted: so many are significant
     the other way that the quantifier fails; in part: fewer are significant its way; not shown: none is. Comparisons
-    without enough paired seeds are named, and a claim holds or is contradicted only where they could not undo that; with
-    no others the verdict is not enough runs.
+    without enough paired seeds are named, and a claim holds or is contradicted only where they could not undo that;
+    with no others the verdict is not enough runs.
 
     Args:
         runs: finished runs by id; those that kept their predictions give a bootstrap over seeds and test rows.

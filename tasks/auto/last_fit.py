@@ -19,7 +19,7 @@ from tasks.auto.plans import plan_of, protocol_words
 from tasks.auto.study import PAIR_STEPS, Study
 from tasks.auto.untrained import UNSCALED, path_of, rows_of
 
-SHARPENING = 0.36  # power of the steps of pairs by which scores of unseen rows grow further apart, on train rows
+SHARPENING = 0.3  # power of the steps of pairs by which scores of unseen rows grow further apart, on train rows
 
 
 def fit_on_all_rows(study: Study, candidate: Candidate, more: dict[str, Any]) -> None:

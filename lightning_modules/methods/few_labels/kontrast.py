@@ -14,9 +14,9 @@ from torch.nn import functional
 from lightning_modules.base import Batch, ClassifierModule, derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.heads.co_training import STEPS, co_trained
-from lightning_modules.heads.discriminant import Discriminant, best_discriminant, discriminant_em
+from lightning_modules.heads.discriminant import Discriminant, at_least, best_discriminant, discriminant_em
 from lightning_modules.heads.linear_solver import solve_and_choose, solve_linear
-from lightning_modules.heads.stacking import comparable, fold_numbers, stacking_weights
+from lightning_modules.heads.stacking import comparable, fold_numbers, spread, stacking_weights
 from lightning_modules.heads.tfidf import fitted_rows
 from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs, same_everywhere
 from lightning_modules.methods.few_labels.prototypes import LEARNED, PrototypesModule, joined
@@ -119,9 +119,18 @@ class KontrastModule(PrototypesModule):
         self.register_buffer("refit_bias", torch.zeros_like(self.classifier.bias))
 
     def information(self, has_unlabelled: bool) -> str:
-        """Over an encoder that trains, the names label texts: where there are none to label, they are not read."""
+        """Over an encoder that trains, the names label texts: where there are none to label, they are not read; nor are
+        they over a frozen one where regression is fitted beside."""
         read = super().information(has_unlabelled)
-        return read if has_unlabelled or self.encoder.frozen else read.replace("N", "")
+        counts, dimension = self.class_counts, self.encoder.hidden_size
+        reads_names = not self._suffice(int(counts.sum()), bool(counts.all()), dimension)
+        reads_names = reads_names if self.encoder.frozen else has_unlabelled
+        return read if reads_names else read.replace("N", "")
+
+    @staticmethod
+    def _suffice(rows: int, has_all_classes: bool, dimension: int) -> bool:
+        """Whether labelled rows are enough for logistic regression on embeddings of so many dimensions."""
+        return rows >= dimension and has_all_classes
 
     def linear_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of logits (N, C) and labels (N,), a scalar."""
@@ -233,7 +242,7 @@ class KontrastModule(PrototypesModule):
         rows = functional.normalize(embeddings, dim=1)
         solution = pairs.regression(rows[: len(labels)], everything)
         start = Discriminant(solution.weight.float(), solution.bias.float())
-        fitted = discriminant_em(rows, all_labels, start, self.shrinkage, self.label_rows, max(self.max_steps, 1))
+        fitted = self._fitted_again(rows, all_labels, start)
         scores = weights[0] * comparable(first.scores) + weights[1] * comparable(fitted.scores(rows))
         self.targets.copy_(scores.argmax(1).to(self.targets).where(~self.is_true, self.targets))
         self._solve_head(embeddings)
@@ -289,7 +298,7 @@ class KontrastModule(PrototypesModule):
         splits = {split: (functional.normalize(rows, dim=1), labels) for split, (rows, labels) in splits.items()}
         embeddings, labels = joined(splits)
         train, true_labels = splits["train"]
-        if len(train) < train.shape[1] or len(true_labels.unique()) < self.num_classes:  # regression would be a guess
+        if not self._suffice(len(train), len(true_labels.unique()) == self.num_classes, train.shape[1]):
             return figures
         options = (self.shrinkage, self.label_rows, max(self.max_steps, 1))
         fitted = best_discriminant(embeddings, labels, None, self.num_classes, self.anchor_rows, *options)
@@ -307,9 +316,13 @@ class KontrastModule(PrototypesModule):
     def _refit(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
         embeddings, labels = joined(splits)
         head = Discriminant(self.classifier.weight.cpu(), self.classifier.bias.cpu())
-        options = (self.shrinkage, self.label_rows, max(self.max_steps, 1))
-        fitted = discriminant_em(embeddings, labels, head, *options)
-        scale = head.scores(embeddings).std() / fitted.scores(embeddings).std()
+        fitted = self._fitted_again(embeddings, labels, head)
+        scale = float(spread(head.scores(embeddings)) / spread(fitted.scores(embeddings)))
         self.refit_weight.copy_(scale * fitted.weight)
         self.refit_bias.copy_(scale * fitted.bias)
         return {"solver/refit_steps": fitted.steps}
+
+    def _fitted_again(self, embeddings: Tensor, labels: Tensor, start: Discriminant) -> Discriminant:
+        """EM over embeddings (N, D) by an encoder that has learned, from the names too, which are not asked again."""
+        shrinkage = at_least(self.shrinkage, embeddings)
+        return discriminant_em(embeddings, labels, start, shrinkage, self.label_rows, max(self.max_steps, 1))

@@ -133,9 +133,9 @@ def guess_columns(
 
 def _guess_text(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str | None, list[str]]:
     """The column of the texts, None where none looks like one, and those whose names say as much."""
-    named = [name for name in free if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
-    likely = [name for name in free if looks[name].is_text or (name in named and not looks[name].is_reference)] or named
-    sure = [name for name in likely if not looks[name].is_weak and (name in named or looks[name].is_prose)]
+    usual = [name for name in free if _is_named(name, TEXT_NAMES) and looks[name].are_strings]
+    likely = [name for name in free if looks[name].is_text or (name in usual and not looks[name].is_reference)] or usual
+    sure = [name for name in likely if not looks[name].is_weak and (name in usual or looks[name].is_prose)]
 
     def is_behind(name: str) -> bool:
         """Whether one of the sure columns goes before this one, which looks like no text or is mostly empty."""
@@ -146,8 +146,8 @@ def _guess_text(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str 
         return any(own.filled < SPARSE * looks[other].filled for other in beside)  # headlines are joined to it
 
     kept = [name for name in likely if not is_behind(name)]
-    text = max(kept, key=lambda name: (name in named, looks[name].has_words, looks[name].length), default=None)
-    return text, [name for name in named if name in likely and not looks[name].is_id]
+    text = max(kept, key=lambda name: (name in usual, looks[name].has_words, looks[name].length), default=None)
+    return text, [name for name in usual if name in likely and not looks[name].is_id]
 
 
 def _guess_label(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str | None, list[str]]:

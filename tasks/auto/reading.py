@@ -119,12 +119,12 @@ class Labelled:
 
 def _different(texts: Iterable[str], enough: int) -> int:
     """How many texts differ, case and white space aside; of more than enough no more are counted."""
-    seen: set[str] = set()
+    different: set[str] = set()
     for text in texts:
-        seen.add(folded(text))
-        if len(seen) == enough:
+        different.add(folded(text))
+        if len(different) == enough:
             break
-    return len(seen)
+    return len(different)
 
 
 def read_labelled(

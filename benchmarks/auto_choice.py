@@ -6,8 +6,9 @@ Each trial draws labelled rows of Gaussian classes, the smallest 20 times rarer 
 fold by five candidates of scikit-learn, ranks them as `task=auto` does, and reads the truth off 20,000 further
 rows: the mean macro-F1 of the very models of the folds, and that of one model fitted to all rows. With `--dataset` rows
 are embeddings of its train rows by MiniLM as it comes, split anew in each trial, and the truth is read off those that
-were not drawn. Logistic regression is ranked once more by three of its folds alone. `benchmarks/label_intervals.py` is
-for texts of several labels.
+were not drawn, each class weighted by what was drawn of it; of classes that would have fewer than `LEAST_TEST` of those
+the data set has none. Logistic regression is ranked once more by three of its folds alone.
+`benchmarks/label_intervals.py` is for texts of several labels.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from reporting.auto.resampling import difference_test, interval
 from reporting.calibration import abstention
 
 SHARES = np.array([0.5, 0.25, 0.15, 0.075, 0.025])
-SOME_FOLDS = 3
+SOME_FOLDS, LEAST_TEST = 3, 20
 DIMENSION, FOLDS, REPEATS, TEST, MOST_TEXTS = 24, 5, 2, 20_000, 25_000
 CANDIDATES = {  # cheapest first
     "majority": DummyClassifier(),
@@ -54,6 +55,7 @@ class World:
         self.counts = np.maximum(np.round(SHARES * rows).astype(int), FOLDS)
         self.means = rng.normal(0, 0.62, (len(SHARES), DIMENSION))
         self.test = self.draw(round(TEST / rows))
+        self.test_weights = np.ones(len(self.test[1]))
 
     def draw(self, times: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Features (N, D) and labels (N,), `times` as many rows as are labelled, each class at least `FOLDS` times."""
@@ -64,7 +66,8 @@ class World:
 class Texts:
     """Embeddings of a data set, of which some are drawn and the others are the truth.
 
-    A class of which fewer than `FOLDS` rows are drawn gets so many.
+    A class of which fewer than `FOLDS` rows are drawn gets so many. `test_weights` brings the classes of the truth to
+    the shares that were drawn.
 
     Args:
         vectors, labels: (N, D) and (N,), all rows there are.
@@ -72,6 +75,8 @@ class Texts:
     """
 
     def __init__(self, vectors: np.ndarray, labels: np.ndarray, rows: int, rng: np.random.Generator) -> None:
+        kept = np.bincount(labels)[labels] >= FOLDS + LEAST_TEST
+        vectors, labels = vectors[kept], np.unique(labels[kept], return_inverse=True)[1]
         self.classes = int(labels.max()) + 1
         order = rng.permutation(len(labels))
         of_class = [order[labels[order] == label][:FOLDS] for label in range(self.classes)]
@@ -79,6 +84,8 @@ class Texts:
         others = np.setdiff1d(order, drawn)
         self.drawn = vectors[drawn], labels[drawn]
         self.test = vectors[others][:TEST], labels[others][:TEST]
+        shares = [np.bincount(part, minlength=self.classes) / len(part) for part in (self.drawn[1], self.test[1])]
+        self.test_weights = (shares[0] / shares[1])[self.test[1]]
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
         """Embeddings (n, D) and labels (n,) that are labelled."""
@@ -103,8 +110,9 @@ def cross_validated(name: str, world: World | Texts, features: np.ndarray, label
         table = pd.DataFrame(whole(model, features[held], classes), columns=[f"p_{c}" for c in range(classes)])
         tables.append(table.assign(row=held, repeat=number // FOLDS, fold=number % FOLDS, label=labels[held]))
         answers = model.predict(test_features)
-        f1 = f1_score(test_labels, answers, average=None, labels=range(classes), zero_division=0)
-        true.append([f1.mean(), accuracy_score(test_labels, answers), *f1])
+        weights = {"sample_weight": world.test_weights}
+        f1 = f1_score(test_labels, answers, average=None, labels=range(classes), zero_division=0, **weights)
+        true.append([f1.mean(), accuracy_score(test_labels, answers, **weights), *f1])
     refit = clone(CANDIDATES[name]).fit(features, labels)
     return OutOfFold.of(pd.concat(tables)), np.mean(true, axis=0), whole(refit, test_features, classes)
 
@@ -121,7 +129,8 @@ def trial(world: World | Texts, rows: int, seed: int, counts: dict[str, list[flo
         for cost, name in enumerate(CANDIDATES)
     ]  # fmt: skip
     test_labels = world.test[1]
-    refit_f1 = {name: f1_score(test_labels, p.argmax(axis=1), average="macro") for name, p in refitted.items()}
+    how = {"average": "macro", "sample_weight": world.test_weights}
+    refit_f1 = {name: f1_score(test_labels, p.argmax(axis=1), **how) for name, p in refitted.items()}
     for prefer in ("quality", "speed"):
         ranking = rank(entries, out_of_fold, prefer, seed)
         chosen = ranking.loc[ranking["recommended"], "candidate"].item()

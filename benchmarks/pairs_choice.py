@@ -1,10 +1,12 @@
 """Fine-tuning by pairs or by cross-entropy where rows are few, and for how many epochs: on train rows alone.
 
     python -m benchmarks.pairs_choice [--settings trec:100:1 …] [--drawings 1] [--epochs 6 9 15] [--results FILE]
+        [--beside cross-entropy linear_words]
 
 A setting is NAME:ROWS:IR as in `benchmarks.auto`. MiniLM's upper half learns from all drawn rows, by SetFit's pairs for
-so many epochs, and, as `task=auto` has it, by cross-entropy, a fifth of the rows choosing the epoch; macro-F1 is that
-of 600 further train rows. A line of `--results` is one finished drawing; started again, the rest goes on.
+so many epochs, and, as `task=auto` has it, by cross-entropy, a fifth of the rows choosing the epoch; `linear_words` does
+not train it. Macro-F1 is that of 600 further train rows. A line of `--results` is one finished drawing; started again,
+the rest goes on.
 """
 
 from __future__ import annotations
@@ -17,22 +19,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from tabulate import tabulate
 
 from benchmarks.auto import columns
 from benchmarks.epoch_choice import every_drawing, write_rows
-from kontrast import TextClassifier
+from kontrast import TextClassifier, auto
 from reporting.metrics import classification_metrics
 from tasks.auto.candidate_runs import epochs_and_batch
 from tasks.auto.plans import INNER_SHARE
 
 DATASETS = ("agnews", "cr", "dblp", "searchsnippets", "stackoverflow", "trec")
 SETTINGS = tuple(f"{name}:{rows}:1" for rows in (100, 300) for name in DATASETS)
-CROSS_ENTROPY = "cross-entropy"
+BESIDE = CROSS_ENTROPY, LINEAR_WORDS = "cross-entropy", "linear_words"
 
 
-def candidates(rows: int, epochs: Sequence[int]) -> dict[str, dict[str, Any]]:
+def candidates(rows: int, epochs: Sequence[int], beside: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Settings of `kontrast.TextClassifier` by name, for so many rows."""
+    upper_half = {"encoder__train": "top_layers", "encoder__num_top_layers": 3}
     number, batch = epochs_and_batch(rows)
     of_cross_entropy = {
         "method": "ce",
@@ -41,23 +45,32 @@ def candidates(rows: int, epochs: Sequence[int]) -> dict[str, dict[str, Any]]:
         "sampler__batch_size": batch,
         "trainer__max_epochs": number,
     }
-    of_pairs = {"method": "setfit_pairs", "protocol__monitor": None, "protocol__val_fraction": 0}
+    of_pairs = upper_half | {"method": "setfit_pairs", "protocol__monitor": None, "protocol__val_fraction": 0}
     by_epochs = {f"pairs, {number} epochs": of_pairs | {"trainer__max_epochs": number} for number in epochs}
-    return by_epochs | {CROSS_ENTROPY: of_cross_entropy}
+    return by_epochs | ({CROSS_ENTROPY: upper_half | of_cross_entropy} if CROSS_ENTROPY in beside else {})
 
 
-def measured(setting: str, drawing: int, epochs: Sequence[int]) -> dict[str, tuple[float, float]]:
+def measured(
+    setting: str, drawing: int, epochs: Sequence[int], beside: Sequence[str]
+) -> dict[str, tuple[float, float]]:
     """Macro-F1 on the further rows and seconds of training, of each candidate."""
     figures = {}
     with tempfile.TemporaryDirectory() as place:
         write_rows(setting, drawing, Path(place))
         (texts, labels), (asked, truth) = (columns(Path(place, f"{split}.csv")) for split in ("train", "test"))
         shared: dict[str, Any] = {f"paths__{name}": f"{place}/{name}" for name in ("runs", "data", "cache")}
-        shared |= {"encoder__train": "top_layers", "encoder__num_top_layers": 3, "rival": None, "logger": None}
-        shared |= {"protocol": "kfold", "protocol__fold": None, "dataset__singleton_classes": "keep_in_train"}
-        for name, settings in candidates(len(texts), epochs).items():
+        of_fits = {"rival": None, "logger": None, "protocol": "kfold", "protocol__fold": None}
+        of_fits |= {"dataset__singleton_classes": "keep_in_train"}
+        fits = {
+            name: lambda settings=settings: TextClassifier(**shared | of_fits | settings).fit(texts, labels)
+            for name, settings in candidates(len(texts), epochs, beside).items()
+        }
+        if LINEAR_WORDS in beside:
+            frame = pd.DataFrame({"text": texts, "label": labels})
+            fits[LINEAR_WORDS] = lambda: auto(frame, minutes=2, methods=[LINEAR_WORDS], **shared).model
+        for name, fit in fits.items():
             started = time.perf_counter()
-            model = TextClassifier(**shared | settings).fit(texts, labels)
+            model = fit()
             seconds = time.perf_counter() - started
             places = {label: number for number, label in enumerate(model.classes_)}
             own, answers = (np.array([places[label] for label in some]) for some in (truth, model.predict(asked)))
@@ -70,9 +83,11 @@ def main() -> None:
     parser.add_argument("--settings", nargs="+", default=SETTINGS)
     parser.add_argument("--drawings", type=int, default=1)
     parser.add_argument("--epochs", type=int, nargs="+", default=(6, 9, 15))
+    parser.add_argument("--beside", nargs="+", default=BESIDE[:1], choices=BESIDE)
     parser.add_argument("--results", type=Path, default=Path("pairs_choice.jsonl"))
     options = parser.parse_args()
-    lines = every_drawing(options, lambda setting, drawing: {"figures": measured(setting, drawing, options.epochs)})
+    asked = options.epochs, options.beside
+    lines = every_drawing(options, lambda setting, drawing: {"figures": measured(setting, drawing, *asked)})
     names = list(lines[0]["figures"])
     table: list[list[Any]] = []
     for line in lines:

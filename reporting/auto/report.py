@@ -257,14 +257,12 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
             yield f"Always the commonest labels have as high a micro-F1 ({share}): mind macro-F1."
         else:
             yield f"Always answering the largest class is right as often ({share}): mind macro-F1, not accuracy."
-    for entry in unreliable(content["per_class"]):
-        span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
-        rows = f"{entry['predicted_rows']} of its " if entry["predicted_rows"] != entry["rows"] else ""
-        yield f"{entry['label']}: {rows}{entry['rows']} rows, its F1 lies anywhere from {span}."
     chosen_of = evidence.out_of_fold[chosen["candidate"].item()] if len(chosen) else None
     if chosen_of is not None and is_part(evidence, chosen_of):
         share = f"{len(chosen_of.rows):,} of {len(evidence.rows):,} rows"
         yield f"Its figures rest on {share}, for more there was no time; the same line with more minutes goes on."
+    if len(chosen) and is_longer(evidence, chosen["candidate"].item()):
+        yield "The model learns from pairs for longer on all rows than in the folds, which these figures are of."
     repeated = content["duplicates"]
     if repeated["across_folds"]:
         line = f"{counted(repeated['across_folds'])} in different folds"
@@ -275,6 +273,15 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
     rule = content.get("abstention")
     if rule and not rule["reached"]:
         yield f"No threshold is shown to keep answers that are right {asked(rule['precision'])} of the time."
+    for entry in unreliable(content["per_class"]):
+        span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
+        rows = f"{entry['predicted_rows']} of its " if entry["predicted_rows"] != entry["rows"] else ""
+        yield f"{entry['label']}: {rows}{entry['rows']} rows, its F1 lies anywhere from {span}."
+
+
+def is_longer(evidence: Evidence, name: str) -> bool:
+    """Whether a candidate learns for longer on all rows than it did in the folds."""
+    return any(entry.get("learns_for_longer") for entry in evidence.candidates if entry["candidate"] == name)
 
 
 def counted(pairs: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from datamodules.labels import class_counts, label_array, without_label
+from engine.finished import MODEL
 from engine.plan import Plan
 from reporting.auto.report import write_report
 from storage.files import replacing
@@ -21,7 +23,7 @@ from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
 from tasks.auto.data import MOST_ROWS, facts, max_length_for, sampled, write_rows
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
-from tasks.auto.last_fit import fit_on_all_rows
+from tasks.auto.last_fit import fit_on_all_rows, longer_steps
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
@@ -57,8 +59,10 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     _ask(folder, config, clock, study, name)
     compare(study, candidates)
     _ask(folder, config, clock, study, name)
+    _foretell_last_fit(study)
     clock.say("comparing, and writing the report")
     write_report(folder.path)
+    _drop_another_model(folder)
     _fit_recommended(study)
     _ask(folder, config, clock, study, name)
     folder.write_metrics(status="finished", minutes={"asked": config.minutes, "used": clock.used})
@@ -179,6 +183,21 @@ def _fit_recommended(study: Study) -> None:
             threshold = pure_vote(threshold, study.num_classes)  # the model answers with the vote itself
         more = {"candidate": recommended, "abstention/threshold": threshold}
         fit_on_all_rows(study, study.by_name[recommended], more)
+
+
+def _foretell_last_fit(study: Study) -> None:
+    """Enter which candidates would learn for longer on all rows, which the choice has to know."""
+    for name, entry in study.entries.items():
+        candidate = study.by_name[name]
+        entry.learns_for_longer = study.is_finished(candidate) and longer_steps(study, candidate) is not None
+    study.write()
+
+
+def _drop_another_model(folder: RunFolder) -> None:
+    """Leave no model beside a page that no longer recommends it: a last fit that is stopped would keep it there."""
+    model = RunFolder(folder.path / MODEL)
+    if model.has("metrics.json") and model.read_metrics().get("candidate") != folder.read_metrics().get("recommended"):
+        shutil.rmtree(model.path)
 
 
 def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name: str) -> None:

@@ -296,7 +296,7 @@ def _mean_length(rows: Floats) -> float:
 
 NEIGHBOURS = (1, 5, 10, 20)
 SHARPNESS = (0.1, 0.3, 1.0)  # temperature of the vote, in units of the median distance to the nearest row
-LEAST_VOTE = 1e-3
+LEAST_VOTE = 1e-3  # shared by the classes: of a thousand a vote that is unanimous stays sure
 LEAST_LABEL_VOTE = 1e-2  # and what is left to 1: a neighbour alone is not sure
 
 
@@ -321,12 +321,12 @@ class Neighbours:
             return logit(np.clip(votes, LEAST_LABEL_VOTE, 1 - LEAST_LABEL_VOTE))
         votes = np.zeros((len(rows), self.num_classes))
         np.add.at(votes, (np.arange(len(rows))[:, None], self.labels[positions]), weights)
-        return np.log(votes + LEAST_VOTE)
+        return np.log(votes + LEAST_VOTE / self.num_classes)
 
 
 def pure_vote(probability: float, num_classes: int) -> float:
     """The vote of which `Neighbours` makes this probability, its scores being brought to a sum of 1."""
-    return probability * (1 + num_classes * LEAST_VOTE) - LEAST_VOTE
+    return probability * (1 + LEAST_VOTE) - LEAST_VOTE / num_classes
 
 
 def neighbours(rows: Floats, labels: NDArray[np.int64], num_classes: int) -> Iterator[tuple[str, Scorer]]:

@@ -46,7 +46,10 @@ class Clock:
 
     def expect_report(self, rows: int, num_classes: int) -> None:
         """Keep more for the report where there is more to resample: many classes, and rows that fill them."""
-        expected = PATTERN_SECONDS * min(rows, num_classes**2)
+        from reporting.auto.resampling import DRAWS, num_draws
+
+        patterns = min(rows, num_classes**2)
+        expected = PATTERN_SECONDS * patterns * num_draws(patterns) / DRAWS
         self.report = max(self.report, min(expected, 60 * REPORT_MOST * self.minutes))
 
     def keep(self, seconds: float) -> None:

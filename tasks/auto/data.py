@@ -23,6 +23,7 @@ from tasks.auto.reading import Labelled
 
 MOST_ROWS = 20_000  # that methods are compared on
 MOST_UNLABELLED = 20_000  # texts without a label that are read beside them
+FAR_MORE = 1.5  # times its share of the rows
 LEAST_OF_A_CLASS = 10  # rows that sampling leaves, fewer where classes are very many
 MOST_ALIKE = 3  # pairs of labels that are said to be called alike
 LONG_TEXT = 90  # words, above which more tokens are read
@@ -41,10 +42,20 @@ def sampled(data: Labelled, most: int, seed: int) -> Labelled:
         return data
     draw = _rows_of_several if data.several else _rows_of_classes
     rows = draw(data, most, np.random.default_rng([seed, _SAMPLE]))
+    notes = [*data.notes, f"{len(rows):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"]
+    if not data.several and (rare := _more_than_their_share(data, rows)):
+        notes.append(f"of {rare} they hold more than their share: in the whole file more of these answers are wrong")
     texts, kept_labels = ([values[row] for row in rows] for values in (data.texts, data.labels))
     lines = [data.lines[row] for row in rows]
-    note = f"{len(rows):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
-    return replace(data, texts=texts, labels=kept_labels, lines=lines, notes=[*data.notes, note])
+    return replace(data, texts=texts, labels=kept_labels, lines=lines, notes=notes)
+
+
+def _more_than_their_share(data: Labelled, rows: NDArray[np.int64]) -> str:
+    """The class, or how many, of which one and a half times as many of these rows are as of all rows."""
+    of_all, drawn = data.rows_of_label(), Counter(str(data.labels[row]) for row in rows)
+    share = len(rows) / len(data.labels)
+    rare = [name for name, number in of_all.items() if drawn[name] > FAR_MORE * max(share * number, 1)]
+    return short(rare[0]) if len(rare) == 1 else f"{len(rare)} rare classes" if rare else ""
 
 
 def _rows_of_classes(data: Labelled, most: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from tasks.auto.candidate_runs import run_words
 from tasks.auto.candidates import Candidate
 from tasks.auto.folds import ONE_SPLIT_FROM
 from tasks.auto.plans import INNER_SHARE
-from tasks.auto.study import Study, enough_folds
+from tasks.auto.study import PAIR_STEPS, Study, enough_folds
 
 STEP_COST = 2.5  # of a text in a training step, in encodings of one
 HALF_COST = 0.36  # of that, where the upper half of the encoder trains
@@ -106,6 +106,24 @@ def finished(study: Study) -> list[Candidate]:
 def refit_seconds(study: Study, candidates: Sequence[Candidate]) -> float:
     """Of the fit on all rows of the dearest of these."""
     return max((longest_fold(study, candidate) * refits(study, candidate) for candidate in candidates), default=0.0)
+
+
+def longer_seconds(study: Study, candidates: Sequence[Candidate], steps: int = PAIR_STEPS[0]) -> float:
+    """Of the fit on all rows with so many steps of pairs, of those of these whose folds have fewer and which were
+    measured to be better by it."""
+    briefs = [c for c in candidates if c.brief_of in study.by_name and study.entries[c.name].is_known_to_gain]
+    seconds = (pace_of(study, c) * foretold_training(study, longer_of(study, c), None, steps) for c in briefs)
+    return max(seconds, default=0.0)
+
+
+def longer_of(study: Study, candidate: Candidate) -> Candidate:
+    """What it is a brief version of, or itself."""
+    return study.by_name[candidate.brief_of] if candidate.brief_of else candidate
+
+
+def pace_of(study: Study, candidate: Candidate) -> float:
+    """How many times as long its folds took as they were foretold to."""
+    return longest_fold(study, candidate) / foretold_training(study, candidate, 0)
 
 
 def training_seconds(study: Study, candidate: Candidate, fold: int) -> float:

@@ -13,7 +13,7 @@ from storage.run_store import RunFolder
 from tasks.auto import models
 from tasks.auto.candidate_runs import learned, run_words
 from tasks.auto.candidates import Candidate
-from tasks.auto.durations import foretold_training, longest_fold, texts_in_training
+from tasks.auto.durations import foretold_training, longer_of, pace_of, texts_in_training
 from tasks.auto.folds import fitted, pooled_calibration
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.auto.study import PAIR_STEPS, Study
@@ -72,14 +72,23 @@ def words_of_all_rows(study: Study, candidate: Candidate) -> tuple[list[str], fl
     Pairs are learned from for longer than in the folds where that is told to fit into the time, which all folds had to
     share.
     """
-    longer = study.by_name[candidate.brief_of] if candidate.brief_of else candidate
-    if longer.takes_pair_steps and study.embeddings is not None:
-        own = foretold_training(study, candidate, None)
-        pace = longest_fold(study, candidate) / foretold_training(study, candidate, 0)
-        for steps in PAIR_STEPS:
-            seconds = foretold_training(study, longer, None, steps)
-            if seconds > own and pace * seconds <= study.clock.left_with_fit:
-                study.clock.say(f"there is time for {steps} steps of pairs on all rows, more than the folds had")
-                texts = [texts_in_training(study, *run) for run in ((candidate, 0), (longer, None, steps))]
-                return run_words(study, longer, None, steps), (texts[1] / texts[0]) ** SHARPENING
-    return run_words(study, candidate, None), 1.0
+    longer, steps = longer_of(study, candidate), longer_steps(study, candidate)
+    if steps is None:
+        return run_words(study, candidate, None), 1.0
+    study.clock.say(f"there is time for {steps} steps of pairs on all rows, more than the folds had")
+    texts = [texts_in_training(study, *run) for run in ((candidate, 0), (longer, None, steps))]
+    return run_words(study, longer, None, steps), (texts[1] / texts[0]) ** SHARPENING
+
+
+def longer_steps(study: Study, candidate: Candidate) -> int | None:
+    """Steps of pairs that all rows have time for; None where those are no more than the folds had."""
+    longer = longer_of(study, candidate)
+    if not longer.takes_pair_steps or study.embeddings is None:
+        return None
+    own = foretold_training(study, candidate, None)
+    for steps in PAIR_STEPS:
+        seconds = foretold_training(study, longer, None, steps)
+        if seconds > own and pace_of(study, candidate) * seconds <= study.clock.left_with_fit:
+            return steps
+    return None
+

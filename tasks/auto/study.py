@@ -58,6 +58,7 @@ class Entry:
     run_ids: list[str] = field(default_factory=list)
     can_be_recommended: bool = True
     is_known_to_gain: bool = False
+    learns_for_longer: bool = False  # on all rows than in the folds
     parts: list[str] = field(default_factory=list)
 
 

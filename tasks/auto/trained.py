@@ -18,6 +18,7 @@ from tasks.auto.durations import (
     finished,
     folds_left,
     folds_wanted,
+    longer_seconds,
     longest_fold,
     refit_seconds,
     refits,
@@ -126,7 +127,8 @@ def _leave(study: Study, candidate: Candidate) -> None:
 def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[Candidate]) -> bool:
     """Train and read one fold; False where it cannot end or fails, the entry says why.
 
-    Time for the other folds of the cheapest of the others is not its own: it would be spent on first folds alone.
+    Time for the other folds of the cheapest of the others is not its own: it would be spent on first folds alone. Nor
+    is that in which one of the others would learn for longer on all rows.
     """
     if study.known(candidate.name, 0, fold) is not None:
         return read_run(study, candidate, fold)
@@ -145,7 +147,8 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
     overtime = 60 * OVERTIME * study.clock.minutes if needs_it else 0.0
     time = study.clock.left_with_fit + overtime - reserved
     comparable = [*finished(study), *(other for other in begun if study.has_enough(other))]
-    allowed = min(time / runs, (time - refit_seconds(study, comparable)) / wanted)
+    kept = max(refit_seconds(study, comparable), longer_seconds(study, [*finished(study), *begun]))
+    allowed = min(time / runs, (time - kept) / wanted)
     expected = training_seconds(study, candidate, fold)
     if expected > allowed * _most_wrong(study, candidate):
         left = minutes_of(max(study.clock.left_with_fit - reserved, 0))

@@ -7,8 +7,17 @@ import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 
-from reporting.auto.ranking import GAIN_MEAN, GAIN_SPREAD, OutOfFold, known_gain, rank, recommend
-from reporting.auto.resampling import Patterns, bootstrap, difference_test, estimate, interval
+from reporting.auto.ranking import (
+    GAIN_MEAN,
+    GAIN_SPREAD,
+    LONGER_MEAN,
+    LONGER_SPREAD,
+    OutOfFold,
+    known_gain,
+    rank,
+    recommend,
+)
+from reporting.auto.resampling import DRAWS, Patterns, bias, bootstrap, difference_test, estimate, interval, num_draws
 
 
 def rows(rng, counts=(60, 25, 8), skill=0.75, repeats=2):
@@ -88,6 +97,36 @@ def test_a_rare_class_that_is_all_right_is_not_sure():
     draws = bootstrap(Patterns.of(labels, labels[:, None], 2), np.random.default_rng(0))
     lower, upper = interval(draws.f1, np.ones(2))
     assert lower[1] < 0.8 < 0.95 < lower[0] and (upper == 1).all()
+
+
+def test_macro_f1_of_few_rows_is_off_by_what_all_drawings_of_them_say():
+    """Each class has its rows and half a pseudo-row of each kind: right are 3 of 4 of the first, half of the second."""
+    labels, right = np.array([0, 1, 1]), np.array([0.75, 0.5, 0.5])
+    mean = 0.0
+    for is_right in product([True, False], repeat=3):
+        share = np.prod(np.where(is_right, right, 1 - right))
+        answers = np.where(is_right, labels, 1 - labels)
+        mean += share * f1_score(labels, answers, average="macro")
+    of_many = np.mean([2 * 0.75 / (1 + 0.75 + 1), 2 * 1 / (2 + 1 + 0.25)])
+    patterns = Patterns.of(labels, np.array([[0], [1], [0]]), 2)
+    assert bias(patterns, np.random.default_rng(0), 40_000) == pytest.approx(mean - of_many, abs=0.005)
+    twice = Patterns.of(np.tile(labels, 2), np.tile([[0], [1], [0]], (2, 1)), 2, np.tile(np.arange(3), 2))
+    assert bias(twice, np.random.default_rng(0), 40_000) == pytest.approx(mean - of_many, abs=0.005)
+
+
+def test_an_interval_knows_on_which_side_rare_classes_leave_the_figure():
+    """Of 60 classes of a row each, a third of them right, macro-F1 of many rows is higher."""
+    labels, rng = np.arange(60), np.random.default_rng(1)
+    answers = np.where(rng.random(60) < 1 / 3, labels, rng.integers(0, 60, 60))
+    table = pd.DataFrame(np.eye(60)[answers], columns=[f"p_{c}" for c in range(60)])
+    part = OutOfFold.of(table.assign(row=labels, repeat=0, fold=0, label=labels))
+    row = rank([{"candidate": "a", "title": "a", "train_seconds": 1}], {"a": part}, "quality", 0).iloc[0]
+    assert part.bias(0) < -0.02
+    assert row["macro_f1_upper"] - row["macro_f1"] > row["macro_f1"] - row["macro_f1_lower"] - part.bias(0) / 2
+
+
+def test_of_very_many_patterns_rows_are_resampled_less_often():
+    assert [num_draws(number) for number in (1, 2500, 5000, 10**6)] == [DRAWS, DRAWS, DRAWS // 2, 500]
 
 
 def test_accuracy_knows_that_the_sizes_of_the_classes_are_a_draw_too():
@@ -200,6 +239,13 @@ def test_what_is_known_of_fine_tuning_counts_whichever_is_better_by_the_rows(siz
     error = known_gain(tuned, frozen, 0) ** 0.5 * GAIN_SPREAD / GAIN_MEAN**0.5
     assert error == pytest.approx(np.sqrt(2 * 30 * size) / (300 * size), rel=0.15)
     assert (chosen[0] == "tuned") == (size == 1)
+    more = known_gain(tuned, frozen, 0, learns_for_longer=True) - known_gain(tuned, frozen, 0)
+    assert more == pytest.approx(LONGER_MEAN + GAIN_MEAN * (LONGER_SPREAD / GAIN_SPREAD) ** 2)
+    entries[1]["learns_for_longer"] = True  # on all rows than in the folds
+    sides = {"frozen": frozen, "tuned": answers(wrong[30 * size : 90 * size + int((more - 0.01) * 300)])}
+    assert rank(entries, sides, "quality", 0).set_index("candidate").loc["tuned", "recommended"]
+    few = [table(np.arange(12) % 3, (np.arange(12) + shift)[:, None] % 3, [0]) for shift in (0, 1)]
+    assert known_gain(*few, 0) == pytest.approx(GAIN_MEAN)  # of 12 rows no more is known than that
 
 
 def test_a_sum_is_taken_in_place_of_its_part_unless_the_part_is_shown_to_be_better():

@@ -33,7 +33,7 @@ def test_what_is_left_counts_earlier_starts_and_what_is_kept():
     clock.keep(30)
     clock.keep(10)
     assert clock.left == 5 * 60 - 24 - 30 and clock.used == 5
-    for rows, classes, kept in ((100_000, 4, 24), (5_000, 1_000, 40), (100_000, 1_000, 120)):
+    for rows, classes, kept in ((100_000, 4, 24), (20_000, 1_000, 40), (100_000, 1_000, 120)):
         clock.expect_report(rows, classes)
         assert clock.left == 5 * 60 - kept - 30
 
@@ -136,7 +136,8 @@ def test_sampling_keeps_small_classes_and_the_order_of_the_file():
     data = Labelled("f.csv", [str(n) for n in range(994)], labels, list(range(994)))
     part = sampled(data, 100, seed=0)
     assert [part.labels.count(name) for name in "abc"] == [91, 10, 4] and part.lines == sorted(part.lines)
-    assert part.notes == ["105 of 994 rows, drawn at random, are compared and learned from"]
+    assert part.notes[0] == "105 of 994 rows, drawn at random, are compared and learned from"
+    assert [note.split(":")[0] for note in part.notes[1:]] == ["of 'c' they hold more than their share"]
     assert sampled(data, 994, seed=0) is data
 
 
@@ -241,6 +242,34 @@ def test_pairs_are_trained_for_as_long_as_there_is_time(tmp_path, monkeypatch, s
         why = "setfit_half trains alike for longer, and there is time for it"
         assert (brief.status, brief.reason) == ("dropped", why)  # the sentence says of what is skipped: no time
     assert study.entries[begun].is_known_to_gain
+
+
+@pytest.mark.parametrize(("largest", "begins"), [(50, False), (80, True)])
+def test_time_to_learn_for_longer_on_all_rows_is_kept_where_that_is_known_to_gain(
+    tmp_path, monkeypatch, largest, begins
+):
+    """After the folds of `setfit_brief` 42 s are left: 80 steps of pairs take 22, a fold of `ce_half` 9."""
+    now = [0.0]
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    labels, texts = (np.arange(100) >= largest).astype(int), list(map(str, range(100)))
+    clock = Clock(87 / 60, now=lambda: now[0])
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    brief, other = (by_name(False)[name] for name in ("setfit_brief", "ce_half"))
+    study.enter([brief, other])
+
+    def read(study, candidate, fold, more=()):
+        seconds = {"setfit_brief": 8.0, "ce_half": 6.0}[candidate.name]
+        now[0] += seconds
+        held_out = np.arange(fold, 100, 5)
+        scores = np.eye(2)[labels[held_out]]
+        study.save(candidate.name, 0, fold, FoldOutcome(held_out, scores, 0.5, seconds, 1.0, logits=scores))
+        return True
+
+    monkeypatch.setattr(trained, "read_run", read)
+    trained.try_trained(study, [brief])
+    trained.try_trained(study, [other])
+    assert study.entries["setfit_brief"].status == "finished"
+    assert (study.entries["ce_half"].status == "finished") == begins
 
 
 def test_the_brief_candidate_is_tried_after_all_where_the_longer_does_not_end(tmp_path, monkeypatch):

@@ -4,9 +4,9 @@
         [--beside cross-entropy linear_words]
 
 A setting is NAME:ROWS:IR as in `benchmarks.auto`. MiniLM's upper half learns from all drawn rows, by SetFit's pairs for
-so many epochs, and, as `task=auto` has it, by cross-entropy, a fifth of the rows choosing the epoch; `linear_words` does
-not train it. Macro-F1 is that of 600 further train rows. A line of `--results` is one finished drawing; started again,
-the rest goes on.
+so many epochs, and, as `task=auto` has it, by cross-entropy, a fifth of the rows choosing the epoch; `linear_words`
+does not train it. Macro-F1 is that of 600 further train rows. A line of `--results` is one finished drawing; started
+again, the rest goes on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BESIDE = CROSS_ENTROPY, LINEAR_WORDS = "cross-entropy", "linear_words"
 
 
 def candidates(rows: int, epochs: Sequence[int], beside: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Settings of `kontrast.TextClassifier` by name, for so many rows."""
+    """Settings of `kontrast.TextClassifier` by name, for so many rows; of `linear_words` those of `kontrast.auto`."""
     upper_half = {"encoder__train": "top_layers", "encoder__num_top_layers": 3}
     number, batch = epochs_and_batch(rows)
     of_cross_entropy = {
@@ -47,7 +47,8 @@ def candidates(rows: int, epochs: Sequence[int], beside: Sequence[str]) -> dict[
     }
     of_pairs = upper_half | {"method": "setfit_pairs", "protocol__monitor": None, "protocol__val_fraction": 0}
     by_epochs = {f"pairs, {number} epochs": of_pairs | {"trainer__max_epochs": number} for number in epochs}
-    return by_epochs | ({CROSS_ENTROPY: upper_half | of_cross_entropy} if CROSS_ENTROPY in beside else {})
+    others: dict[str, dict[str, Any]] = {CROSS_ENTROPY: upper_half | of_cross_entropy, LINEAR_WORDS: {"methods": [LINEAR_WORDS]}}
+    return by_epochs | {name: others[name] for name in beside}
 
 
 def measured(
@@ -59,18 +60,15 @@ def measured(
         write_rows(setting, drawing, Path(place))
         (texts, labels), (asked, truth) = (columns(Path(place, f"{split}.csv")) for split in ("train", "test"))
         shared: dict[str, Any] = {f"paths__{name}": f"{place}/{name}" for name in ("runs", "data", "cache")}
-        of_fits = {"rival": None, "logger": None, "protocol": "kfold", "protocol__fold": None}
+        of_fits = shared | {"rival": None, "logger": None, "protocol": "kfold", "protocol__fold": None}
         of_fits |= {"dataset__singleton_classes": "keep_in_train"}
-        fits = {
-            name: lambda settings=settings: TextClassifier(**shared | of_fits | settings).fit(texts, labels)
-            for name, settings in candidates(len(texts), epochs, beside).items()
-        }
-        if LINEAR_WORDS in beside:
-            frame = pd.DataFrame({"text": texts, "label": labels})
-            fits[LINEAR_WORDS] = lambda: auto(frame, minutes=2, methods=[LINEAR_WORDS], **shared).model
-        for name, fit in fits.items():
+        for name, settings in candidates(len(texts), epochs, beside).items():
             started = time.perf_counter()
-            model = fit()
+            if name == LINEAR_WORDS:
+                frame = pd.DataFrame({"text": texts, "label": labels})
+                model = auto(frame, minutes=2, **shared | settings).model
+            else:
+                model = TextClassifier(**of_fits | settings).fit(texts, labels)
             seconds = time.perf_counter() - started
             places = {label: number for number, label in enumerate(model.classes_)}
             own, answers = (np.array([places[label] for label in some]) for some in (truth, model.predict(asked)))

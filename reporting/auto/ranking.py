@@ -299,7 +299,7 @@ def _figures(
         lower, upper = interval(getattr(draws, name) + more, value, out_of_fold.widened)
         if name == "macro_f1":  # may be off by this much more to one side
             bias = out_of_fold.bias(seed)
-            lower, upper = max(lower - max(bias, 0), 0), min(upper - min(bias, 0), 1)
+            lower, upper = np.maximum(lower - max(bias, 0), 0), np.minimum(upper - min(bias, 0), 1)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
     return figures | {"ece": out_of_fold.calibration_error(), "brier": out_of_fold.brier()}
 

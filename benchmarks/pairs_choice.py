@@ -47,7 +47,8 @@ def candidates(rows: int, epochs: Sequence[int], beside: Sequence[str]) -> dict[
     }
     of_pairs = upper_half | {"method": "setfit_pairs", "protocol__monitor": None, "protocol__val_fraction": 0}
     by_epochs = {f"pairs, {number} epochs": of_pairs | {"trainer__max_epochs": number} for number in epochs}
-    others: dict[str, dict[str, Any]] = {CROSS_ENTROPY: upper_half | of_cross_entropy, LINEAR_WORDS: {"methods": [LINEAR_WORDS]}}
+    of_linear_words: dict[str, Any] = {"methods": [LINEAR_WORDS]}
+    others = {CROSS_ENTROPY: upper_half | of_cross_entropy, LINEAR_WORDS: of_linear_words}
     return by_epochs | {name: others[name] for name in beside}
 
 

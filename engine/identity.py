@@ -23,6 +23,7 @@ from typing import Any
 from engine.allowed_targets import MODULES, conf_targets, lies_in
 from engine.validation import HYDRA_KEYS, SUPPLIED, mismatch, signature
 from storage.errors import ReportError
+from storage.files import expanded
 from storage.settings import UNHASHED_ANYWHERE, relevant
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,7 +49,7 @@ def run_id(config: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -
         ReportError: ``method.name`` or ``dataset.name`` is missing, a value is no plain scalar, or a ``_target_``
             names nothing.
     """
-    digests = {Path(path).expanduser(): digest for path, digest in (inputs or {}).items()}
+    digests = {expanded(path): digest for path, digest in (inputs or {}).items()}
     content = {"schema": SCHEMA, **_described(relevant(config), digests)}
     digest = hashlib.sha256(_text(content).encode()).hexdigest()[:10]
     return f"{_name(config, 'method')}-{_name(config, 'dataset')}-{digest}"
@@ -152,7 +153,7 @@ def _described(value: Any, digests: Mapping[Path, str]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_described(item, digests) for item in value]
     if isinstance(value, str) and digests:
-        path = Path(value).expanduser()
+        path = expanded(value)
         return [digests[file] for file in sorted(digests) if path in (file, *file.parents)] or value
     if isinstance(value, float):
         if not math.isfinite(value):

@@ -26,6 +26,14 @@ STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
+def expanded(path: Path | str) -> Path:
+    """The path, `~` at its beginning as the home folder; that of nobody's, as in `~$data.xlsx`, is a name like others.
+
+    `Path.expanduser` raises RuntimeError there.
+    """
+    return Path(os.path.expanduser(path))
+
+
 @contextmanager
 def replacing(path: Path | str) -> Iterator[BinaryIO]:
     """Open a binary file that takes the place of ``path`` when the block ends without an error, and vanishes otherwise.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import ReportError
-from storage.files import write_errors, write_text
+from storage.files import expanded, write_errors, write_text
 from storage.plain_yaml import load_yaml
 from storage.tables import MAX_FIELD, csv_writer
 
@@ -388,7 +388,7 @@ def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFol
     Raises:
         ReportError: no run or several runs match; the line lists the nearest ids.
     """
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     if os.path.isfile(folder / "metrics.json"):  # unlike Path.is_file it takes a name of any length
         return RunFolder(folder)
     name = str(name).rstrip("/") or str(name)

@@ -12,6 +12,7 @@ from datamodules.label_budget import LabelBudget
 from datamodules.markup import without_markup
 from datamodules.sources import SourceFile
 from storage.errors import InputError
+from storage.files import expanded
 from storage.tables import Table, checked_text, format_of, is_blank, open_table, text_of
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Dataset:
         self.shot_bounds = many_above, few_below
         self.budget = LabelBudget(labels, labels_per_class, most_unlabelled)
         self.class_descriptions = class_descriptions
-        self.unlabelled = None if unlabelled is None else Path(unlabelled).expanduser()
+        self.unlabelled = None if unlabelled is None else expanded(unlabelled)
         self.name = name
         self.singleton_classes = singleton_classes
 
@@ -213,7 +214,7 @@ class Dataset:
         if self.learned_descriptions is not None:
             return self.learned_descriptions
         if self.class_descriptions is not None:
-            file = Path(self.class_descriptions).expanduser()
+            file = expanded(self.class_descriptions)
             return read_descriptions(file, label_names, names_suffice=self.label_names is not None)
         return known_descriptions(self.name, label_names)
 
@@ -361,7 +362,7 @@ class TextDataset(Dataset):
 
 def checked_file(path: Path | str, key: str) -> Path:
     """The path itself. Raises InputError where there is no file to read."""
-    path = Path(path).expanduser()
+    path = expanded(path)
     if not path.is_file():
         raise InputError(f"{key}={path}: no such file, allowed: a file with rows")
     if not os.access(path, os.R_OK):

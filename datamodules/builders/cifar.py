@@ -17,6 +17,7 @@ import numpy as np
 from datamodules.builders.base import Name, Row, checked_file
 from datamodules.builders.images import ImageDataset
 from storage.errors import InputError
+from storage.files import expanded
 from storage.run_store import first_line
 
 DAMAGED = LookupError, TypeError, ValueError, EOFError, OSError, tarfile.TarError, pickle.PickleError
@@ -53,7 +54,7 @@ class Cifar(ImageDataset):
 
     def own_files(self) -> tuple[Path, ...]:
         needed = f"allowed: {self.file}, published at {PAGE}; put it anywhere and type dataset.archive=PATH"
-        if self.archive is None or not Path(self.archive).expanduser().is_file():
+        if self.archive is None or not expanded(self.archive).is_file():
             raise InputError(f"dataset.archive: found {self.archive or 'null'}, no such file; {needed}")
         return (checked_file(self.archive, "dataset.archive"),)
 

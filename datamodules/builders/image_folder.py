@@ -9,6 +9,7 @@ from datamodules.builders.base import Name, Row, checked_file
 from datamodules.builders.images import ImageDataset, checked_image, image_files, listed_lines
 from datamodules.images.pixels import files_digest
 from storage.errors import InputError, short
+from storage.files import expanded
 
 MARGIN = 8 / 7  # files are decoded so much larger than what is cut out of them: 256 for 224, as is usual
 
@@ -49,9 +50,9 @@ class ImageFolder(ImageDataset):
         **options: Any,
     ) -> None:
         super().__init__(name, **options)
-        self.size, self.root = size, Path(root).expanduser()
+        self.size, self.root = size, expanded(root)
         lists = {"train": train_list, "val": val_list, "test": test_list}
-        self.lists = {split: Path(path).expanduser() for split, path in lists.items() if path is not None}
+        self.lists = {split: expanded(path) for split, path in lists.items() if path is not None}
         if self.lists and "train" not in self.lists:
             raise InputError("dataset.train_list: found null, allowed with another list: a list of the train images")
         self.split_seed, self.origin = split_seed, str(self.root)

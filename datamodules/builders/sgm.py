@@ -9,6 +9,7 @@ from datamodules.builders.base import Name, Row, TextDataset
 from datamodules.builders.json_array import json_array_rows
 from datamodules.sources import SourceFile
 from storage.errors import InputError
+from storage.files import expanded
 from storage.tables import TextLines
 
 PAIRS = {"train": ("text_train", "label_train"), "val": ("text_val", "label_val"), "test": ("text_test", "label_test")}
@@ -33,7 +34,7 @@ class ParallelFiles(TextDataset):
         **options: Any,
     ) -> None:
         super().__init__(name, max_length, **options)
-        self.folder = Path(folder).expanduser()
+        self.folder = expanded(folder)
 
     def own_files(self) -> tuple[Path, ...]:
         return tuple(self._file(name) for split in self.own_splits for name in PAIRS[split])

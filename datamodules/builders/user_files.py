@@ -8,6 +8,7 @@ from datamodules.builders.base import EmptyLabel, Markup, Name, Row, TextDataset
 from datamodules.class_descriptions import names_of
 from datamodules.labels import split_labels
 from storage.errors import InputError
+from storage.files import expanded
 from storage.tables import Table, checked_delimiter, checked_encoding, format_of, open_table, text_of
 
 
@@ -56,7 +57,7 @@ class UserFiles(TextDataset):
     ) -> None:
         super().__init__(name, max_length, **options)
         paths = {"train": train, "val": val, "test": test}
-        self.paths = {split: Path(path).expanduser() for split, path in paths.items() if path is not None}
+        self.paths = {split: expanded(path) for split, path in paths.items() if path is not None}
         self.columns = {"text": text_column, "label": label_column}
         self.learned_columns = {"text": text_column, "label": label_column}
         if aug_column:

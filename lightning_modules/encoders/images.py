@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -125,9 +126,9 @@ class ImageEncoderSource:
         return ImageEncoder(network, self.hidden_size, self.mean, self.std, frozen, self.least_size).train()
 
     def _file(self) -> Path:
-        if self.path is None or not Path(self.path).expanduser().is_file():
+        if self.path is None or not Path(os.path.expanduser(self.path)).is_file():
             raise ValueError(f"encoder.path: no file {self.path!r}; allowed: a checkpoint, .pth or .safetensors")
-        return Path(self.path).expanduser()
+        return Path(os.path.expanduser(self.path))
 
     def _fill(self, network: nn.Module, state: Mapping[str, Tensor]) -> None:
         own = network.state_dict()

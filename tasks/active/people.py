@@ -31,6 +31,7 @@ from labelling.answers import NO_LABEL, Answer, AnswerBook, Label, all_of_kind, 
 from labelling.desk import AT_RANDOM, Desk, Suggestion
 from labelling.formats import read_answers
 from storage.errors import InputError
+from storage.files import expanded
 from storage.run_store import RunFolder
 from storage.tables import checked_delimiter
 from tasks.active.file import FileOracle
@@ -60,10 +61,10 @@ def first_of_equal(texts: Sequence[str]) -> list[int]:
 def answers_file(config: DictConfig) -> Path:
     """`active.answers`, or the file of the run store that all runs on these train rows share."""
     if config.active.answers is not None:
-        return Path(config.active.answers).expanduser()
+        return expanded(config.active.answers)
     dataset = config.dataset
     source = dataset.get("train") or dataset.get("path")
-    place = str(Path(source).expanduser().resolve()) if source else dataset.name
+    place = str(expanded(source).resolve()) if source else dataset.name
     return (
         Path(config.paths.runs) / "answers" / f"{dataset.name}-{hashlib.sha256(place.encode()).hexdigest()[:10]}.jsonl"
     )
@@ -125,7 +126,7 @@ class People:
         if (file := self.plain["answers_from"]) is not None:
             dataset = self.config.dataset
             columns = (dataset.get("text_column", "text"), dataset.get("label_column", "label"))
-            path, pool = Path(file).expanduser(), Path(dataset.get("train") or "").expanduser()
+            path, pool = expanded(file), expanded(dataset.get("train") or "")
             keys = ("encoding", "delimiter", "header", "sheet") if path.resolve() == pool.resolve() else ()
             reading = {key: dataset[key] for key in keys if key in dataset}
             if "delimiter" in reading:

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from datamodules.class_descriptions import names_of, read_descriptions
 from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError, short_list
+from storage.files import expanded
 from storage.run_store import COMMAND, QUESTION, RunFolder
 from tasks.auto.candidates import check_names
 from tasks.auto.clock import Clock
@@ -104,7 +105,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     data.leave_out_labelled()
     if config.class_descriptions is not None:
         names = sorted(data.rows_of_label())
-        file = Path(config.class_descriptions).expanduser()
+        file = expanded(config.class_descriptions)
         data.describe(names, read_descriptions(file, names, key="class_descriptions"))
     guessed = ", guessed (text_column=, label_column= say others)" if data.about["guessed"] else ""
     guessed += f", text_column={alone} reads that alone" if (alone := data.about["alone"]) else ""

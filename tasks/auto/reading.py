@@ -14,6 +14,7 @@ from datamodules.labels import is_missing, label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
 from reporting.auto.commands import topics_line
 from storage.command_words import in_shell_quotes, literal, quoted, quoted_word
+from storage.files import expanded
 from storage.errors import InputError, short, short_list
 from storage.run_store import COMMAND
 from storage.tables import (
@@ -148,7 +149,7 @@ def read_labelled(
         InputError: no file that can be read, no such sheet or column, no column that looks like a text or a label, no
             header line, a list in a column of single labels; with file and line.
     """
-    path = Path(file).expanduser()
+    path = expanded(file)
     if path.is_dir():
         raise InputError(f"input={file}: a folder; allowed: a file (CSV, TSV, JSON Lines, XLSX, Parquet)")
     if not path.is_file():
@@ -267,7 +268,7 @@ def read_texts(
     Raises:
         InputError: no file that can be read, no such sheet or column, no text in it; with file and line.
     """
-    path = Path(file).expanduser()
+    path = expanded(file)
     if not path.is_file():
         raise InputError(f"unlabelled={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
     table = _opened(path, encoding, header, delimiter, sheet if format_of(path) == "xlsx" else None)

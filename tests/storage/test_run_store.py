@@ -85,6 +85,8 @@ def test_find_by_id_prefix_and_path(tmp_path):
         find_run(tmp_path, "ce-trec")
     with pytest.raises(ReportError, match="nearest: ce-trec-bb22"):
         find_run(tmp_path, "ce-trec-bb23")
+    with pytest.raises(ReportError, match="~ce"):
+        find_run(tmp_path, "~ce")
     with pytest.raises(ReportError, match="holds none yet"):
         find_run(tmp_path / "empty", "x")
 

@@ -58,11 +58,14 @@ def words_in(text: str) -> int:
 def guess_separator(cells: Iterable[Any]) -> str | None:
     """What stands between the labels of a text, `LISTS` where cells are lists, None where each is one label.
 
+    Where a cell is a list of names as JSON, all are to be lists: beside a plain name it would be taken for one itself.
+
     A separator is taken for one where the parts of the cells that hold it stand in other cells too, alone or beside
     other labels: "Sci/Tech" and "Food, Drink" are one label each, and so is the number "1,5".
     """
     filled = [cell for cell in cells if cell is not None and str(cell).strip()]
-    if filled and all(isinstance(cell, list | tuple) or json_list(cell) is not None for cell in filled):
+    lists = [cell if isinstance(cell, list | tuple) else json_list(cell) for cell in filled]
+    if filled and (None not in lists or any(map(_holds_names, filled, lists))):
         return LISTS
     different = {str(cell) for cell in filled}
     for separator in SEPARATORS:
@@ -72,6 +75,11 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
         if joined and not _numbers(joined) and sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts):
             return separator
     return None
+
+
+def _holds_names(cell: Any, parts: Sequence[Any] | None) -> bool:
+    """Whether a cell is text, and the list that it holds is of names."""
+    return isinstance(cell, str) and bool(parts) and all(isinstance(part, str) for part in parts or ())
 
 
 def json_list(cell: Any) -> list[Any] | None:

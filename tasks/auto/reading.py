@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -167,11 +166,7 @@ def read_labelled(
     text, label, guessed, others = guess_columns(columns, rows, text_column, label_column, file, typed)
     if "label" in guessed and table.columns:
         _refuse_no_header(file, label, first)
-    if separator == GUESS:
-        while all(is_blank(row.get(label)) for _, row in first) and (more := list(islice(table.rows, LOOKED_AT))):
-            first += more  # of cells that are all empty nothing can be told
-        separator = guess_separator([row.get(label) for _, row in first])
-    data = Labelled(file, several=separator is not None, markup=markup)
+    data = Labelled(file, markup=markup)
     data.about = {
         "path": file,
         "format": format_of(path) or "csv",
@@ -192,7 +187,7 @@ def read_labelled(
             f"column {short(label)} looks merged: rows below a label have none, and are read as texts without one; "
             f"fill it down in a spreadsheet program where they have that label"
         )
-    _add_rows(data, chain(first, table.rows), markup)
+    _add_rows(data, chain(first, table.rows), markup, separator)
     data.about["encoding"] = table.encoding  # known for sure once all rows are read
     return data
 
@@ -216,10 +211,10 @@ def _refuse_no_header(file: str, label: str, rows: Iterable[tuple[str, Row]]) ->
         )
 
 
-def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str) -> None:
+def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, separator: str | None) -> None:
     """All rows into `data`, and what is to be said of them. Raises InputError: none has a label."""
-    text, label, separator = data.about["text_columns"][0], data.about["label_column"], data.about["label_separator"]
-    empty, strange, example, marked = 0, 0, "", 0
+    text, label = data.about["text_columns"][0], data.about["label_column"]
+    empty, strange, example, marked, file, cells = 0, 0, "", 0, "", []
     for where, row in rows:
         value = text_of(row, text)
         if isinstance(value, str) and (match := MARKUP.search(value)):
@@ -228,7 +223,11 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str) -> N
         if not isinstance(value, str) or not is_visible(value):
             empty, strange = empty + is_blank(value), strange + (not is_blank(value))
             continue
-        _add(data, where, value, row.get(label), separator)
+        file = where.rstrip("0123456789")
+        data.texts.append(value)
+        data.lines.append(int(where[len(file) :]))
+        cells.append(row.get(label))
+    _add_labels(data, file, cells, _separator_of(cells) if separator == GUESS else separator)
     if empty:
         data.notes.append(f"{empty} rows without a text are left out")
     if strange:
@@ -263,7 +262,7 @@ def read_texts(
     """The texts of a table whose labels, if it has any, are not read.
 
     Args:
-        sheet: of XLSX; another format has none, and then it is that of the labelled rows.
+        encoding, header, delimiter, sheet: of the labelled rows; what the format of this file lacks is not asked of it.
 
     Raises:
         InputError: no file that can be read, no such sheet or column, no text in it; with file and line.
@@ -271,7 +270,14 @@ def read_texts(
     path = expanded(file)
     if not path.is_file():
         raise InputError(f"unlabelled={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
-    table = _opened(path, encoding, header, delimiter, sheet if format_of(path) == "xlsx" else None)
+    kind = format_of(path) or "csv"
+    table = _opened(
+        path,
+        encoding if kind not in ("xlsx", "parquet") else None,
+        header or kind in ("json", "parquet"),
+        delimiter if kind in ("csv", "tsv") else None,
+        sheet if kind == "xlsx" else None,
+    )
     hint = "the text column of the labelled rows"
     table.need_text(text_column, hint)
     values = (table.text(where, row, text_column, hint) for where, row in table.rows)
@@ -281,20 +287,34 @@ def read_texts(
     return texts
 
 
-def _add(data: Labelled, where: str, text: str, label: Any, separator: str | None) -> None:
+def _separator_of(cells: Sequence[Any]) -> str | None:
+    """As `guess_separator`, by the first cells with a label, or where each of these has one by cells spread evenly."""
+    filled = [cell for cell in cells if not is_blank(cell)]
+    return guess_separator(filled[:LOOKED_AT]) or guess_separator(filled[:: len(filled) // LOOKED_AT or 1])
+
+
+def _add_labels(data: Labelled, file: str, cells: Sequence[Any], separator: str | None) -> None:
+    """The labels of the rows in `data`, of which `file` and a line say where they stand; a text of which none is known
+    goes to those without one."""
+    data.about["label_separator"], data.several = separator, separator is not None
+    texts, lines, data.texts, data.lines = data.texts, data.lines, [], []
+    for text, line, cell in zip(texts, lines, cells, strict=True):
+        if (label := _label_of(f"{file}{line}", cell, separator)) is None:
+            data.unlabelled.append(text)
+            continue
+        data.texts.append(text)
+        data.labels.append(label)
+        data.lines.append(line)
+
+
+def _label_of(where: str, cell: Any, separator: str | None) -> Label | None:
+    """None where it is not known."""
     if separator is not None:
-        label = _parts(where, label, separator)
-    elif isinstance(label, list | tuple):
+        parts = _parts(where, cell, separator)
+        return None if parts is None else tuple(dict.fromkeys(label_name(part, where) for part in parts))
+    if isinstance(cell, list | tuple):
         raise InputError(f"{where}: a list of labels; allowed: one label a text, or label_separator=lists for several")
-    if not isinstance(label, list) and is_missing(label):
-        data.unlabelled.append(text)
-        return
-    data.texts.append(text)
-    if separator is None:
-        data.labels.append(label_name(label, where))
-    else:
-        data.labels.append(tuple(dict.fromkeys(label_name(part, where) for part in label)))
-    data.lines.append(int(re.search(r"(\d+)$", where).group(1)))  # type: ignore[union-attr]
+    return None if is_missing(cell) else label_name(cell, where)
 
 
 def _parts(where: str, label: Any, separator: str) -> list[Any] | None:

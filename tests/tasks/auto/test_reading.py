@@ -5,10 +5,12 @@ import json
 import shlex
 import subprocess
 from datetime import date
+from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from datamodules.builders.user_files import Csv
 from engine.identify import compose_run
 from reporting.auto.commands import predict_line
 from storage.command_words import quoted
@@ -229,6 +231,27 @@ def test_a_second_file_of_texts(tmp_path):
         read_texts(write(tmp_path / "none.csv", ("text",), [(" ",)]), "text")
 
 
+def test_a_second_file_is_not_asked_for_what_its_format_lacks(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"column_1": ["one"]}), tmp_path / "more.parquet")
+    (tmp_path / "more.jsonl").write_bytes('{"column_1": "größe"}'.encode("cp1252"))
+    options = {"encoding": "cp1252", "header": False, "delimiter": ";"}
+    assert read_texts(str(tmp_path / "more.parquet"), "column_1", **options) == ["one"]
+    assert read_texts(str(tmp_path / "more.jsonl"), "column_1", **options) == ["größe"]
+
+
+def test_a_name_may_begin_with_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = write(Path("~$a.csv"), ("text", "label"), zip(TEXTS, LABELS, strict=True))
+    assert read_labelled(file).texts == read_texts(file, "text") == TEXTS
+    dataset = Csv(train=file, unlabelled=file)
+    assert [len(list(rows)) for rows in (dataset.rows({})["train"], dataset.unlabelled_rows())] == [12, 12]
+    with pytest.raises(InputError, match="^input=~b.csv: no such file"):
+        read_labelled("~b.csv")
+
+
 def read_by(*words):
     return _read(OmegaConf.create(dict(compose_run(words).config)), list(words), Clock(1))
 
@@ -395,6 +418,8 @@ def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, s
         (['["red"]', '["red", "green"]', "[]"], LISTS),
         ([["red"], ["red", "green"], None], LISTS),
         (["['red', 'green']", "['red']", "[]"], LISTS),  # as Python writes them
+        (['["red", "green"]', "red", "green"], LISTS),  # of which the others are refused
+        (["[0, 10]", "[10, 20]", "more"], None),  # of numbers
         (["Sci/Tech", "Food, Drink", "World"], None),  # parts that stand nowhere else
         (["Health, Beauty", "Health, Fitness", "Travel"], None),
         (["a;b", "c"], None),
@@ -427,6 +452,20 @@ def test_several_labels_are_told_from_the_first_cells_that_hold_any(tmp_path):
     labelled = [(f"more {n}", cell) for n, cell in enumerate(["red|large", "large", "red", "large|red"] * 3)]
     data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), [*blank, *labelled]), label_column="label")
     assert data.several and data.labels[0] == ("red", "large") and len(data.unlabelled) == len(blank)
+
+
+def test_several_labels_are_told_from_cells_far_down_too(tmp_path):
+    cells = [*["red", "large"] * (LOOKED_AT // 2 + 100), *["red|large"] * 12]
+    rows = [(f"text {n}", cell) for n, cell in enumerate(cells)]
+    data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows))
+    assert data.several and data.rows_of_label().keys() == {"red", "large"}
+    assert data.about["label_separator"] == "|" and data.lines == list(range(2, len(rows) + 2))
+
+
+def test_a_plain_label_among_lists_is_refused_with_its_line(tmp_path):
+    rows = zip(TEXTS, ['["red", "green"]', "red", '["green"]'] * 4, strict=True)
+    with pytest.raises(InputError, match="a.csv:3: found 'red' where other cells hold lists; allowed: a list, or"):
+        read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows))
 
 
 def test_no_text_of_a_fold_is_learned_from_as_one_without_a_label():

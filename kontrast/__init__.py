@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).resolve().parent
 ROOMS = _HERE / "_rooms" if (_HERE / "_rooms").is_dir() else _HERE.parent
+_NO_ROOMS = ("benchmarks", "kontrast", "tests")  # beside them in a checkout: nothing here imports these
 _PLACES = {
     **dict.fromkeys(["TextClassifier", "TextClusterer", "load"], "kontrast.estimators"),
     **dict.fromkeys(["Answer", "auto"], "kontrast.answer"),
@@ -27,12 +29,19 @@ __all__ = ["Answer", "TextClassifier", "TextClusterer", "auto", "load"]
 
 def _open_rooms() -> None:
     """Make the rooms importable. Raises ImportError where a package of another project has the name of one."""
-    for name in ("losses", "engine", "tasks", "storage", "reporting", "datamodules", "callbacks"):
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file and not Path(file).resolve().is_relative_to(ROOMS):
-            raise ImportError(f"kontrast: a module {name!r} of another project is loaded ({file}); allowed: none")
+    rooms = {file.parent.name for file in ROOMS.glob("*/__init__.py")} - set(_NO_ROOMS)
+    for name in sorted(rooms & sys.modules.keys()):
+        for place in _places(sys.modules[name]):
+            if not Path(place).resolve().is_relative_to(ROOMS):
+                raise ImportError(f"kontrast: a module {name!r} of another project is loaded ({place}); allowed: none")
     if str(ROOMS) not in sys.path:
         sys.path.insert(0, str(ROOMS))
+
+
+def _places(module: ModuleType) -> list[str]:
+    """The file of a module; of a folder without `__init__.py`, which has none, all that it joins."""
+    file = getattr(module, "__file__", None)
+    return [file] if file else list(getattr(module, "__path__", ()))
 
 
 _open_rooms()

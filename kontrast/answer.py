@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from omegaconf import OmegaConf
 
+from datamodules.labels import is_missing
 from engine.validation import validate_top
-from kontrast.estimators import TextClassifier, load
+from kontrast.estimators import LISTS, TextClassifier, load
 from kontrast.runs import HALF, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
@@ -84,13 +85,26 @@ def _label(value: Any) -> str:
     """
     if isinstance(value, set | frozenset):
         value = sorted(value, key=str)  # the same table in every process
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, LISTS):
         cell = json.dumps([str(part) for part in value], ensure_ascii=False)
     else:
         cell = _label_cell(value)
     if HALF.search(cell):
         raise InputError("data: found half a surrogate pair in the column of labels, allowed: Unicode text")
     return cell
+
+
+def _label_cells(labels: Iterable[Any]) -> list[str]:
+    """Labels as cells; where any is a list, all are, so that beside one a plain label is a text's only one."""
+    labels = list(labels)
+    if any(isinstance(label, LISTS) for label in labels):
+        labels = [label if isinstance(label, LISTS) else _alone(label) for label in labels]
+    return [_label(label) for label in labels]
+
+
+def _alone(label: Any) -> list[str] | None:
+    cell = _label_cell(label)
+    return None if is_missing(cell) else [cell]
 
 
 def _label_cell(value: Any) -> str:
@@ -128,7 +142,7 @@ def auto(
             if (number := list(data.columns).count(name)) != 1:
                 shown = f"{number or 'no'} column{'s' if number else ''} {short(name)}"
                 raise InputError(f"data: found {shown}, allowed: one of {short_list(map(str, data.columns))}")
-        columns = {"text": [_text(value) for value in data[text]], "label": [_label(value) for value in data[label]]}
+        columns = {"text": [_text(value) for value in data[text]], "label": _label_cells(data[label])}
         data = written(columns, Path(config_of(words).paths.data)).resolve()
         text, label = "text", "label"
     elif not isinstance(data, str | Path):

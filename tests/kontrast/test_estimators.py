@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -298,3 +299,26 @@ def test_an_installed_package_claims_its_own_name_alone(tmp_path):
 )
 def test_labels_of_a_frame_are_written_alike_each_time(label, cell):
     assert _label(label) == cell
+
+
+def test_a_plain_label_beside_lists_is_the_only_one_of_its_text(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config))
+    labels = ["a", ["a", "b"], {"b"}, [], None, float("nan"), "nan", 1.0]
+    frame = pd.DataFrame({"text": [f"text {n}" for n in range(8)], "label": labels}, dtype=object)
+    kontrast.auto(frame, paths__data=str(tmp_path))
+    assert pd.read_parquet(asked[0].input)["label"].tolist() == [
+        '["a"]', '["a", "b"]', '["b"]', "[]", "", "", "", '["1"]']  # fmt: skip
+    data = read_labelled(asked[0].input, "text", "label")
+    assert data.labels == [("a",), ("a", "b"), ("b",), (), ("1",)] and len(data.unlabelled) == 3
+
+
+@pytest.mark.parametrize("room", ["labelling", "papers", "losses"])
+@pytest.mark.parametrize(("key", "places"), [("__file__", "/other/room.py"), ("__path__", ["/other/room"])])
+def test_a_module_of_another_project_with_the_name_of_a_room_is_refused(monkeypatch, room, key, places):
+    kontrast._open_rooms()  # those of its own are fine
+    module = ModuleType(room)
+    setattr(module, key, places)
+    monkeypatch.setitem(sys.modules, room, module)
+    with pytest.raises(ImportError, match=f"a module '{room}' of another project is loaded"):
+        kontrast._open_rooms()

@@ -20,7 +20,10 @@ from storage.run_store import RunFolder
 ALL_ROWS = ("protocol=kfold", "protocol.fold=null", "dataset.singleton_classes=keep_in_train")
 PATHS = "paths__"
 LISTS = (list, tuple, set, frozenset, np.ndarray)
-OWN = ("task", "run", "input", "search", "sweep", "active", "dataset", "dataset__train")  # never a setting of `fit`
+OWN = (
+    *("task", "run", "input", "search", "sweep", "active"),
+    *("dataset", "dataset__train", "dataset__val", "dataset__test"),
+)  # never a setting of `fit`
 OPENING = ("paths__", "trainer__num_threads")  # settings that count where nothing is trained
 
 

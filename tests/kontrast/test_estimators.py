@@ -233,7 +233,14 @@ def test_threads_are_those_asked_for_and_then_as_before_and_the_folder_is_known_
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("setting", [{"dataset__train": "a.csv"}, {"dataset": "trec"}, {"active": "rep_clun"}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({f"dataset__{split}": "a.csv"} for split in ("train", "val", "test")),
+        {"dataset": "trec"},
+        {"active": "rep_clun"},
+    ],
+)
 def test_a_setting_that_would_stand_in_the_place_of_the_texts_is_refused(setting):
     (name,) = setting
     with pytest.raises(InputError, match=f"^{name}: found .*; allowed: what X and y are"):

@@ -36,12 +36,16 @@ def is_missing(label: Any) -> bool:
 
 
 def split_labels(field: Any, separator: str) -> Any:
-    """The labels in a field of CSV, none where it is empty; what is no text stays as it is."""
+    """The labels in a field of CSV, none where it is empty; blank ones, as after a separator at the end, are left out.
+
+    What is no text stays as it is, and so do the blanks of a field that holds nothing else, which are no labels.
+    """
     if not isinstance(field, str):
         return field
     if separator.isspace():
         return field.split()
-    return field.split(separator) if field.strip() else []
+    parts = field.split(separator) if field.strip() else []
+    return [part for part in parts if part.strip()] or parts
 
 
 def has_several_labels(table: pa.Table) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -20,7 +21,9 @@ from datamodules.samplers import ClassBalanced, Shuffle
 from datamodules.splits import multilabel_split, stratified_split
 from datamodules.texts.datamodule import TextDataModule
 from storage.errors import InputError
-from tasks.datastore import _labels, _one_name
+from storage.tables import open_table
+from tasks.auto.reading import read_labelled
+from tasks.datastore import _labels, _one_name, labels_in, with_reader_of_labels
 from tasks.describe import write_corpus_card
 from tests.datamodules.test_corpus import Rows
 from tests.datamodules.test_datamodule import wordpiece
@@ -76,8 +79,26 @@ def test_files_with_lists(tmp_path):
     with pytest.raises(InputError, match="dataset.label_separator: found ''"):
         Csv(str(table), label_separator="")
     with pytest.raises(InputError, match=r"a.csv:2: found label ' ', allowed"):
-        table.write_text('text,label\none,"a; ;b"\n')
+        table.write_text('text,label\none," ;"\n')
         prepare(Csv(str(table), label_separator=";", test=str(table)), tmp_path / "data", None)
+
+
+def test_blank_parts_beside_labels_are_none(tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_text("text,label\n" + 6 * "one,a; b;\ntwo,;b\nthree,a; ;\nfour,\n")
+    learned = Csv(str(table), label_separator=";").read(table, frozenset())
+    trained = [[label.strip() for label in row["label"]] for row in learned]
+    rows, reading = with_reader_of_labels(open_table(table).rows, *_run_of_several(";"), several=True)
+    added = [labels_in(where, row, "label", reading) for where, row in rows]
+    auto = read_labelled(str(table))
+    assert auto.several and [list(labels) for labels in auto.labels[:3]] == trained[:3] == added[:3]
+    assert trained[:4] == [["a", "b"], ["b"], ["a"], []]
+
+
+def _run_of_several(separator):
+    """Config and plan, as far as labels of new rows go by them."""
+    dataset = SimpleNamespace(label_separator=separator)
+    return SimpleNamespace(label_separator=None, label_column="label"), SimpleNamespace(dataset=dataset)
 
 
 def test_lists_of_the_hub_become_names(tmp_path, monkeypatch):

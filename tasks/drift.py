@@ -20,7 +20,7 @@ from engine.plan import Plan
 from reporting.escape import shortened
 from reporting.tables import Table
 from storage.run_store import RunFolder
-from storage.tables import check_output, is_blank, text_of, write_table
+from storage.tables import check_output, is_blank, write_table
 from tasks.cluster.space import Space
 from tasks.predict import pieces, read_rows, with_columns_of_run
 
@@ -68,7 +68,7 @@ def _new_texts(
     assigner, parts = Assigner(run, plan), []
     blank: list[str] = []  # where the rows without a text are
     for piece in pieces(read_rows(config, plan, "input", blank_allowed=True).rows):
-        rows = [(where, text_of(row, config.text_column)) for where, row in piece]
+        rows = [(where, plan.dataset.input_of(row, config.text_column)) for where, row in piece]
         blank += [where for where, text in rows if is_blank(text)]
         if not (texts := [text for _, text in rows if not is_blank(text)]):
             continue

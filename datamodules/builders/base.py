@@ -357,7 +357,7 @@ class TextDataset(Dataset):
         return replace(table, rows=with_texts())
 
     def input_of(self, row: Row, column: str) -> Any:
-        return text_of(row, column)
+        return self.cleaned(text_of(row, column))  # of markup alone nothing is left
 
 
 def checked_file(path: Path | str, key: str) -> Path:

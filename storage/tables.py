@@ -45,6 +45,7 @@ MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
 UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
 NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that text in it does not have
+BROKEN = "\udc80"  # half a character, as no decoder gives it: in the place of bytes that are none of an encoding
 TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
 TOO_DEEP = f"JSON that is nested too deeply, allowed: {MAX_DEPTH} levels"
@@ -170,6 +171,12 @@ def _suffix(path: Path | str) -> str:
     return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
+def check_source(name: str, key: str, folder_allowed: bool = False) -> None:
+    """Raises InputError where there is no such table to read; a folder may be one of inputs."""
+    if name != STDIN and (not os.path.exists(name) or (os.path.isdir(name) and not folder_allowed)):
+        raise InputError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
+
+
 def open_table(
     source: Path | str,
     kind: str | None = None,
@@ -203,7 +210,7 @@ def open_table(
         if encoding is not None:
             raise InputError(f"{name}: encoding={encoding} has no effect, allowed with text; {kind} says its own")
         return _open_xlsx(Path(source), header, sheet) if kind == "xlsx" else _open_parquet(Path(source), header)
-    text = TextLines(source, encoding, guess or GUESS)
+    text = TextLines(source, encoding, guess)
     table = _open_text(iter(text), name, kind, delimiter, plain_text, header)
     return replace(table, lines=text)
 
@@ -232,8 +239,11 @@ def _open_text(
     first = next(lines, None)
     if first is None:
         raise InputError(f"{name}: the file is empty, allowed: a header line and rows")
-    lines = itertools.chain([first], lines)
-    start = first.lstrip()[:1]
+    head = [first]
+    while not head[-1].strip() and (line := next(lines, None)) is not None:
+        head.append(line)
+    lines = itertools.chain(head, lines)  # blank ones too: they count in the lines that faults name
+    start = head[-1].lstrip()[:1]
     if kind == "json" or (kind is None and start == "{"):
         _refuse_no_header(header, name, "JSON")
     if kind == "json" and start == "[":
@@ -284,7 +294,7 @@ class TextLines:
     """Lines of a file with their ends, unpacked and decoded; to be read once.
 
     Without `encoding` its byte order mark says it. One without a mark is UTF-8, or where its first bytes beyond ASCII
-    are not, what `guess` says, which is said on stderr.
+    are not, what `guess` says, by default `GUESS`, which is said on stderr.
 
     Reading raises InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text, or lines
     in two encodings; with file and line.
@@ -293,8 +303,9 @@ class TextLines:
         encoding: of the lines that were read so far.
     """
 
-    def __init__(self, source: Path | str, encoding: str | None = None, guess: str = GUESS) -> None:
-        self.source, self.asked, self.encoding, self.guess = source, encoding, encoding or "utf-8", guess
+    def __init__(self, source: Path | str, encoding: str | None = None, guess: str | None = None) -> None:
+        self.source, self.asked, self.encoding = source, encoding, encoding or "utf-8"
+        self.guess, self.is_told = guess or GUESS, guess is not None
 
     def __iter__(self) -> Iterator[str]:
         name = "stdin" if self.source == STDIN else str(self.source)
@@ -308,23 +319,37 @@ class TextLines:
 
     def _lines(self, file: Any, name: str) -> Iterator[str]:
         sample = file.peek(SAMPLE)[:SAMPLE]
-        if self.asked is None and (kind := next((kind for m, kind in NO_TABLES.items() if sample.startswith(m)), None)):
-            allowed = "text, as CSV; XLSX or Parquet under a name that ends so"
-            raise InputError(f"{name}: found {kind}, allowed: {allowed}")
         mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
-        if self.asked is None and not mark and sample.count(0) > len(sample) / 3:
-            place = f"byte 0x00 at position {sample.index(0) + 1}"
-            raise InputError(f"{name}:1: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
-        if self.asked is None and marked != "utf-8":
-            self.encoding = marked
-            log.warning("%s: read as %s, as its byte order mark says", name, marked.upper())
-        if self.asked or marked != "utf-8":
+        if self.asked is None:
+            self.encoding = self._encoding_of(sample, name, marked if mark else None)
+        if self.asked or self.encoding != "utf-8":
             yield from _other_lines(file, name, self.encoding)
             return
         old_mac = b"\r" in sample[:-1] and b"\n" not in sample
         if old_mac:
             log.warning("%s: read with the line ends of old Macs, bare carriage returns", name)
         yield from self._decoded(_split(file, b"\r") if old_mac else _lines(file), name, mark)
+
+    def _encoding_of(self, sample: bytes, name: str, marked: str | None) -> str:
+        """What the beginning of a file says that it is in, which may be no more than UTF-8 so far.
+
+        Raises:
+            InputError: it is no text.
+        """
+        if kind := next((kind for m, kind in NO_TABLES.items() if sample.startswith(m)), None):
+            allowed = "text, as CSV; XLSX or Parquet under a name that ends so"
+            raise InputError(f"{name}: found {kind}, allowed: {allowed}")
+        if marked is not None:
+            if marked != "utf-8":
+                log.warning("%s: read as %s, as its byte order mark says", name, marked.upper())
+            return marked
+        if 0 in sample and codecs.lookup(self.guess).name.startswith(("utf-16", "utf-32")):
+            log.warning("%s: not UTF-8; the file is read as %s (encoding=NAME says another)", name, self.guess)
+            return self.guess
+        if sample.count(0) > len(sample) / 3:
+            place = f"byte 0x00 at position {sample.index(0) + 1}"
+            raise InputError(f"{name}:1: {place} is no text, allowed: UTF-8 text, or encoding=NAME, as utf-16")
+        return "utf-8"
 
     def _decoded(self, lines: Iterable[bytes], name: str, mark: bytes) -> Iterator[str]:
         """Lines of UTF-8, or of `guess` from the first that is not UTF-8, if only ASCII came before."""
@@ -347,7 +372,7 @@ class TextLines:
             except UnicodeDecodeError as error:
                 byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} is not UTF-8"
                 guessed, fits = self._guessed(line), self.guess
-                if (is_known and self.encoding == "utf-8") or NO_TEXT.search(line) or guessed is None:
+                if (is_known and self.encoding == "utf-8") or guessed is None:
                     raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or encoding=NAME") from error
                 text = guessed
                 if not is_known:
@@ -360,7 +385,9 @@ class TextLines:
             yield text
 
     def _guessed(self, line: bytes) -> str | None:
-        """None where it is not of that encoding."""
+        """None where it is not of that encoding, or holds what text has not and nobody named the encoding."""
+        if not self.is_told and NO_TEXT.search(line):
+            return None
         try:
             return line.decode(self.guess)
         except UnicodeDecodeError:
@@ -398,14 +425,23 @@ def _split(file: BinaryIO, end: bytes) -> Iterator[bytes]:
         yield rest
 
 
+def _as_broken(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return BROKEN, error.end
+
+
+codecs.register_error("kontrast_broken", _as_broken)  # text is decoded in chunks: an error of one has no line
+
+
 def _other_lines(file: BinaryIO, name: str, encoding: str) -> Iterator[str]:
-    number = 1
+    number, problem = 1, f"not {encoding.upper()} from here on, allowed: one encoding"
     try:
-        for line in io.TextIOWrapper(file, encoding, newline=""):
+        for number, line in enumerate(io.TextIOWrapper(file, encoding, "kontrast_broken", newline=""), 1):
+            if BROKEN in line:
+                raise InputError(f"{name}:{number}: {problem}")
             yield line.removeprefix("\ufeff") if number == 1 else line
-            number += 1
-    except UnicodeError as error:
-        raise InputError(f"{name}:{number}: not {encoding.upper()} from here on, allowed: one encoding") from error
+    except UnicodeError as error:  # of encodings that take no other word for their errors
+        raise InputError(f"{name}:{number}: {problem}") from error
 
 
 # CSV
@@ -416,7 +452,8 @@ def _open_csv(
 ) -> Table:
     csv.field_size_limit(MAX_FIELD)
     first_line, second, before = next(lines), next(lines, None), 0
-    while second is not None and ((mark := SEP_LINE.match(first_line)) or (has_header and not first_line.strip())):
+    blank = None if has_header else "\r\n"  # without a header a line of spaces may be a row
+    while second is not None and ((mark := SEP_LINE.match(first_line)) or not first_line.strip(blank)):
         delimiter = delimiter or (mark.group(1) if mark else None)
         first_line, second, before = second, next(lines, None), before + 1
     if delimiter is None:

@@ -254,6 +254,60 @@ def test_text_that_is_not_utf_8_is_read_as_the_run_learned_it(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
+    ("encoding", "texts"),
+    [
+        ("shift_jis", ["日本、ソ", "予定"]),
+        ("cp866", ["привет", "Рп"]),
+        ("cp1250", ["ťažký", "é"]),
+        *((name, ["ça, où", "Zürich"]) for name in ("cp850", "mac_roman", "utf-16-le", "utf-16-be", "utf-32-le")),
+    ],
+)
+def test_each_encoding_that_a_run_learned_is_that_of_new_texts(tmp_path, encoding, texts):
+    path, plan = tmp_path / "a.csv", SimpleNamespace(dataset=Csv(train="a.csv", encoding=encoding))
+    config = OmegaConf.create({"text_column": "text", "input": str(path), "header": True})
+    for written in (encoding, "utf-8", "utf-8-sig", "utf-16"):
+        path.write_text("".join(f'"{text}"\n' for text in ["text", *texts]), encoding=written)
+        assert [row["text"] for _, row in read_rows(config, plan, "input").rows] == texts, written
+
+
+@pytest.mark.parametrize(("encoding", "bad"), [("utf-8", b"\xff"), ("cp1252", b"\x81"), ("utf-16-le", b"\x00\xd8")])
+def test_bytes_that_are_none_of_the_encoding_are_named_by_their_line(tmp_path, encoding, bad):
+    lines = ["text,label\n", *(f"text {n},x\n" for n in range(99))]
+    before, after = ("".join(part).encode(encoding) for part in (lines[:50], lines[50:]))
+    for content, number in ((before + bad + after, 51), (before + after + bad, 101)):
+        (tmp_path / "a.csv").write_bytes(content)
+        with pytest.raises(InputError, match=f"a.csv:{number}: not {encoding.upper()} from here on, allowed: one enc"):
+            list(open_table(tmp_path / "a.csv", encoding=encoding).rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "header", "rows"),
+    [
+        ("a.json", '\n \n[{"a": "x"}]', True, [(": entry 1", {"a": "x"})]),
+        ("a.txt", '\n{"a": "x"}\n', True, [(":2", {"a": "x"})]),
+        ("a.csv", "\r\n\na,b\nc,d\n", False, [(f":{n}", {"column_1": a, "column_2": b}) for n, a, b in ["3ab", "4cd"]]),
+        ("a.csv", " \na\n", False, [(":1", {"column_1": " "}), (":2", {"column_1": "a"})]),
+    ],
+)
+def test_blank_lines_at_the_beginning_are_no_rows(tmp_path, name, content, header, rows):
+    path = tmp_path / name
+    path.write_text(content)
+    read = open_table(path, header=header).rows
+    assert [(where.removeprefix(str(path)), row) for where, row in read] == rows
+
+
+def test_a_text_of_markup_alone_is_blank_where_markup_is_taken_out(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text\n<b>red</b>\n<br>\n")
+    config = OmegaConf.create({"text_column": "text", "input": str(path), "header": True})
+    strips, keeps = (SimpleNamespace(dataset=Csv(train="a.csv", markup=markup)) for markup in ("strip", "keep"))
+    assert strips.dataset.input_of({"text": "<b>red</b>"}, "text") == "red"
+    with pytest.raises(InputError, match="a.csv:3: found an empty text"):
+        list(read_rows(config, strips, "input").rows)
+    assert len(list(read_rows(config, keeps, "input").rows)) == 2
+
+
+@pytest.mark.parametrize(
     ("content", "line"),
     [
         ("sep=;\ntext;label\na, b;x\n", 3),

@@ -15,7 +15,7 @@ from engine.validation import check_targets
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import DATA, QUESTION, REPEAT, RunFolder, damage_named, find_run, first_line
-from storage.tables import BARE_TAB
+from storage.tables import checked_delimiter
 
 BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
 DESCRIPTIONS = "class_descriptions"  # in metrics.json, where a file of the user's gave them
@@ -59,16 +59,7 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     question = RunFolder(run.path.parent)
     if run.path.name == MODEL and question.has(DATA):
         with damage_named(question):
-            about = question.read_json(DATA)["files"][0]
-            columns = {"text": about["text_columns"][0], "label": about.get("label_column")}
-            plan.dataset.learned_columns = {key: name for key, name in columns.items() if name is not None}
-            plan.dataset.learned_separator = about.get("label_separator")
-            typed = about.get("typed", {})
-            plan.dataset.encoding = typed.get("encoding")
-            plan.dataset.learned_header = typed.get("header", True)
-            plan.dataset.learned_sheet = typed.get("sheet")
-            if typed.get("delimiter") == BARE_TAB:  # which nothing in a file says; others are guessed anew
-                plan.dataset.delimiter = BARE_TAB
+            _read_alike(plan.dataset, question.read_json(DATA)["files"][0])
     if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:
         held = f"dataset={plan.dataset.name}, which holds {plan.dataset.kind}s"
         raise ValueError(f"run={run.id}: found {held}; task={config.task} takes others; allowed: {', '.join(tasks)}")
@@ -77,6 +68,16 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     if isinstance(plan.encoder, WordEncoder):
         plan.encoder.restore(run.path / WORDS)
     return run, plan
+
+
+def _read_alike(dataset: Any, about: dict[str, Any]) -> None:
+    """New files of the data set are read as the one of which `data.json` tells this; what nobody typed is guessed."""
+    columns = {"text": about["text_columns"][0], "label": about.get("label_column")}
+    dataset.learned_columns = {key: name for key, name in columns.items() if name is not None}
+    dataset.learned_separator = about.get("label_separator")
+    typed = about.get("typed", {})
+    dataset.encoding, dataset.delimiter = typed.get("encoding"), checked_delimiter(typed.get("delimiter"), "delimiter")
+    dataset.learned_header, dataset.learned_sheet = typed.get("header", True), typed.get("sheet")
 
 
 def is_of_auto(run: RunFolder) -> bool:

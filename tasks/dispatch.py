@@ -16,6 +16,7 @@ from engine.command_line import announce, report_job
 from engine.validation import validate_top
 from launching.interrupts import raised_interrupts
 from storage.files import is_stdout
+from storage.tables import check_source
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 READING = ("text_column", "encoding", "delimiter", "header", "sheet")
@@ -47,6 +48,8 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
         for key in ("input", "output", "add"):  # in key=~/FILE the shell leaves it to us
             if config[key] is not None:
                 config[key] = os.path.expanduser(config[key])
+        if config.input is not None:
+            check_source(config.input, "input", folder_allowed=True)  # before PyTorch and the model are loaded
     elif config.run is not None:
         raise ValueError(f"run: task={task} starts from a config, not from a run; allowed with: {', '.join(ON_A_RUN)}")
     if config.get("search") is not None:

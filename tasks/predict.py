@@ -36,6 +36,7 @@ from storage.tables import (
     Row,
     Table,
     check_output,
+    check_source,
     checked_delimiter,
     checked_encoding,
     checked_text,
@@ -88,6 +89,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     if all(map(os.path.isfile, (config.input, config.output))) and os.path.samefile(config.input, config.output):
         raise ValueError(f"output: found {short(str(config.output))}, the input itself, allowed: another file")
     run, plan = open_run(config, clusters_too=True)
+    check_source(config.input, "input", plan.dataset.takes_folders)
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
     if plan.serves == "clustering":
@@ -377,8 +379,7 @@ def read_rows(config: DictConfig, plan: Plan, key: str, blank_allowed: bool = Fa
         ValueError: as `predict` does.
     """
     name = config[key]
-    if name != STDIN and (not os.path.exists(name) or (os.path.isdir(name) and not plan.dataset.takes_folders)):
-        raise ValueError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")
+    check_source(name, key, plan.dataset.takes_folders)
     encoding = checked_encoding(config.get("encoding"), "encoding")
     delimiter = checked_delimiter(config.get("delimiter"), "delimiter")
     sheet = config.get("sheet")

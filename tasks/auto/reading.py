@@ -13,8 +13,8 @@ from datamodules.labels import is_missing, label_name, split_labels
 from datamodules.markup import MARKUP, without_markup
 from reporting.auto.commands import topics_line
 from storage.command_words import in_shell_quotes, literal, quoted, quoted_word
-from storage.files import expanded
 from storage.errors import InputError, short, short_list
+from storage.files import expanded
 from storage.run_store import COMMAND
 from storage.tables import (
     JOIN,

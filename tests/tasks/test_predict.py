@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from datamodules.builders.user_files import Csv
+from engine.finished import _read_alike
 from storage.journal import kept_answers
+from storage.tables import open_table
 from tasks import predict
 from tests.command_lines import rows
 
@@ -386,6 +389,21 @@ def test_what_a_task_needs_and_takes(run, use, task, options, finding, monkeypat
     assert finding in use(task, run, *options, stdin="a text\n").error
 
 
+def test_an_input_that_is_not_there_is_told_before_anything_is_loaded(monkeypatch, use):
+    monkeypatch.setattr("tasks.dispatch._loaded", None)
+    assert use("predict", "nowhere", "input=none.csv", "output=-").error == (
+        "input: found 'none.csv', no such file; allowed: a file with rows, or - for stdin")  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "delimiter"), [({}, None), ({"delimiter": "tab"}, "\t"), ({"delimiter": "|"}, "|")])
+def test_a_model_of_auto_reads_new_files_with_the_delimiter_that_was_typed(tmp_path, typed, delimiter):
+    dataset, file = Csv(train="a.csv"), tmp_path / "b.csv"
+    _read_alike(dataset, {"text_columns": ["text"], "label_column": "kind", "typed": typed})
+    assert dataset.delimiter == delimiter and dataset.learned_columns == {"text": "text", "label": "kind"}
+    file.write_text((delimiter or ",").join(["text", "a,b" if delimiter else "b"]) + "\n")  # by itself a comma
+    assert open_table(file, delimiter=dataset.delimiter).columns[0] == "text"
+
+
 def test_a_run_that_is_not_there_or_not_finished(run, use):
     assert "nearest: " + run.folder.name in use("predict", "sharprecl-cvs-1", "input=-", "output=-").error
     metrics = run.metrics | {"status": "failed"}
@@ -397,5 +415,7 @@ def test_a_damaged_checkpoint_is_refused(run, use):
     best = run.folder / "checkpoints" / "best.ckpt"
     best.write_bytes(best.read_bytes()[:1000])
     assert "best.ckpt: found other bytes than the run wrote" in use("evaluate", run.folder.name).error
+    folder = use("predict", run.folder.name, "input=.", "output=-").error  # told before the model is loaded
+    assert folder == "input: found '.', no such file; allowed: a file with rows, or - for stdin"
     best.write_text("garbage\n")
     assert "best.ckpt: found other bytes than the run wrote" in use("evaluate", run.folder.name).error

@@ -1,5 +1,6 @@
-"""In which order the candidates of a question are tried: those that train no encoder, cheap ones first; their further
-drawings of the folds, and the learning curve; then those that train the encoder, in the time that is left."""
+"""In which order the candidates of a question are tried: those that train no encoder, cheap ones first; the learning
+curve; then those that train the encoder, in the time that is left. What is cheap sees further drawings of the folds
+before these where that takes next to nothing of the minutes, and otherwise after them."""
 
 from __future__ import annotations
 
@@ -8,11 +9,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from tasks.auto.candidates import Candidate, rounds
-from tasks.auto.durations import foretold_training, refits, seconds_of_trained, solving_seconds
+from tasks.auto.durations import (
+    USUAL_PACE,
+    foretold_training,
+    longer_of,
+    refits,
+    seconds_of_trained,
+    solving_seconds,
+)
 from tasks.auto.learning_curve import learning_curve
-from tasks.auto.study import FOLDS_OF_MANY, Study, enough_folds
+from tasks.auto.study import FOLDS_OF_MANY, PAIR_STEPS, Study, enough_folds
 from tasks.auto.trained import try_trained
-from tasks.auto.untrained import repeat_folds, try_untrained
+from tasks.auto.untrained import FIRST_SHARE, REPEATED_SHARE, repeat_folds, try_untrained
 
 TOLD_TOO_LONG = 2.0  # times, what is told before a step is done; where it is not, fewer folds can be taken then
 UNTRAINED_SHARE = 0.25  # of the minutes, foreseen for candidates that train no encoder where the minutes are few
@@ -54,20 +62,27 @@ def _try_all(study: Study, candidates: Sequence[Candidate]) -> None:
             study.say_why(candidate)
         study.write()
     cheap = [candidate for candidate in untrained if candidate.kind != "words"]
-    repeat_folds(study, cheap)
+    repeat_folds(study, cheap, FIRST_SHARE)
     learning_curve(study, cheap)
     for trained in rounds(candidates, study.class_counts):
         try_trained(study, trained)
+    repeat_folds(study, cheap, REPEATED_SHARE)
     study.write()
 
 
 def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     """Fewer folds, where with these no candidate that trains the encoder could end in time, and with those one, all
-    of them or as many as are enough."""
+    of them or as many as are enough; also where only with fewer all rows could be learned from for longer, if that is
+    known to gain."""
     usual, fewer = study.folds, min(FOLDS_OF_MANY, study.folds)
     if study.embeddings is None or (study.run.path / "folds").exists():
         return
-    allowed = TOLD_TOO_LONG * (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
+    for_trained = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
+    for folds in (usual, fewer) if study.is_usual else ():
+        study.folds = folds
+        if _seconds_with_longer(study, candidates) <= for_trained / USUAL_PACE:
+            return
+    allowed = TOLD_TOO_LONG * for_trained
     for trained in rounds(candidates, study.class_counts):
         for folds, is_whole in ((usual, True), (fewer, True), (fewer, False)):
             study.folds = folds
@@ -75,6 +90,16 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
             if min(needed, default=np.inf) <= allowed:
                 return
     study.folds = usual
+
+
+def _seconds_with_longer(study: Study, candidates: Sequence[Candidate]) -> float:
+    """Of all folds of a brief candidate, and its fit on all rows with the most steps of pairs, where these are more."""
+    needed = []
+    for brief in (candidate for candidate in candidates if candidate.brief_of in study.by_name):
+        last = foretold_training(study, longer_of(study, brief), None, PAIR_STEPS[0])
+        if last > foretold_training(study, brief, None):
+            needed.append(study.folds * foretold_training(study, brief, 0) + last)
+    return min(needed, default=np.inf)
 
 
 def _seconds_to_count(study: Study, candidate: Candidate, is_whole: bool) -> float:

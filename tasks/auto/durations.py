@@ -18,6 +18,7 @@ from tasks.auto.study import PAIR_STEPS, Study, enough_folds
 STEP_COST = 2.5  # of a text in a training step, in encodings of one
 HALF_COST = 0.36  # of that, where the upper half of the encoder trains
 START_SECONDS = 2.5  # of a training run, besides its steps
+USUAL_PACE = 1.3  # times, what training takes longer than it is told to before a step is done, on the mean
 SECONDS_A_PRODUCT = 4e-10  # of one row, class and dimension in a step of a solver
 USUAL_BATCH = 32  # texts in a training step, where a candidate says nothing else
 WORD_COST = 20  # of a word, which lies apart from the next, in dimensions

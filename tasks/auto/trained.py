@@ -15,6 +15,7 @@ from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
 from tasks.auto.durations import (
     START_SECONDS,
+    USUAL_PACE,
     finished,
     folds_left,
     folds_wanted,
@@ -91,6 +92,7 @@ def _fits(study: Study, candidate: Candidate) -> bool:
         if candidate.takes_pair_steps and study.known(candidate.name, 0, 0) is None:
             study.take_pair_steps(steps)
         seconds = (folds_left(study, candidate) + refits(study, candidate)) * training_seconds(study, candidate, 0)
+        seconds *= 1.0 if seconds_of_trained(study) else USUAL_PACE
         if seconds <= study.clock.left_with_fit:
             return True
     return False
@@ -167,7 +169,7 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
         whole = minutes_of(study.told_seconds[candidate.name] * runs)
         entry.reason = f"{_folds(wanted)} would take about {whole}, told from its first steps"
         return False
-    study.clock.keep(refit_seconds(study, [candidate]))
+    study.clock.keep(max(refit_seconds(study, [candidate]), longer_seconds(study, [candidate])))
     return True
 
 

@@ -19,7 +19,8 @@ from tasks.auto.durations import finished, folds_wanted, refit_seconds, refits, 
 from tasks.auto.folds import FoldOutcome, cheap_fold, each_fold
 from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
 
-REPEATS, REPEATED_SHARE = 3, 0.2  # of cheap candidates, as far as they take no more than this share of the minutes
+REPEATS = 3  # of cheap candidates, as far as they take no more than a share of the minutes: before those that train the
+FIRST_SHARE, REPEATED_SHARE = 0.01, 0.2  # encoder, for which two minutes hardly suffice, and after them
 MOST_WRONG = 1.5  # times that the seconds told of the folds may be more than there are, for the first to be solved
 MOST_REPEATED = 2000  # rows; the drawing of the folds hardly matters where there are more
 UNSCALED = ("majority", "neighbours")  # candidates whose scores are shares of rows, and stay what they are
@@ -33,16 +34,17 @@ def try_untrained(study: Study, candidate: Candidate) -> None:
         _try_cheap(study, candidate, 0)
 
 
-def repeat_folds(study: Study, candidates: Sequence[Candidate]) -> None:
-    """More drawings of the folds for what is cheap, so that the draw of the folds matters less."""
+def repeat_folds(study: Study, candidates: Sequence[Candidate], most: float) -> None:
+    """More drawings of the folds for what is cheap, so that the draw of the folds matters less; `most` is the share of
+    the minutes that they may take."""
     done = [candidate for candidate in candidates if study.is_finished(candidate)]
     once = sum(o.seconds_fit for c in done for o in study.outcomes[c.name].values())  # nothing is encoded again
     known = study.drawings_on_disk()
     is_many = len(study.labels) > MOST_REPEATED
-    share = 0.0 if is_many else REPEATED_SHARE * 60 * study.clock.minutes
+    share = 0.0 if is_many else most * 60 * study.clock.minutes
     study.repeats = max(min(REPEATS, 1 + int(share / max(once, 1e-3))), 1 + max(known, default=0))
     for repeat in range(1, study.repeats):
-        if study.clock.left <= 0 and repeat not in known:
+        if study.clock.left <= once and repeat not in known:
             return
         study.say(f"drawing {repeat + 1} of the folds, for what is cheap")
         for candidate in done:

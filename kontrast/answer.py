@@ -103,8 +103,10 @@ def _label_cells(labels: Iterable[Any]) -> list[str]:
 
 
 def _alone(label: Any) -> list[str] | None:
+    from tasks.auto.guesses import json_list
+
     cell = _label_cell(label)
-    return None if is_missing(cell) else [cell]
+    return None if is_missing(cell) else json_list(cell) or [cell]
 
 
 def _label_cell(value: Any) -> str:

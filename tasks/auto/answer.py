@@ -21,9 +21,9 @@ from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
 from tasks.auto.cheap import pure_vote, unit_rows
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
-from tasks.auto.data import MOST_ROWS, facts, max_length_for, sampled, write_rows
+from tasks.auto.data import MOST_ROWS, facts, max_length_for, notes_of_sample, sampled, write_rows
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
-from tasks.auto.last_fit import fit_on_all_rows, longer_steps
+from tasks.auto.last_fit import fit_on_all_rows, is_brief, longer_steps
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
@@ -63,6 +63,7 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     clock.say("comparing, and writing the report")
     write_report(folder.path)
     _drop_another_model(folder)
+    clock.report = 0.0  # it is written
     _fit_recommended(study)
     _ask(folder, config, clock, study, name)
     folder.write_metrics(status="finished", minutes={"asked": config.minutes, "used": clock.used})
@@ -112,12 +113,12 @@ def _sampled_again(data: Labelled, most: int, seed: int, folder: RunFolder) -> L
         data = replace(data, unlabelled=pq.read_table(kept)["text"].to_pylist() if kept.exists() else [])
     if len(table) == len(data.labels):
         return data
-    note = f"{len(table):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"
-    if (now := min(most, MOST_ROWS)) > len(table):
-        note += f"; these minutes would do for about {min(now, len(data.labels)):,}: force=true starts anew with them"
     texts, labels, lines = (table[column].to_pylist() for column in ("text", "label", "line"))
     labels = [tuple(label) for label in labels] if data.several else labels
-    return replace(data, texts=texts, labels=labels, lines=lines, notes=[*data.notes, note])
+    note, *more = notes_of_sample(data, labels)
+    if (now := min(most, MOST_ROWS)) > len(table):
+        note += f"; these minutes would do for about {min(now, len(data.labels)):,}: force=true starts anew with them"
+    return replace(data, texts=texts, labels=labels, lines=lines, notes=[*data.notes, note, *more])
 
 
 def reads_unlabelled(data: Labelled, methods: Sequence[str] | None) -> bool:
@@ -190,6 +191,7 @@ def _foretell_last_fit(study: Study) -> None:
     for name, entry in study.entries.items():
         candidate = study.by_name[name]
         entry.learns_for_longer = study.is_finished(candidate) and longer_steps(study, candidate) is not None
+        entry.gains_by_it = entry.learns_for_longer and is_brief(study, candidate)
     study.write()
 
 

@@ -118,7 +118,7 @@ CANDIDATES = (
         "{encoder}, upper half fine-tuned briefly on pairs of texts, then logistic regression",
         "trained",
         4,
-        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=1", "trainer.least_steps=24"),
+        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=1", "trainer.least_steps=16"),
         brief_of="setfit_half",
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF),

@@ -37,6 +37,8 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
         study.clock.say(f"time for fine-tuning with {FOLDS_OF_MANY} folds, not with {study.folds}: all begin anew")
         study.divide(FOLDS_OF_MANY)
         _try_all(study, candidates)
+    repeat_folds(study, _cheap(candidates), REPEATED_SHARE)
+    study.write()
 
 
 def _fewer_would_do(study: Study, candidates: Sequence[Candidate]) -> bool:
@@ -61,13 +63,16 @@ def _try_all(study: Study, candidates: Sequence[Candidate]) -> None:
         if study.entries[candidate.name].reason:
             study.say_why(candidate)
         study.write()
-    cheap = [candidate for candidate in untrained if candidate.kind != "words"]
+    cheap = _cheap(untrained)
     repeat_folds(study, cheap, FIRST_SHARE)
     learning_curve(study, cheap)
     for trained in rounds(candidates, study.class_counts):
         try_trained(study, trained)
-    repeat_folds(study, cheap, REPEATED_SHARE)
     study.write()
+
+
+def _cheap(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.kind not in ("trained", "words")]
 
 
 def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
@@ -78,10 +83,13 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     if study.embeddings is None or (study.run.path / "folds").exists():
         return
     for_trained = (1 - UNTRAINED_SHARE) * study.clock.left_with_fit
-    for folds in (usual, fewer) if study.is_usual else ():
+    plans = [(usual, PAIR_STEPS[0]), (fewer, PAIR_STEPS[0]), (usual, PAIR_STEPS[-1]), (fewer, PAIR_STEPS[-1])]
+    for folds, steps in plans if study.is_usual else ():
         study.folds = folds
-        if _seconds_with_longer(study, candidates) <= for_trained / USUAL_PACE:
+        if _seconds_with_longer(study, candidates, steps) <= for_trained / USUAL_PACE:
             return
+    if study.is_usual and _seconds_with_longer(study, candidates, PAIR_STEPS[-1]) <= for_trained:
+        return  # with the fewer folds
     allowed = TOLD_TOO_LONG * for_trained
     for trained in rounds(candidates, study.class_counts):
         for folds, is_whole in ((usual, True), (fewer, True), (fewer, False)):
@@ -92,11 +100,11 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     study.folds = usual
 
 
-def _seconds_with_longer(study: Study, candidates: Sequence[Candidate]) -> float:
-    """Of all folds of a brief candidate, and its fit on all rows with the most steps of pairs, where these are more."""
+def _seconds_with_longer(study: Study, candidates: Sequence[Candidate], steps: int) -> float:
+    """Of all folds of a brief candidate, and its fit on all rows with so many steps of pairs, where these are more."""
     needed = []
     for brief in (candidate for candidate in candidates if candidate.brief_of in study.by_name):
-        last = foretold_training(study, longer_of(study, brief), None, PAIR_STEPS[0])
+        last = foretold_training(study, longer_of(study, brief), None, steps)
         if last > foretold_training(study, brief, None):
             needed.append(study.folds * foretold_training(study, brief, 0) + last)
     return min(needed, default=np.inf)

@@ -42,20 +42,23 @@ def sampled(data: Labelled, most: int, seed: int) -> Labelled:
         return data
     draw = _rows_of_several if data.several else _rows_of_classes
     rows = draw(data, most, np.random.default_rng([seed, _SAMPLE]))
-    notes = [*data.notes, f"{len(rows):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"]
-    if not data.several and (rare := _more_than_their_share(data, rows)):
-        notes.append(f"of {rare} they hold more than their share: in the whole file more of these answers are wrong")
     texts, kept_labels = ([values[row] for row in rows] for values in (data.texts, data.labels))
     lines = [data.lines[row] for row in rows]
+    notes = [*data.notes, *notes_of_sample(data, kept_labels)]
     return replace(data, texts=texts, labels=kept_labels, lines=lines, notes=notes)
 
 
-def _more_than_their_share(data: Labelled, rows: NDArray[np.int64]) -> str:
-    """The class, or how many, of which one and a half times as many of these rows are as of all rows."""
-    of_all, drawn = data.rows_of_label(), Counter(str(data.labels[row]) for row in rows)
-    share = len(rows) / len(data.labels)
-    rare = [name for name, number in of_all.items() if drawn[name] > FAR_MORE * max(share * number, 1)]
-    return short(rare[0]) if len(rare) == 1 else f"{len(rare)} rare classes" if rare else ""
+def notes_of_sample(data: Labelled, drawn: Sequence[Any]) -> list[str]:
+    """What is to be said of the rows with these labels, drawn of all: how many, and of which class or classes they hold
+    one and a half times their share."""
+    notes = [f"{len(drawn):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"]
+    counts, share = Counter(drawn), len(drawn) / len(data.labels)
+    sizes = {} if data.several else data.rows_of_label()
+    rare = [name for name, number in sizes.items() if counts[name] > FAR_MORE * max(share * number, 1)]
+    if rare:
+        which = short(rare[0]) if len(rare) == 1 else f"{len(rare)} rare classes"
+        notes.append(f"of {which} they hold more than their share: in the whole file more of these answers are wrong")
+    return notes
 
 
 def _rows_of_classes(data: Labelled, most: int, rng: np.random.Generator) -> NDArray[np.int64]:

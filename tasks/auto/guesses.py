@@ -65,7 +65,7 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
     """
     filled = [cell for cell in cells if cell is not None and str(cell).strip()]
     lists = [cell if isinstance(cell, list | tuple) else json_list(cell) for cell in filled]
-    if filled and (None not in lists or any(map(_holds_names, filled, lists))):
+    if filled and (None not in lists or any(map(holds_names, filled))):
         return LISTS
     different = {str(cell) for cell in filled}
     for separator in SEPARATORS:
@@ -77,9 +77,10 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
     return None
 
 
-def _holds_names(cell: Any, parts: Sequence[Any] | None) -> bool:
-    """Whether a cell is text, and the list that it holds is of names."""
-    return isinstance(cell, str) and bool(parts) and all(isinstance(part, str) for part in parts or ())
+def holds_names(cell: Any) -> bool:
+    """Whether a cell is text that holds a list of names."""
+    parts = json_list(cell)
+    return bool(parts) and all(isinstance(part, str) for part in parts or ())
 
 
 def json_list(cell: Any) -> list[Any] | None:

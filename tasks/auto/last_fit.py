@@ -13,12 +13,14 @@ from storage.run_store import RunFolder
 from tasks.auto import models
 from tasks.auto.candidate_runs import learned, run_words
 from tasks.auto.candidates import Candidate
-from tasks.auto.durations import foretold_training, longer_of, pace_of, texts_in_training
+from tasks.auto.durations import USUAL_BATCH, foretold_training, longer_of, pace_of, texts_in_training
 from tasks.auto.folds import fitted, pooled_calibration
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.auto.study import PAIR_STEPS, Study
 from tasks.auto.untrained import UNSCALED, path_of, rows_of
 
+FEW_STEPS = (32, 24)  # of pairs, where there is no time for `PAIR_STEPS` on all rows, but for more than the folds had
+BRIEF_STEPS = 24  # of which at the most, in the folds, it was measured what more bring
 SHARPENING = 0.3  # power of the steps of pairs by which scores of unseen rows grow further apart, on train rows
 
 
@@ -80,13 +82,18 @@ def words_of_all_rows(study: Study, candidate: Candidate) -> tuple[list[str], fl
     return run_words(study, longer, None, steps), (texts[1] / texts[0]) ** SHARPENING
 
 
+def is_brief(study: Study, candidate: Candidate) -> bool:
+    """Whether its folds learned from pairs for so few steps that it was measured what more bring."""
+    return bool(candidate.brief_of) and texts_in_training(study, candidate, 0) <= BRIEF_STEPS * USUAL_BATCH
+
+
 def longer_steps(study: Study, candidate: Candidate) -> int | None:
     """Steps of pairs that all rows have time for; None where those are no more than the folds had."""
     longer = longer_of(study, candidate)
     if not longer.takes_pair_steps or study.embeddings is None:
         return None
     own = foretold_training(study, candidate, None)
-    for steps in PAIR_STEPS:
+    for steps in (*PAIR_STEPS, *FEW_STEPS):
         seconds = foretold_training(study, longer, None, steps)
         if seconds > own and pace_of(study, candidate) * seconds <= study.clock.left_with_fit:
             return steps

@@ -30,7 +30,7 @@ from storage.tables import (
     open_table,
     text_of,
 )
-from tasks.auto.guesses import LISTS, MOST_CLASSES, guess_columns, guess_separator, json_list
+from tasks.auto.guesses import LISTS, MOST_CLASSES, guess_columns, guess_separator, holds_names, json_list
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
 GUESS = "guess"
@@ -290,7 +290,8 @@ def read_texts(
 def _separator_of(cells: Sequence[Any]) -> str | None:
     """As `guess_separator`, by the first cells with a label, or where each of these has one by cells spread evenly."""
     filled = [cell for cell in cells if not is_blank(cell)]
-    return guess_separator(filled[:LOOKED_AT]) or guess_separator(filled[:: len(filled) // LOOKED_AT or 1])
+    first, spread = filled[:LOOKED_AT], filled[:: len(filled) // LOOKED_AT or 1]
+    return guess_separator(first) or guess_separator(spread) or (LISTS if any(map(holds_names, filled)) else None)
 
 
 def _add_labels(data: Labelled, file: str, cells: Sequence[Any], separator: str | None) -> None:

@@ -133,7 +133,7 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
     is that in which one of the others would learn for longer on all rows.
     """
     if study.known(candidate.name, 0, fold) is not None:
-        return read_run(study, candidate, fold)
+        return read_run(study, candidate, fold) and _keep_last_fit(study, candidate)
     entry = study.entries[candidate.name]
     if candidate.reads_unlabelled and not study.unlabelled:
         entry.status, entry.reason = "dropped", NO_UNLABELLED
@@ -169,6 +169,11 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
         whole = minutes_of(study.told_seconds[candidate.name] * runs)
         entry.reason = f"{_folds(wanted)} would take about {whole}, told from its first steps"
         return False
+    return _keep_last_fit(study, candidate)
+
+
+def _keep_last_fit(study: Study, candidate: Candidate) -> bool:
+    """Keep the time that it would take on all rows, the longest that is known to gain; True."""
     study.clock.keep(max(refit_seconds(study, [candidate]), longer_seconds(study, [candidate])))
     return True
 

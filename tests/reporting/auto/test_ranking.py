@@ -241,7 +241,7 @@ def test_what_is_known_of_fine_tuning_counts_whichever_is_better_by_the_rows(siz
     assert (chosen[0] == "tuned") == (size == 1)
     more = known_gain(tuned, frozen, 0, learns_for_longer=True) - known_gain(tuned, frozen, 0)
     assert more == pytest.approx(LONGER_MEAN + GAIN_MEAN * (LONGER_SPREAD / GAIN_SPREAD) ** 2)
-    entries[1]["learns_for_longer"] = True  # on all rows than in the folds
+    entries[1]["gains_by_it"] = True  # on all rows than in the folds
     sides = {"frozen": frozen, "tuned": answers(wrong[30 * size : 90 * size + int((more - 0.01) * 300)])}
     assert rank(entries, sides, "quality", 0).set_index("candidate").loc["tuned", "recommended"]
     few = [table(np.arange(12) % 3, (np.arange(12) + shift)[:, None] % 3, [0]) for shift in (0, 1)]

@@ -262,13 +262,13 @@ def test_time_to_learn_for_longer_on_all_rows_is_kept_where_that_is_known_to_gai
     now = [0.0]
     embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
     labels, texts = (np.arange(100) >= largest).astype(int), list(map(str, range(100)))
-    clock = Clock(87 / 60, now=lambda: now[0])
+    clock = Clock(77 / 60, now=lambda: now[0])
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
     brief, other = (by_name(False)[name] for name in ("setfit_brief", "ce_half"))
     study.enter([brief, other])
 
     def read(study, candidate, fold, more=()):
-        seconds = {"setfit_brief": 8.0, "ce_half": 6.0}[candidate.name]
+        seconds = {"setfit_brief": 6.0, "ce_half": 6.0}[candidate.name]
         now[0] += seconds
         held_out = np.arange(fold, 100, 5)
         scores = np.eye(2)[labels[held_out]]
@@ -311,13 +311,13 @@ def test_the_brief_candidate_is_tried_after_all_where_the_longer_does_not_end(tm
 @pytest.mark.parametrize(
     ("candidate", "seconds", "epochs"),
     [
-        *[("setfit_brief", left, epochs) for left, epochs in ((30, 26), (24, 21), (18, 16), (12, 1))],
+        *[("setfit_brief", left, epochs) for left, epochs in ((30, 26), (24, 21), (18, 16), (15, 11), (12, 8), (9, 1))],
         *[("setfit_half", left, epochs) for left, epochs in ((30, 26), (24, 21), (18, 16), (12, 16))],  # folds had 48
         ("setfit_pairs", 90, 30),
     ],
 )
 def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, capsys, candidate, seconds, epochs):
-    """Of 100 rows in batches of 32, 80, 64 and 48 steps are told to take 26, 21 and 17 s."""
+    """Of 100 rows in batches of 32, 80, 64, 48, 32 and 24 steps are told to take 26, 21, 17, 12 and 10 s."""
     embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
     labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(seconds / 60, now=lambda: 0.0)
     clock.report = 0.0

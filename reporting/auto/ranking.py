@@ -25,7 +25,7 @@ AS_SMALL = 1.1  # times the least size
 CALIBRATION_DRAWS = 50
 # macro-F1 that a fine-tuned encoder has above a frozen one on new rows, of six sets: mean and spread
 GAIN_MEAN, GAIN_SPREAD = 0.05, 0.06
-LONGER_MEAN, LONGER_SPREAD = 0.03, 0.03  # what 80 steps of pairs have above 16, likewise
+MOST_STEPS, STEPS_MEAN = 80.0, 0.02  # of pairs, and what e times as many bring up to these
 PREFER = ("quality", "speed", "size")
 COLUMNS = (
     *("rank", "candidate", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper"),
@@ -244,13 +244,12 @@ def rank(
         has_all = table["candidate"].map(lambda name: name in out_of_fold and len(out_of_fold[name].rows) == most)
         is_tuned = table["candidate"].isin([e["candidate"] for e in candidates if e.get("is_known_to_gain")])
         tuned, frozen = (table["candidate"][kind] for kind in (finished & is_tuned, finished & has_all & ~is_tuned))
-        gains = {True: 0.0, False: 0.0}
+        gains = {}
         if len(tuned) and len(frozen):
             sides = out_of_fold[tuned.iloc[0]], out_of_fold[frozen.iloc[0]]
-            gains = {longer: known_gain(*sides, seed, longer) for longer in gains}
-        longer = {entry["candidate"]: bool(entry.get("gains_by_it")) for entry in candidates}
-        gain = table["candidate"].map(lambda name: gains[longer[name]])
-        table_with_gain = table.assign(has_all_rows=has_all, known_gain=is_tuned * gain)
+            steps = {entry["candidate"]: entry.get("pair_steps") for entry in candidates}
+            gains = {name: known_gain(*sides, seed, steps[name]) for name in tuned}
+        table_with_gain = table.assign(has_all_rows=has_all, known_gain=[gains.get(n, 0.0) for n in table["candidate"]])
         eligible = table_with_gain[finished & table["candidate"].isin(allowed)]
         chosen = recommend(eligible, prefer, parts)
         table["recommended"] = table["candidate"] == chosen
@@ -317,23 +316,28 @@ def _compare_with_best(table: pd.DataFrame, out_of_fold: Mapping[str, OutOfFold]
     table.loc[rows, "within_noise"] = [p is None or p >= LEVEL for p in corrected]
 
 
-def known_gain(tuned: OutOfFold, frozen: OutOfFold, seed: int, learns_for_longer: bool = False) -> float:
+def known_gain(
+    tuned: OutOfFold, frozen: OutOfFold, seed: int, steps: tuple[float, float] | None = None
+) -> float:
     """What counts for a candidate that trains the encoder besides the difference that was measured.
 
     Of the difference on new rows, `GAIN_MEAN` is expected beforehand and `GAIN_SPREAD` is its spread. After it was
     measured with an error, that is above 0 where the measured one and this gain are together. An error above that
-    spread, of very few rows, counts as one of it: the gain was measured on 100 rows and more. What learns for longer
-    on all rows than in the folds gains `LONGER_MEAN` by it, with a spread of `LONGER_SPREAD`, which is one more error.
+    spread, of very few rows, counts as one of it: the gain was measured on 100 rows and more. The gain is that of
+    `MOST_STEPS` of pairs, fewer have less; what has more on all rows than in the folds gains by them, as `STEPS_MEAN`
+    says, and as much again is the spread of that, one more error.
 
     Args:
         tuned: of the best that trains the encoder.
         frozen: of the best of the others.
         seed: of the exchanges that the error is told from.
-        learns_for_longer: on all rows.
+        steps: of pairs in the folds and on all rows; None: as many as `GAIN_MEAN` was measured with, in both.
     """
+    of_folds, of_all = (min(number, MOST_STEPS) for number in steps or (MOST_STEPS, MOST_STEPS))
+    more = STEPS_MEAN * np.log(max(of_all / of_folds, 1.0))
+    gain = GAIN_MEAN - STEPS_MEAN * np.log(MOST_STEPS / of_all)
     error = min(tuned.difference(frozen, np.random.default_rng([seed, 3]))[2], GAIN_SPREAD)
-    more, spread = (LONGER_MEAN, LONGER_SPREAD) if learns_for_longer else (0.0, 0.0)
-    return more + GAIN_MEAN * (error**2 + spread**2) / GAIN_SPREAD**2
+    return float(more + max(gain, 0.0) * (error**2 + more**2) / GAIN_SPREAD**2)
 
 
 def recommend(

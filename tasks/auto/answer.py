@@ -22,8 +22,9 @@ from tasks.auto.cheap import pure_vote, unit_rows
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
 from tasks.auto.data import MOST_ROWS, facts, max_length_for, notes_of_sample, sampled, write_rows
+from tasks.auto.durations import finished
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
-from tasks.auto.last_fit import fit_on_all_rows, is_brief, longer_steps
+from tasks.auto.last_fit import brief_steps, fit_on_all_rows, longer_steps
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
@@ -188,10 +189,10 @@ def _fit_recommended(study: Study) -> None:
 
 def _foretell_last_fit(study: Study) -> None:
     """Enter which candidates would learn for longer on all rows, which the choice has to know."""
-    for name, entry in study.entries.items():
-        candidate = study.by_name[name]
-        entry.learns_for_longer = study.is_finished(candidate) and longer_steps(study, candidate) is not None
-        entry.gains_by_it = entry.learns_for_longer and is_brief(study, candidate)
+    for candidate in finished(study):
+        entry = study.entries[candidate.name]
+        entry.learns_for_longer = longer_steps(study, candidate) is not None
+        entry.pair_steps = brief_steps(study, candidate) if candidate.brief_of else None
     study.write()
 
 

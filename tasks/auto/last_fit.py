@@ -20,7 +20,7 @@ from tasks.auto.study import PAIR_STEPS, Study
 from tasks.auto.untrained import UNSCALED, path_of, rows_of
 
 FEW_STEPS = (32, 24)  # of pairs, where there is no time for `PAIR_STEPS` on all rows, but for more than the folds had
-BRIEF_STEPS = 24  # of which at the most, in the folds, it was measured what more bring
+SAFE = 1.15  # times as long as told: after it nothing is left that could be shortened
 SHARPENING = 0.3  # power of the steps of pairs by which scores of unseen rows grow further apart, on train rows
 
 
@@ -82,9 +82,12 @@ def words_of_all_rows(study: Study, candidate: Candidate) -> tuple[list[str], fl
     return run_words(study, longer, None, steps), (texts[1] / texts[0]) ** SHARPENING
 
 
-def is_brief(study: Study, candidate: Candidate) -> bool:
-    """Whether its folds learned from pairs for so few steps that it was measured what more bring."""
-    return bool(candidate.brief_of) and texts_in_training(study, candidate, 0) <= BRIEF_STEPS * USUAL_BATCH
+def brief_steps(study: Study, candidate: Candidate) -> tuple[float, float]:
+    """Steps of pairs in a fold of a candidate that trains the encoder, and on all rows."""
+    steps = longer_steps(study, candidate)
+    last = (candidate, None) if steps is None else (longer_of(study, candidate), None, steps)
+    of_fold, of_all = (texts_in_training(study, *run) / USUAL_BATCH for run in ((candidate, 0), last))
+    return of_fold, of_all
 
 
 def longer_steps(study: Study, candidate: Candidate) -> int | None:
@@ -95,7 +98,7 @@ def longer_steps(study: Study, candidate: Candidate) -> int | None:
     own = foretold_training(study, candidate, None)
     for steps in (*PAIR_STEPS, *FEW_STEPS):
         seconds = foretold_training(study, longer, None, steps)
-        if seconds > own and pace_of(study, candidate) * seconds <= study.clock.left_with_fit:
+        if seconds > own and SAFE * pace_of(study, candidate) * seconds <= study.clock.left_with_fit:
             return steps
     return None
 

@@ -59,7 +59,7 @@ class Entry:
     can_be_recommended: bool = True
     is_known_to_gain: bool = False
     learns_for_longer: bool = False  # on all rows than in the folds
-    gains_by_it: bool = False  # what was measured
+    pair_steps: tuple[float, float] | None = None  # of a brief candidate, in the folds and on all rows
     parts: list[str] = field(default_factory=list)
 
 

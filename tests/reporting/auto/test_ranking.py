@@ -10,8 +10,7 @@ from sklearn.metrics import f1_score
 from reporting.auto.ranking import (
     GAIN_MEAN,
     GAIN_SPREAD,
-    LONGER_MEAN,
-    LONGER_SPREAD,
+    STEPS_MEAN,
     OutOfFold,
     known_gain,
     rank,
@@ -239,9 +238,12 @@ def test_what_is_known_of_fine_tuning_counts_whichever_is_better_by_the_rows(siz
     error = known_gain(tuned, frozen, 0) ** 0.5 * GAIN_SPREAD / GAIN_MEAN**0.5
     assert error == pytest.approx(np.sqrt(2 * 30 * size) / (300 * size), rel=0.15)
     assert (chosen[0] == "tuned") == (size == 1)
-    more = known_gain(tuned, frozen, 0, learns_for_longer=True) - known_gain(tuned, frozen, 0)
-    assert more == pytest.approx(LONGER_MEAN + GAIN_MEAN * (LONGER_SPREAD / GAIN_SPREAD) ** 2)
-    entries[1]["gains_by_it"] = True  # on all rows than in the folds
+    five_times = STEPS_MEAN * np.log(5)
+    more = known_gain(tuned, frozen, 0, (16, 80)) - known_gain(tuned, frozen, 0)
+    assert more == pytest.approx(five_times + GAIN_MEAN * (five_times / GAIN_SPREAD) ** 2)
+    brief = known_gain(tuned, frozen, 0, (16, 16)) / known_gain(tuned, frozen, 0)
+    assert brief == pytest.approx(1 - five_times / GAIN_MEAN)
+    entries[1]["pair_steps"] = (16, 80)  # in the folds and on all rows
     sides = {"frozen": frozen, "tuned": answers(wrong[30 * size : 90 * size + int((more - 0.01) * 300)])}
     assert rank(entries, sides, "quality", 0).set_index("candidate").loc["tuned", "recommended"]
     few = [table(np.arange(12) % 3, (np.arange(12) + shift)[:, None] % 3, [0]) for shift in (0, 1)]

@@ -228,7 +228,7 @@ def test_what_is_known_of_fine_tuning_counts_whichever_is_better_by_the_rows(siz
     entries = [{"candidate": name, "title": name, "train_seconds": seconds, "is_known_to_gain": name == "tuned"}
                for name, seconds in (("frozen", 1), ("tuned", 200))]  # fmt: skip
     chosen = {}
-    for more in range(-8 * size, 9 * size, size):  # wrong rows, half of them the other's
+    for more in range(-8 * size, 9 * size, 2 * size):  # wrong rows, half of them the other's
         tuned = answers(wrong[30 * size : 90 * size + more])
         ranking = rank(entries, {"frozen": frozen, "tuned": tuned}, "quality", 0)
         chosen[more] = ranking.loc[ranking["recommended"], "candidate"].item()

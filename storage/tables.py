@@ -667,8 +667,8 @@ def _xlsx_errors(path: Path | str) -> Iterator[None]:
 
 
 def _open_xlsx(path: Path, has_header: bool, name: str | None) -> Table:
-    """The sheet of a name, or the first that is not empty, from its first row with a value on; numbers and dates become
-    what a spreadsheet writes as CSV."""
+    """The sheet of a name, or the first that is not empty, from its first row with a value on; numbers, dates and
+    truth values become what a spreadsheet writes as CSV."""
     with _xlsx_errors(path):
         all_sheets = _book(path).worksheets
         sheets = [sheet for sheet in all_sheets if name in (None, sheet.title)]
@@ -768,6 +768,8 @@ def _first_cells(sheets: Iterable[Any]) -> tuple[str, int, Any, Iterator[Any]]:
 def _cell(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    if isinstance(value, bool):
+        return str(value).upper()
     return "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

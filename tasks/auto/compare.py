@@ -11,6 +11,7 @@ import numpy as np
 from tasks.auto.candidates import Candidate, rounds
 from tasks.auto.durations import (
     USUAL_PACE,
+    folds_wanted,
     foretold_training,
     longer_of,
     refits,
@@ -37,8 +38,26 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
         study.clock.say(f"time for fine-tuning with {FOLDS_OF_MANY} folds, not with {study.folds}: all begin anew")
         study.divide(FOLDS_OF_MANY)
         _try_all(study, candidates)
+    for brief in briefs_once_more(study, candidates):
+        study.clock.say(f"{study.entries[brief.name].title}, once more: the machine may have been busy")
+        try_trained(study, [brief])
     repeat_folds(study, _cheap(candidates), REPEATED_SHARE)
     study.write()
+
+
+def briefs_once_more(study: Study, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Brief candidates that were stopped after their first steps, which took longer than they were foretold to, where
+    nothing that trains the encoder ended its folds and by the foretelling there is time for them yet."""
+    trained = [candidate for candidate in candidates if candidate.kind == "trained"]
+    if any(map(study.is_finished, trained)):
+        return []
+
+    def foretold(brief: Candidate) -> float:
+        runs = folds_wanted(study, brief) + refits(study, brief)
+        return USUAL_PACE * runs * foretold_training(study, brief, 0)
+
+    stopped = [brief for brief in trained if brief.brief_of and brief.name in study.told_seconds]
+    return [brief for brief in stopped if foretold(brief) <= study.clock.left_with_fit]
 
 
 def _fewer_would_do(study: Study, candidates: Sequence[Candidate]) -> bool:

@@ -384,12 +384,12 @@ def test_spreadsheets_and_parquet(tmp_path):
     import pyarrow.parquet as pq
 
     book = openpyxl.Workbook()
-    for line in (["text", "label", "year", None], ["red", 1.0, 2020], [], ["blue", "b", None, None]):
+    for line in (["text", "label", "year", None], ["red", 1.0, 2020], [], ["blue", "b", True, None]):
         book.active.append(line)
     book.save(tmp_path / "a.xlsx")
     assert trained(tmp_path / "a.xlsx") == predicted(tmp_path / "a.xlsx")
     assert [row for _, row in open_table(tmp_path / "a.xlsx").rows] == [
-        {"text": "red", "label": "1", "year": "2020"}, {"text": "blue", "label": "b", "year": ""}]  # fmt: skip
+        {"text": "red", "label": "1", "year": "2020"}, {"text": "blue", "label": "b", "year": "TRUE"}]  # fmt: skip
     assert [where for where, _ in open_table(tmp_path / "a.xlsx").rows] == [f"{tmp_path}/a.xlsx:{n}" for n in (2, 4)]
     pq.write_table(pa.table({"text": ["red", "blue"], "label": [1, 2]}), tmp_path / "a.parquet")
     assert trained(tmp_path / "a.parquet") == predicted(tmp_path / "a.parquet") == [

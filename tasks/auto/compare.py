@@ -76,17 +76,29 @@ def _try_all(study: Study, candidates: Sequence[Candidate]) -> None:
     untrained = [candidate for candidate in candidates if candidate.kind != "trained"]
     # with very many classes a solver may leave no time for the others; words alone are the least of a loss
     untrained.sort(key=lambda candidate: (candidate.kind == "words", solving_seconds(study, candidate)))
+    waiting = []
     for number, candidate in enumerate(untrained, 1):
         study.say(f"{number} of {len(candidates)}: {study.entries[candidate.name].title}")
+        if try_untrained(study, candidate, untrained[number:]):
+            study.say("its other folds wait for a sum that it is a part of")
+            waiting.append(candidate)
+        _write_of(study, candidate)
+    for candidate in waiting:
+        study.say(f"{study.entries[candidate.name].title}: the other folds")
         try_untrained(study, candidate)
-        if study.entries[candidate.name].reason:
-            study.say_why(candidate)
-        study.write()
+        _write_of(study, candidate)
     cheap = _cheap(untrained)
     repeat_folds(study, cheap, FIRST_SHARE)
     learning_curve(study, cheap)
     for trained in rounds(candidates, study.class_counts):
         try_trained(study, trained)
+    study.write()
+
+
+def _write_of(study: Study, candidate: Candidate) -> None:
+    """Say why a candidate was left, where it was, and write what came of it."""
+    if study.entries[candidate.name].reason:
+        study.say_why(candidate)
     study.write()
 
 

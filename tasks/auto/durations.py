@@ -22,6 +22,7 @@ USUAL_PACE = 1.3  # times, what training takes longer than it is told to before 
 SECONDS_A_PRODUCT = 4e-10  # of one row, class and dimension in a step of a solver
 USUAL_BATCH = 32  # texts in a training step, where a candidate says nothing else
 WORD_COST = 20  # of a word, which lies apart from the next, in dimensions
+ROW_COST = 0.5  # of a row, where words are solved by their products, in dimensions
 STEPS_OF_WORDS, STEPS_OF_EMBEDDINGS = 20, 50  # of a solver for each row of a class, over all its settings: few rows
 MOST_STEPS_OF_WORDS, MOST_STEPS_OF_EMBEDDINGS = 600, 2000  # are soon solved
 STEPS_OF_ALL_TEXTS = {"discriminant_unlabelled": 200, "words_unlabelled": 800}  # of four fits, three in inner folds
@@ -62,7 +63,7 @@ def _foretold_solving(study: Study, candidate: Candidate) -> float:
         return of_embeddings * product * width
     if study.several:
         return product * (of_embeddings * width + of_words * words)
-    width += min(words, len(study.labels)) if len(study.labels) <= MOST_ROWS else words
+    width += ROW_COST * min(words, len(study.labels)) if len(study.labels) <= MOST_ROWS else words
     return of_embeddings * product * width
 
 

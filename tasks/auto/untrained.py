@@ -15,7 +15,7 @@ from tasks.auto import cheap
 from tasks.auto.candidate_runs import read_run
 from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
-from tasks.auto.durations import finished, folds_wanted, refit_seconds, refits, solving_seconds
+from tasks.auto.durations import finished, folds_left, folds_wanted, refit_seconds, refits, solving_seconds
 from tasks.auto.folds import FoldOutcome, cheap_fold, each_fold
 from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
 
@@ -26,12 +26,27 @@ MOST_REPEATED = 2000  # rows; the drawing of the folds hardly matters where ther
 UNSCALED = ("majority", "neighbours")  # candidates whose scores are shares of rows, and stay what they are
 
 
-def try_untrained(study: Study, candidate: Candidate) -> None:
-    """All folds of a candidate that trains no encoder, in the first drawing; the entry says how it went."""
+def try_untrained(study: Study, candidate: Candidate, later: Sequence[Candidate] = ()) -> bool:
+    """All folds of a candidate that trains no encoder, in the first drawing; the entry says how it went.
+
+    Returns:
+        Whether those after the first wait: one of `later`, a sum that it is a part of, is told to have time without
+        them and none after them.
+    """
     if candidate.kind == "words":
         _try_words(study, candidate)
-    else:
-        _try_cheap(study, candidate, 0)
+        return False
+    return _try_cheap(study, candidate, 0, later)
+
+
+def _is_to_wait(study: Study, part: Candidate, later: Sequence[Candidate]) -> bool:
+    """Whether there is time for a sum of `later`, and not for the other folds of this part of it besides."""
+    rest = folds_left(study, part) * solving_seconds(study, part)
+    for whole in (candidate for candidate in later if part.name in candidate.parts):
+        needed = (folds_wanted(study, whole) + refits(study, whole)) * solving_seconds(study, whole)
+        if needed <= MOST_WRONG * study.clock.left and study.clock.left < rest + needed:
+            return True
+    return False
 
 
 def repeat_folds(study: Study, candidates: Sequence[Candidate], most: float) -> None:
@@ -64,30 +79,33 @@ def _try_words(study: Study, candidate: Candidate) -> None:
     study.finish(candidate)
 
 
-def _try_cheap(study: Study, candidate: Candidate, repeat: int) -> None:
+def _try_cheap(study: Study, candidate: Candidate, repeat: int, later: Sequence[Candidate] = ()) -> bool:
     entry, path = study.entries[candidate.name], path_of(study, candidate)
     if isinstance(path, str):
         entry.reason = path
-        return
+        return False
     for fold, test in enumerate(each_fold(study.labels, list(study.texts), study.folds, repeat)):
         outcome = study.known(candidate.name, repeat, fold)
         if outcome is not None:
             study.keep(candidate.name, repeat, fold, outcome)
             continue
+        if fold and _is_to_wait(study, candidate, later):
+            return True
         if candidate.kind != "counts" and (reason := _no_time(study, candidate, repeat, fold)):
             if repeat == 0 and study.has_enough(candidate):
                 break
             if repeat == 0:
                 entry.reason = reason
-            return
+            return False
         try:
             outcome = _cheap_outcome(study, candidate, path, test)
         except ValueError as error:
             if repeat == 0:  # further drawings only add to it
                 entry.status, entry.reason = "failed", first_line(error)
-            return
+            return False
         study.save(candidate.name, repeat, fold, outcome)
     study.finish(candidate)
+    return False
 
 
 def _no_time(study: Study, candidate: Candidate, repeat: int, fold: int) -> str | None:

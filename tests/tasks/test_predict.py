@@ -3,26 +3,41 @@
 import csv
 import io
 import json
+import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from attack.toy import small_options, write_csv_files
 from datamodules.builders.user_files import Csv
 from engine.finished import _read_alike
 from storage.journal import kept_answers
 from storage.tables import open_table
 from tasks import predict
-from tests.command_lines import rows
+from tests.command_lines import command, rows
 
 TEXTS = ["the copper near a zinc", 'a "quoted" apple,\nand a pear', "snow  and\thail", "ÄÖ 日本 tiger"]
 
 
-@pytest.fixture
-def run(fit):
-    result = fit("trainer.max_epochs=3")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tiny_encoder_dir):
+    """A run that the tests here have copies of: training it for each of them would take minutes."""
+    folder = tmp_path_factory.mktemp("trained")
+    files = write_csv_files(folder)
+    words = ["dataset=csv", *(f"dataset.{split}={path}" for split, path in files.items()), "trainer.max_epochs=3"]
+    paths = ["paths.source_mirror=null", *(f"paths.{name}={folder / name}" for name in ("runs", "data", "cache"))]
+    result = command([*words, *paths, *small_options(tiny_encoder_dir)])
     assert result.code == 0, result.err
     return result
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    for name in ("runs", "data", "cache"):
+        shutil.copytree(trained.folder.parents[1] / name, tmp_path / name)
+    return replace(trained, out=str(tmp_path / "runs" / trained.folder.name))
 
 
 def csv_of(table: list[dict]) -> str:
@@ -43,7 +58,8 @@ def test_evaluate_gives_the_stored_figures(run, use):
     assert (run.folder / "predictions.csv").read_text() == predictions
 
 
-def test_evaluate_refuses_rows_that_the_run_did_not_learn_from_and_a_model_of_auto(run, use, toy_csv):
+def test_evaluate_refuses_rows_that_the_run_did_not_learn_from_and_a_model_of_auto(fit, use, toy_csv):
+    run = fit("trainer.max_epochs=1")
     predictions = (run.folder / "predictions.csv").read_text()
     source = toy_csv["train"].read_text()
     toy_csv["train"].write_text(source + "another copper,metal\n")

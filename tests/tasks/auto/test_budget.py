@@ -12,7 +12,7 @@ from callbacks import time_limit
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import compare, learning_curve, passed_on, safe_name, trained
+from tasks.auto import compare, learning_curve, passed_on, safe_name, trained, untrained
 from tasks.auto.answer import reads_unlabelled
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
@@ -428,7 +428,7 @@ def test_where_five_folds_cannot_be_trained_three_are_or_the_same_once_more(
     clock, tried = Clock(seconds / 60, now=lambda: 0.0), []
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
 
-    def solve(study, candidate):
+    def solve(study, candidate, later=()):
         for fold in range(study.folds):
             rows = np.flatnonzero(np.arange(100) % study.folds == fold)
             outcome = FoldOutcome(rows, np.eye(2)[labels[rows]], 0.9, 16 / study.folds, 1.0)
@@ -450,6 +450,28 @@ def test_where_five_folds_cannot_be_trained_three_are_or_the_same_once_more(
     assert study.folds == folds and tried[:2] == [(5, 0), (folds, 0)]
     assert study.entries["setfit_brief"].status == status
     assert {file.stem for file in (tmp_path / "folds").glob("majority*")} == {f"majority-0-{n}" for n in range(folds)}
+
+
+@pytest.mark.parametrize(("seconds", "finished"), [(45, ["linear_words"]), (80, ["logistic", "linear_words"])])
+def test_a_part_of_a_sum_waits_where_there_is_time_for_one_of_them(tmp_path, monkeypatch, seconds, finished):
+    """A fold of the part takes 4 s, of the sum 4.5: ten and a last fit do not fit into 45 s, one and five and it do."""
+    labels, texts, spent = np.arange(100) % 2, list(map(str, range(100))), [0.0]
+    parts = {"rows": np.ones((100, 384)), "counts": np.ones((100, 2)), "unlabelled": [], "names": None}
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-6, size_mib=1.0, **parts)
+    clock = Clock(seconds / 60, now=lambda: spent[0])
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+
+    def solve(study, candidate, path, test):
+        spent[0] += (cost := 4.5 if candidate.reads_words else 4.0)
+        return FoldOutcome(test, np.eye(2)[labels[test]], 0.9, cost, 1.0)
+
+    monkeypatch.setattr(untrained, "_cheap_outcome", solve)
+    for name in ("learning_curve", "repeat_folds"):
+        monkeypatch.setattr(compare, name, lambda *_: None)
+    candidates = [c for c in CANDIDATES if c.name in ("logistic", "linear_words")]
+    compare.compare(study, candidates)
+    assert [c.name for c in candidates if study.is_finished(c)] == finished
+    assert study.known("logistic", 0, 0) is not None and clock.left_with_fit >= 0
 
 
 def test_what_is_calibrated_on_other_folds_needs_two():

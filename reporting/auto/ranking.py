@@ -363,7 +363,8 @@ def recommend(
         within = finished.head(1)
     if within.empty:
         return None
-    expected = within["difference_to_best"] + within.get("known_gain", 0.0)
+    gain = within.get("known_gain", 0.0) if prefer == "quality" else 0.0
+    expected = within["difference_to_best"] + gain
     within = within.assign(expected=expected - expected.max())
     alike = _alike(within, prefer)
     alike = alike if len(alike) else within  # of speeds or sizes that nobody measured

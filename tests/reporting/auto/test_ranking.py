@@ -209,6 +209,8 @@ def test_a_fine_tuned_candidate_counts_as_better_the_less_the_rows_tell():
     finished = pd.DataFrame([("frozen", 1, True, 0.0), ("tuned", 30, True, -0.035)], columns=columns)
     for known, chosen in ((0.04, "tuned"), (0.0225, "frozen")):
         assert recommend(finished.assign(known_gain=[0.0, known])) == chosen
+    alike = finished.assign(known_gain=[0.0, 0.04], texts_per_second=9, size_mib=9)
+    assert [recommend(alike, prefer) for prefer in ("quality", "speed", "size")] == ["tuned", "frozen", "frozen"]
     later = finished.assign(train_seconds=[1, 300])  # five minutes more are worth it from half a point on
     for known, chosen in ((0.045, "tuned"), (0.038, "frozen")):
         assert recommend(later.assign(known_gain=[0.0, known])) == chosen

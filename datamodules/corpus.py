@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from datamodules.builders.base import Dataset, Row, checked_file
 from datamodules.cards import card, digests
-from datamodules.labels import class_counts, has_several_labels, label_array, label_name, without_label
+from datamodules.labels import class_counts, has_several_labels, label_array, without_label
 from datamodules.sources import HOST, HashMemory, fetch, file_sha256
 from datamodules.splits import stratified_split
 from storage.errors import InputError, short
 from storage.files import replacing_folder
+from storage.tables import is_missing, label_name
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
@@ -245,7 +246,7 @@ def _chunks(
             raise InputError(f"{where}: found augmented text {short(row['aug'])}, allowed: a string or nothing")
         optional = labels_optional or row.get("unlabelled", False)
         is_list = isinstance(row["label"], list | tuple)
-        if not (optional and _is_blank(row["label"])):
+        if not (optional and is_missing(row["label"])):
             multilabel = is_list if multilabel is None else multilabel
             if is_list != multilabel:
                 kinds = "one label", "a list of labels"
@@ -263,13 +264,9 @@ def _chunks(
         yield chunk
 
 
-def _is_blank(label: Any) -> bool:
-    return label is None or (isinstance(label, str) and not label.strip())
-
-
 def _names(label: Any, where: str, optional: bool) -> tuple[str, ...] | None:
     """The labels of a row, each once: of a list all, else one; None where it has no label, if that is optional."""
-    if optional and _is_blank(label):
+    if optional and is_missing(label):
         return None
     labels = label if isinstance(label, list | tuple) else [label]
     return tuple(dict.fromkeys(label_name(name, where) for name in labels))

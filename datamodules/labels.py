@@ -1,38 +1,10 @@
 """The label column of a table as an array: one class a text, or any number of them."""
 
-import re
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from storage.errors import InputError, short
-
-WHOLE = re.compile(r"^([-+]?\d+)\.0+$")
-
-
-def label_name(label: Any, where: str) -> str:
-    """The name of a label as a file has it: ``1`` and ``1.0`` are one, also as text, for spreadsheets and pandas write
-    whole numbers so where some are missing.
-
-    Raises:
-        InputError: it is empty, NaN, or neither text nor number; the line begins with ``where``.
-    """
-    if isinstance(label, float) and label.is_integer():
-        label = int(label)
-    name = str(label).strip() if isinstance(label, str | int | float | Decimal) else ""
-    name = WHOLE.sub(r"\1", name)
-    if is_missing(name):
-        shown = "an empty label" if label is None or label == "" else f"label {short(str(label))}"
-        raise InputError(f"{where}: found {shown}, allowed: a name or a number")
-    return name
-
-
-def is_missing(label: Any) -> bool:
-    """Whether a cell says that no label is known: it is empty, or NaN as pandas writes it."""
-    return label is None or label != label or (isinstance(label, str) and label.strip().lower() in ("", "nan"))
 
 
 def split_labels(field: Any, separator: str) -> Any:

@@ -12,12 +12,12 @@ from typing import Any
 import pandas as pd
 from omegaconf import OmegaConf
 
-from datamodules.labels import is_missing
 from engine.validation import validate_top
 from kontrast.estimators import LISTS, TextClassifier, load
 from kontrast.runs import HALF, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
+from storage.tables import is_missing
 
 SHOWN = ["rank", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper", "accuracy", "micro_f1", "within_noise",
          "recommended", "train_seconds"]  # fmt: skip

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from datamodules.labels import label_name
 from kontrast.runs import HALF, checked_texts, config_of, overrides, unseeded, with_threads, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
+from storage.tables import label_name
 
 ALL_ROWS = ("protocol=kfold", "protocol.fold=null", "dataset.singleton_classes=keep_in_train")
 PATHS = "paths__"

@@ -16,7 +16,7 @@ from typing import Any
 
 from labelling.answers import NO_LABEL, Answer, Label, answer_of, from_table, in_table
 from storage.errors import InputError, short
-from storage.tables import csv_writer, open_table, text_columns, text_of
+from storage.tables import csv_writer, is_missing, label_name, open_table, text_columns, text_of
 
 DETAILS = ("note", "guess", "probability", "time")  # of an answer, beside text, label and annotator
 COLUMNS = ("text", "label", "annotator", *DETAILS)
@@ -39,7 +39,7 @@ def read_answers(
         reading: further arguments of `open_table`, for a plain table.
 
     Raises:
-        InputError: no such file, one that is of no format, a row without a text, a label that is no text.
+        InputError: no such file, one that is of no format, a row without a text, a label that is no text or number.
     """
     answers: list[Answer] = []
     for where, row in open_table(file, **reading).rows:
@@ -75,13 +75,13 @@ def _of_table(
     if not _has_text(row, text_column) or label_column not in row:
         raise InputError(f"{where}: found the columns {', '.join(row)}; allowed: {asked}")
     text, label = text_of(row, text_column), row[label_column]
-    if isinstance(label, str) and label and separator is not None:
+    if is_missing(label) or (label == [] and separator is None):
+        return
+    if isinstance(label, str) and separator is not None:
         label = from_table(label, separator)
-    label = None if isinstance(label, str) and not label.strip() else label
-    if label is not None and (label != [] or separator is not None):
-        said = str(row["annotator"]) if row.get("annotator") else ""
-        ours = set(COLUMNS) <= row.keys()  # elsewhere a column `time` may hold anything
-        yield _answer(where, text, label, said, _details(where, row, separator) if ours else {"note": row.get("note")})
+    said = str(row["annotator"]) if row.get("annotator") else ""
+    ours = set(COLUMNS) <= row.keys()  # elsewhere a column `time` may hold anything
+    yield _answer(where, text, label, said, _details(where, row, separator) if ours else {"note": row.get("note")})
 
 
 def _details(where: str, row: Mapping[str, Any], separator: str | None) -> dict[str, Any]:
@@ -166,9 +166,8 @@ def _answer(
     where: str, text: Any, label: Any, annotator: str = "", details: Mapping[str, Any] = MappingProxyType({})
 ) -> Answer:
     several = isinstance(label, list | tuple) and len(label) != 1
-    names = [name.strip() if isinstance(name, str) else str(name) if type(name) is int else None
-             for name in (label if isinstance(label, list | tuple) else [label])]  # fmt: skip
-    if None in names or not isinstance(text, str):
+    names = [label_name(name, where) for name in (label if isinstance(label, list | tuple) else [label])]
+    if not isinstance(text, str):
         raise InputError(f"{where}: found {short(text)} with the label {short(label)}; allowed: a text and one label")
     known = {name: details[name] for name in DETAILS if details.get(name) not in (None, "")}
     if "note" in known:

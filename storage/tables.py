@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -45,6 +46,7 @@ MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
 UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
 NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that text in it does not have
+WHOLE = re.compile(r"^([-+]?\d+)\.0+$")
 BROKEN = "\udc80"  # half a character, as no decoder gives it: in the place of bytes that are none of an encoding
 TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
@@ -148,6 +150,11 @@ def folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
+def is_text(value: Any) -> bool:
+    """Whether a cell holds a text of which something can be seen."""
+    return isinstance(value, str) and is_visible(value)
+
+
 def is_blank(value: Any) -> bool:
     """Whether a cell of texts holds none, nothing that can be seen."""
     return value is None or (isinstance(value, str) and not is_visible(value))
@@ -155,10 +162,32 @@ def is_blank(value: Any) -> bool:
 
 def checked_text(value: Any, where: str) -> str:
     """The value itself. Raises InputError where it is no text with a visible character."""
-    if isinstance(value, str) and is_visible(value):
+    if is_text(value):
         return value
     shown = "an empty text" if is_blank(value) else short(value)
     raise InputError(f"{where}: found {shown}, allowed: a string with at least one visible character")
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a cell says that no label is known: it is empty, or NaN as pandas writes it."""
+    return label is None or label != label or (isinstance(label, str) and label.strip().lower() in ("", "nan"))
+
+
+def label_name(label: Any, where: str) -> str:
+    """The name of a label as a file has it: ``1`` and ``1.0`` are one, also as text, for spreadsheets and pandas write
+    whole numbers so where some are missing.
+
+    Raises:
+        InputError: it is empty, NaN, or neither text nor number; the line begins with ``where``.
+    """
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    name = str(label).strip() if isinstance(label, str | int | float | Decimal) else ""
+    name = WHOLE.sub(r"\1", name)
+    if is_missing(name):
+        shown = "an empty label" if label is None or label == "" else f"label {short(str(label))}"
+        raise InputError(f"{where}: found {shown}, allowed: a name or a number")
+    return name
 
 
 def format_of(path: Path | str) -> str | None:

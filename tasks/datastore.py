@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 
-from datamodules.labels import label_name, split_labels
+from datamodules.labels import split_labels
 from engine.finished import load_module, open_run
 from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
-from storage.tables import Row, is_blank, text_of
+from storage.tables import Row, is_blank, label_name, text_of
 from tasks.auto.guesses import LISTS, guess_separator, json_list
 from tasks.auto.reading import LOOKED_AT
 from tasks.predict import Encoded, pieces, read_rows, with_columns_of_run

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 
 from datamodules.corpus import Corpus
-from datamodules.labels import is_missing
 from engine.environment import ENVIRONMENT
 from engine.finished import is_of_auto, load_weights, open_run, shown_id
 from engine.plan import Plan
@@ -26,7 +25,7 @@ from reporting.multilabel_metrics import label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
 from storage.errors import short, short_list
 from storage.run_store import RunFolder
-from storage.tables import is_blank
+from storage.tables import is_blank, is_missing
 from tasks.datastore import labels_in, with_reader_of_labels
 from tasks.fit import measure, run_names
 from tasks.predict import Predictor, classifier_predictor, pieces, read_rows, with_columns_of_run

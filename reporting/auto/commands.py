@@ -10,6 +10,8 @@ from typing import Any
 from storage.command_words import quoted_word
 from storage.run_store import COMMAND
 
+ONCE_DELETED = ", once the rows without a text are deleted"  # a line that refuses them works
+
 
 def predict_line(folder: Path, file: Mapping[str, Any]) -> str:
     """What to type to predict a file like the one that was learned from.
@@ -35,8 +37,16 @@ def reading_words(typed: Mapping[str, Any], prefix: str = "") -> list[str]:
     return [f"{prefix}{key}={quoted_word(str(value)) if value else 'false'}" for key, value in typed.items()]
 
 
-def topics_line(file: str, text_column: str, typed: Mapping[str, Any]) -> str:
-    """What to type for topics of texts without labels; `typed` is how to read the file, of `Labelled.about`."""
+def topics_line(file: str, text_column: str, typed: Mapping[str, Any], lacks_texts: bool) -> str:
+    """What to type for topics of texts without labels.
+
+    Args:
+        file, text_column: where the texts stand.
+        typed: how to read the file, of `Labelled.about`.
+        lacks_texts: whether rows have none, which must go first.
+    """
     words = [f"{COMMAND} task=cluster method=sbert_words dataset=csv dataset.train={quoted_word(file)}"]
     words += [] if text_column == "text" else [f"dataset.text_column={quoted_word(text_column)}"]
-    return f"topics of the texts: {' '.join([*words, *reading_words(typed, 'dataset.')])} method.num_clusters=auto"
+    first = ONCE_DELETED if lacks_texts else ""
+    words += reading_words(typed, "dataset.")
+    return f"topics of the texts{first}: {' '.join(words)} method.num_clusters=auto"

@@ -16,7 +16,7 @@ from datamodules.class_descriptions import names_of, read_descriptions
 from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
-from storage.run_store import COMMAND, QUESTION, RunFolder
+from storage.run_store import COMMAND, DATA, QUESTION, RunFolder
 from tasks.auto.candidates import check_names
 from tasks.auto.clock import Clock
 from tasks.auto.guesses import LISTS
@@ -185,7 +185,7 @@ def _how_read(dataset: Mapping[str, Any], columns: Mapping[str, str]) -> dict[st
 
 
 def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
-    """`auto-NAME-ID`, the same for the same rows and the same question, whatever its minutes."""
+    """`auto-NAME-ID`, the same for the same rows of a file and the same question, whatever its minutes."""
     name = config.dataset.name if config.input is None else Path(config.input).name.partition(".")[0]
     asked = [word for word in words if not word.startswith(("paths.", "trainer.num_threads"))]
     plain: Any = OmegaConf.to_container(config)
@@ -197,6 +197,8 @@ def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
         digest.update(f"{label!r}: {description!r}".encode())
     for text in data.unlabelled:
         digest.update(f"{len(text)}:{text}".encode())
+    where = Path(data.file).name.encode(), np.array(data.lines, np.int64).tobytes()  # rows stand, as tables say
+    digest.update(b"".join(where))
     return f"auto-{safe_name(name)}-{digest.hexdigest()[:10]}"
 
 
@@ -220,7 +222,9 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     lines += [f"more warnings, {len(warnings) - MOST_WARNINGS}: metrics.json"] if len(warnings) > MOST_WARNINGS else []
     if (folder.path / "model" / "metrics.json").is_file():
         lines += [predict_line(folder.path, data.about), f"{COMMAND} task=serve {run_word(folder.path)}"]
-    if (more := label_more_line(data)) is not None:
+    is_sampled = folder.has(DATA) and folder.read_json(DATA).get("sampled_from")  # it has more labels than are read
+    if not is_sampled and (more := label_more_line(data)) is not None:
+        lines += [f"to label more{data.once_deleted}:"] if data.once_deleted else []
         lines.append(more)
     if folder.has("index.html"):
         lines.append(f"the report: {folder.path / 'index.html'}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from reporting.auto.commands import topics_line
 from storage.errors import InputError, short, short_list
-from storage.tables import JOIN, Row, text_columns
+from storage.tables import JOIN, Row, is_text, text_columns, text_of
 
 TEXT_NAMES = (
     *("text", "texts", "content", "body", "message", "sentence", "document", "review", "comment", "tweet", "post"),
@@ -132,9 +132,10 @@ def guess_columns(
         free = [name for name in columns if name not in text_columns(columns, text)]
         label, others["label"] = _guess_label(free, looks)
         if label is None:
+            lacks_texts = any(not is_text(text_of(row, text)) for row in rows)
             raise InputError(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
-                f"{topics_line(file, text, typed or {})}"
+                f"{topics_line(file, text, typed or {}, lacks_texts)}"
             )
     taken = {label, *text_columns(columns, text)}
     return text, label, guessed, {kind: [name for name in names if name not in taken] for kind, names in others.items()}

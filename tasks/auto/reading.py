@@ -9,9 +9,9 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from datamodules.labels import is_missing, label_name, split_labels
+from datamodules.labels import split_labels
 from datamodules.markup import MARKUP, without_markup
-from reporting.auto.commands import topics_line
+from reporting.auto.commands import ONCE_DELETED, topics_line
 from storage.command_words import in_shell_quotes, literal, quoted, quoted_word
 from storage.errors import InputError, short, short_list
 from storage.files import expanded
@@ -26,7 +26,10 @@ from storage.tables import (
     folded,
     format_of,
     is_blank,
+    is_missing,
+    is_text,
     is_visible,
+    label_name,
     open_table,
     text_of,
 )
@@ -52,7 +55,8 @@ class Labelled:
         markup: whether tags and entities were kept in the texts, or `strip`: taken out.
         about: facts of the file for the report: format, encoding, delimiter, sheet, columns, which of them were
             guessed, and what was typed of how to read it; `alone` is the column of texts that guessed headlines were
-            joined to.
+            joined to, `lacks_texts` whether rows without a text were left out, `entries` whether `lines` number the
+            entries of an array.
         notes: what a person should know, a line each.
     """
 
@@ -70,6 +74,11 @@ class Labelled:
     def rows_of_label(self) -> Counter[str]:
         """How many rows have each label, in the order of the rows."""
         return Counter(name for label in self.labels for name in (label if isinstance(label, tuple) else [label]))
+
+    @property
+    def once_deleted(self) -> str:
+        """What has to be done before a line that refuses rows without a text; "" where all have one."""
+        return ONCE_DELETED if self.about.get("lacks_texts") else ""
 
     def describe(self, names: Sequence[str], descriptions: Sequence[str]) -> None:
         """Keep what the labels mean, of those that a row has."""
@@ -100,10 +109,10 @@ class Labelled:
                 f"{where}: one class only{column}, {short(next(iter(counts)))}; allowed: at least 2 classes"
             )
         if rows < 10 or sum(count > 1 for count in counts.values()) < 2:
+            more = f"; to label more{self.once_deleted}: {line}" if (line := label_more_line(self)) else ""
             raise InputError(
                 f"{where}: {rows} labelled rows of {len(counts)} classes are too few to compare methods; allowed: at "
-                f"least 10 rows and 2 classes of 2 (no labels yet: task=cluster shows topics"
-                f"{'; to label more: ' + line if (line := label_more_line(self)) else ''})"
+                f"least 10 rows and 2 classes of 2 (no labels yet: task=cluster shows topics){more}"
             )
         if (different := _different(self.texts, LEAST_DIFFERENT)) < LEAST_DIFFERENT:
             shown = f"{different} different texts in {rows} rows"
@@ -220,7 +229,7 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
         if isinstance(value, str) and (match := MARKUP.search(value)):
             example, marked = example or short(match.group(), 30), marked + 1
             value = without_markup(value) if markup == "strip" else value
-        if not isinstance(value, str) or not is_visible(value):
+        if not is_text(value):
             empty, strange = empty + is_blank(value), strange + (not is_blank(value))
             continue
         file = where.rstrip("0123456789")
@@ -232,8 +241,9 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
         data.notes.append(f"{empty} rows without a text are left out")
     if strange:
         data.notes.append(f"{strange} rows whose text is a number or the like are left out; allowed: a string")
+    data.about |= {"lacks_texts": empty + strange > 0, "entries": file.endswith(": entry ")}
     if not data.labels:
-        topics = topics_line(data.file, text, data.about["typed"])
+        topics = topics_line(data.file, text, data.about["typed"], data.about["lacks_texts"])
         raise InputError(f"{data.file}: no row has a label in column {short(label)}; {topics}")
     data.about |= {"unlabelled_rows": len(data.unlabelled), "markup_rows": marked}
     if data.unlabelled:
@@ -336,7 +346,8 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
     about = data.about
     if about.get("typed"):  # it guesses how to read answers, and finds them by the names of their columns
         return None
-    dataset = {"csv": "csv", "tsv": "csv", "json": "jsonl"}.get(about.get("format", ""))
+    of_json = "csv" if data.several else "jsonl"  # which takes no separator
+    dataset = {"csv": "csv", "tsv": "csv", "json": of_json}.get(about.get("format", ""))
     separator = about.get("label_separator")
     if not about.get("unlabelled_rows") or dataset is None or separator == LISTS:
         return None

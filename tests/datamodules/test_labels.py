@@ -16,12 +16,12 @@ from datamodules.cards import cooccurrence
 from datamodules.collation import FeatureBatches
 from datamodules.corpus import prepare
 from datamodules.imbalance import Counts, Exponential, Listed
-from datamodules.labels import class_counts, label_array, label_name
+from datamodules.labels import class_counts, label_array
 from datamodules.samplers import ClassBalanced, Shuffle
 from datamodules.splits import multilabel_split, stratified_split
 from datamodules.texts.datamodule import TextDataModule
 from storage.errors import InputError
-from storage.tables import open_table
+from storage.tables import label_name, open_table
 from tasks.auto.reading import read_labelled
 from tasks.datastore import _labels, _one_name, labels_in, with_reader_of_labels
 from tasks.describe import write_corpus_card

@@ -50,6 +50,13 @@ def test_where_no_class_has_two_labelled_rows_nothing_is_held_out(tmp_path):
     assert prepare(Csv(train=str(path), **options), tmp_path / "data", None).label_names == ("0", "1")
 
 
+def test_a_label_that_pandas_wrote_as_missing_is_none(tmp_path):
+    path = tmp_path / "pandas.csv"
+    path.write_text("text,label\none,1.0\ntwo,0.0\nthree,nan\n")
+    corpus = prepare(Csv(train=str(path), label_names=[0, 1]), tmp_path / "data", None)
+    assert texts(corpus) == ["three"] and corpus.label_names == ("0", "1")
+
+
 def test_all_rows_together_hold_them_behind_the_labelled(train, more, tmp_path):
     corpus = prepare(Csv(train=train, unlabelled=more), tmp_path / "data", None, all_rows=True)
     assert texts(corpus) == ["new", "text 3", "new"] and corpus.table("train")["text"][20:].to_pylist() == texts(corpus)

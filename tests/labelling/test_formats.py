@@ -87,6 +87,15 @@ def test_tables_of_a_run(tmp_path):
     assert [a.label for a in read_answers(tmp_path / "mine.csv", "body", "topic")] == ["yes"]
 
 
+def test_labels_of_a_table_are_named_as_training_names_them(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,1.0\nb,nan\nc, 2 \n")
+    assert [(a.text, a.label) for a in read_answers(tmp_path / "a.csv")] == [("a", "1"), ("c", "2")]
+    (tmp_path / "b.jsonl").write_text('{"text": "a", "label": 1.0}\n{"text": "b", "label": NaN}\n')
+    assert [(a.text, a.label) for a in read_answers(tmp_path / "b.jsonl")] == [("a", "1")]
+    (tmp_path / "c.csv").write_text("text,label\na,1.0|2\nb, \n")
+    assert [a.label for a in read_answers(tmp_path / "c.csv", separator="|")] == [("1", "2")]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

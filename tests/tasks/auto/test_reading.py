@@ -15,7 +15,8 @@ from engine.identify import compose_run
 from reporting.auto.commands import predict_line
 from storage.command_words import quoted
 from storage.errors import InputError
-from tasks.auto import _read
+from storage.run_store import RunFolder
+from tasks.auto import _name_of, _read, next_lines
 from tasks.auto.clock import Clock
 from tasks.auto.data import max_length_for
 from tasks.auto.guesses import LISTS, guess_columns, guess_separator, words_in
@@ -335,6 +336,47 @@ def test_files_without_what_is_needed(tmp_path):
         read_labelled(str(tmp_path / "d.jsonl"), label_column="label")
 
 
+def test_the_same_rows_on_other_lines_or_of_another_file_are_another_question(tmp_path, store):
+    rows = [*zip(TEXTS, LABELS, strict=True)]
+    files = [write(tmp_path / "a.csv", ("text", "label"), rows), write(tmp_path / "b.csv", ("text", "label"), rows)]
+    (tmp_path / "x").mkdir()
+    files += [write(tmp_path / "x" / "a.csv", ("text", "label"), [*rows[:1], (), *rows[1:]])]  # a blank line more
+    config = OmegaConf.create(dict(compose_run(("task=auto", "input=a.csv", *store)).config))
+    names = [_name_of(config, read_labelled(file), []) for file in [*files, files[0]]]
+    assert len(set(names)) == 3 and names[0] == names[3]
+
+
+def test_entries_of_an_array_are_no_lines(tmp_path):
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    (tmp_path / "b.json").write_text("\n".join(map(json.dumps, rows)))
+    assert [read_labelled(str(tmp_path / name)).about["entries"] for name in ("a.json", "b.json")] == [True, False]
+
+
+def test_rows_without_a_text_must_go_before_a_line_that_refuses_them(tmp_path):
+    rows = [*zip(TEXTS[:2], LABELS, strict=False), ("", "red"), ("more", "")]
+    first = "once the rows without a text are deleted: python run.py"
+    for some, said in ((rows, f"; to label more, {first}"), ([*rows[:2], rows[3]], "; to label more: python run.py")):
+        with pytest.raises(InputError, match="are too few") as error:
+            read_labelled(write(tmp_path / "a.csv", ("text", "label"), some), "text", "label").checked()
+        assert said in str(error.value)
+        assert str(error.value).endswith(" active.budget=42"), "no bracket is pasted"
+    with pytest.raises(InputError, match=f"no row has a label in column 'label'; topics of the texts, {first}"):
+        read_labelled(write(tmp_path / "b.csv", ("text", "label"), [("one", ""), ("", "red")]), "text", "label")
+    with pytest.raises(InputError, match=f"no column looks like labels .*; topics of the texts, {first}"):
+        read_labelled(write(tmp_path / "c.csv", ("id", "body"), enumerate([*TEXTS, ""])), "body")
+
+
+def test_what_to_type_next_tells_of_rows_without_a_text_and_labels_nothing_where_labels_are_left(tmp_path):
+    rows = [*zip(TEXTS, LABELS, strict=True), ("", "red"), ("more", "")]
+    data, folder = read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows)), RunFolder(tmp_path / "auto-a")
+    folder.write_json("data.json", {"sampled_from": None})
+    first, line = next_lines(folder, data)[-2:]
+    assert first == "to label more, once the rows without a text are deleted:" and "active.oracle" in line
+    folder.write_json("data.json", {"sampled_from": 12})
+    assert not any("active.oracle" in line for line in next_lines(folder, data))
+
+
 def test_the_line_for_topics_composes(tmp_path):
     with pytest.raises(InputError) as error:
         read_labelled(write(tmp_path / "a b.csv", ("id", "the text"), enumerate(TEXTS), delimiter="|"), delimiter="|")
@@ -490,6 +532,17 @@ def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, s
     assert result.metrics["labels"] == len(LABELS) + 2, result.err
     assert f"{len(LABELS)} of {len(LABELS)} answers are new" in result.err
     assert label_more_line(read_labelled(write(tmp_path / "b.csv", ("text", "label"), rows[:12]))) is None
+
+
+def test_the_line_that_labels_more_reads_several_labels_of_json(tmp_path):
+    cells = ["red|large", "large", "red", None] * 3
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, cells, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run = compose_run(tuple(shlex.split(label_more_line(read_labelled(str(tmp_path / "a.jsonl"))))[2:]))
+    assert not run.problem and run.config["dataset"]["label_separator"] == "|"
+    options = {"label_separator": "|", "label_names": run.config["dataset"]["label_names"]}
+    labels = [row["label"] for row in Csv(train=run.config["dataset"]["train"], **options).rows({})["train"]]
+    assert labels[:4] == [["red", "large"], ["large"], ["red"], None]
 
 
 def test_the_line_that_labels_more_composes_whatever_the_names_are(tmp_path):

@@ -30,7 +30,7 @@ class Evidence:
             row.
         out_of_fold: by candidate, those that finished; rows of equal texts, as folds have them, are groups.
         curve: `learning_curve.csv`; empty where there is none.
-        embeddings: (N, D) float32 of unit length, or None.
+        embeddings: (N, D) float32 of unit length, zeros of texts that are read in part, or None.
     """
 
     question: dict[str, Any]
@@ -54,6 +54,11 @@ class Evidence:
     def labels(self) -> list[str]:
         """Names as they stand in the file, by class index."""
         return [str(entry["label"]) for entry in self.data["classes"]]
+
+    @property
+    def before_line(self) -> str:
+        """What stands between the file of a row and its line: an array of JSON has entries in place of lines."""
+        return ": entry " if self.data["files"][0].get("entries") else ":"
 
     def title(self, candidate: str) -> str:
         """What a candidate is, in words."""

@@ -113,18 +113,20 @@ def calibration_figures(out_of_fold: OutOfFold, seed: int) -> dict[str, Any]:
 
 
 def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, Any]]:
-    """Of each class: rows, different texts of those predicted, F1 with its interval, precision and recall, means over
-    the repeats."""
+    """Of each class: rows that were read, of how many in the file, different texts of those predicted, F1 with its
+    interval, precision and recall, means over the repeats."""
     f1 = out_of_fold.estimate().f1[0]
     lower, upper = interval(out_of_fold.resampled(evidence.seed).f1, f1, out_of_fold.widened)
     lower, upper = (np.where(out_of_fold.rows_of_class > 0, end, blank) for end, blank in ((lower, 0), (upper, 1)))
     scored = [scores_of(out_of_fold, answers) for answers in out_of_fold.answers]
     predicted, texts = out_of_fold.rows_of_class, out_of_fold.texts_of_class
-    rows = [entry["rows"] for entry in evidence.data["classes"]] if is_part(evidence, out_of_fold) else predicted
+    classes = evidence.data["classes"]
+    rows = [entry["rows"] for entry in classes] if is_part(evidence, out_of_fold) else predicted
     return [
         {
             "label": evidence.labels[place],
             "rows": int(rows[place]),
+            "rows_in_file": int(classes[place].get("rows_in_file", rows[place])),
             "predicted_rows": int(predicted[place]),
             "predicted_texts": int(texts[place]),
             "f1": float(f1[place]),
@@ -205,7 +207,7 @@ def duplicate_rows(evidence: Evidence) -> pd.DataFrame:
     rows = evidence.rows
     labels = pd.factorize(rows["label"].astype(str))[0].astype(np.int64)
     pairs = duplicates(list(rows["text"].astype(str)), labels, evidence.embeddings)
-    where = (rows["file"].astype(str) + ":" + rows["line"].astype(str)).to_numpy(object)
+    where = (rows["file"].astype(str) + evidence.before_line + rows["line"].astype(str)).to_numpy(object)
     first, second = pairs["first"].to_numpy(int), pairs["second"].to_numpy(int)
     texts = rows["text"].to_numpy(object)
     return pd.DataFrame(
@@ -275,8 +277,8 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
         yield f"No threshold is shown to keep answers that are right {asked(rule['precision'])} of the time."
     for entry in unreliable(content["per_class"]):
         span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
-        rows = f"{entry['predicted_rows']} of its " if entry["predicted_rows"] != entry["rows"] else ""
-        yield f"{entry['label']}: {rows}{entry['rows']} rows, its F1 lies anywhere from {span}."
+        rows = f"{entry['predicted_rows']} of its " if entry["predicted_rows"] != entry["rows_in_file"] else ""
+        yield f"{entry['label']}: {rows}{entry['rows_in_file']:,} rows, its F1 lies anywhere from {span}."
 
 
 def is_longer(evidence: Evidence, name: str) -> bool:

@@ -42,11 +42,13 @@ def with_interval(value: float, lower: float, upper: float) -> str:
 
 def rows_to_label(entry: Mapping[str, Any]) -> int:
     """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows), rows
-    of equal texts counting once.
+    of equal texts counting once. None where the file has more of them than were read.
 
     Args:
         entry: of `per_class`; where time was short, fewer of its rows were predicted than there are.
     """
+    if entry["rows_in_file"] > entry["rows"]:
+        return 0
     wider = (entry["f1_upper"] - entry["f1_lower"]) / WANTED_WIDTH
     wanted = (entry["predicted_texts"] or entry["rows"]) * wider**2
     texts = entry["rows"] * (entry["predicted_texts"] or 1) / (entry["predicted_rows"] or 1)
@@ -76,9 +78,11 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     parts += _others(evidence, ranking, row)
     doubtful = unreliable(per_class)
     for entry in doubtful[:MOST_NAMED]:
-        more = rows_to_label(entry)
+        more, rows = rows_to_label(entry), f"{entry['rows']} rows"
+        if entry["rows_in_file"] > entry["rows"]:
+            rows = f"{entry['rows']} of its {entry['rows_in_file']:,} rows were read"
         advice = f": label about {more} more" if more else ""
-        parts.append(f"{entry['label']} is unreliable, {entry['rows']} rows{advice}")
+        parts.append(f"{entry['label']} is unreliable, {rows}{advice}")
     if len(doubtful) > MOST_NAMED:
         parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")
     return "; ".join(parts) + "."

@@ -66,13 +66,13 @@ def duplicates(texts: list[str], labels: NDArray[np.int64], embeddings: NDArray[
     Args:
         texts: N of them.
         labels: (N,) class indices.
-        embeddings: (N, D) of unit length.
+        embeddings: (N, D) of unit length, zeros of a text that is nearly equal to none.
 
     Returns:
         first, second (positions), similarity (1 where texts are equal), same_label.
     """
     pairs = _equal(texts)
-    if embeddings is not None and len(embeddings) > 1:
+    if embeddings is not None:
         pairs = {**_near(embeddings), **pairs}
     ordered = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
     table = pd.DataFrame([(*pair, value) for pair, value in ordered], columns=["first", "second", "similarity"])
@@ -90,13 +90,17 @@ def _equal(texts: list[str]) -> dict[tuple[int, int], float]:
 def _near(embeddings: NDArray[np.float32]) -> dict[tuple[int, int], float]:
     from sklearn.neighbors import NearestNeighbors
 
+    places = np.flatnonzero(embeddings.any(axis=1))
+    if not len(places):
+        return {}
+    embeddings = embeddings[places]
     search = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(embeddings)), algorithm="brute").fit(embeddings)
     distances, neighbours = search.kneighbors(embeddings)
     similarity = 1 - distances**2 / 2
     rows, columns = np.nonzero(similarity >= NEARLY)
-    others = neighbours[rows, columns]
+    others = places[neighbours[rows, columns]]
     return {
         (int(min(pair)), int(max(pair))): float(min(value, 1.0))
-        for *pair, value in zip(rows, others, similarity[rows, columns], strict=True)
+        for *pair, value in zip(places[rows], others, similarity[rows, columns], strict=True)
         if pair[0] != pair[1]
     }

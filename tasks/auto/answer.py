@@ -21,7 +21,16 @@ from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
 from tasks.auto.cheap import pure_vote, unit_rows
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
-from tasks.auto.data import MOST_ROWS, facts, max_length_for, notes_of_sample, sampled, write_rows
+from tasks.auto.data import (
+    MOST_ROWS,
+    facts,
+    max_length_for,
+    notes_of_length,
+    notes_of_sample,
+    sampled,
+    texts_cut,
+    write_rows,
+)
 from tasks.auto.durations import finished
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
 from tasks.auto.last_fit import brief_steps, fit_on_all_rows, longer_steps
@@ -116,8 +125,9 @@ def _sampled_again(data: Labelled, most: int, seed: int, folder: RunFolder) -> L
         return data
     texts, labels, lines = (table[column].to_pylist() for column in ("text", "label", "line"))
     labels = [tuple(label) for label in labels] if data.several else labels
-    note, *more = notes_of_sample(data, labels)
-    if (now := min(most, MOST_ROWS)) > len(table):
+    now = min(most, MOST_ROWS)
+    note, *more = notes_of_sample(data, labels, now < MOST_ROWS and now <= len(table))
+    if now > len(table):
         note += f"; these minutes would do for about {min(now, len(data.labels)):,}: force=true starts anew with them"
     return replace(data, texts=texts, labels=labels, lines=lines, notes=[*data.notes, note, *more])
 
@@ -145,9 +155,7 @@ def _study(
     corpus = plan.corpus(whole=True)
     names, table = corpus.label_names, corpus.table("train")
     labels = label_array(table, len(names))[~without_label(table)].astype(np.int64)
-    total = len(data.labels)
-    about = facts(drawn, names, labels, total if len(drawn.labels) < total else None)
-    folder.write_json(DATA, about)
+    about = facts(drawn, names, labels, data if len(drawn.labels) < len(data.labels) else None)
     kind = "labels, the rarest" if drawn.several else "classes, the smallest"
     smallest = class_counts(labels, len(names)).min()
     clock.say(f"{len(labels):,} rows, {len(names)} {kind} of {smallest}; {about['regime']}")
@@ -156,6 +164,12 @@ def _study(
             clock.say(note)
     texts = len(labels) + (len(drawn.unlabelled) if has_others else 0)
     embeddings = _embeddings(plan, names, texts, speed, folder, clock)
+    limit = plan.dataset.max_length
+    cut = texts_cut(drawn.texts, limit) if embeddings is None else int(embeddings.is_cut.sum())
+    for note in notes_of_length(cut, len(labels), limit):
+        clock.say(note)
+        about["notes"].append(note)
+    folder.write_json(DATA, about | {"most_tokens": limit, "cut_texts": cut})
     return Study(folder, clock, base, names, labels, drawn.texts, embeddings, unlabelled)
 
 
@@ -171,8 +185,10 @@ def _embeddings(
         return None
     clock.say(f"encoding {texts:,} texts, about {needed}")
     embeddings = encoded(plan, names, speed)
+    rows = unit_rows(embeddings.rows).astype(np.float32)
+    rows[embeddings.is_cut] = 0  # a beginning says of no text that it stands twice
     with replacing(folder.path / "embeddings.npy") as file:
-        np.save(file, unit_rows(embeddings.rows).astype(np.float32))
+        np.save(file, rows)
     return embeddings
 
 

@@ -44,14 +44,15 @@ def sampled(data: Labelled, most: int, seed: int) -> Labelled:
     rows = draw(data, most, np.random.default_rng([seed, _SAMPLE]))
     texts, kept_labels = ([values[row] for row in rows] for values in (data.texts, data.labels))
     lines = [data.lines[row] for row in rows]
-    notes = [*data.notes, *notes_of_sample(data, kept_labels)]
+    notes = [*data.notes, *notes_of_sample(data, kept_labels, most < MOST_ROWS)]
     return replace(data, texts=texts, labels=kept_labels, lines=lines, notes=notes)
 
 
-def notes_of_sample(data: Labelled, drawn: Sequence[Any]) -> list[str]:
-    """What is to be said of the rows with these labels, drawn of all: how many, and of which class or classes they hold
-    one and a half times their share."""
-    notes = [f"{len(drawn):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from"]
+def notes_of_sample(data: Labelled, drawn: Sequence[Any], by_time: bool) -> list[str]:
+    """What is to be said of the rows with these labels, drawn of all: how many, whether the minutes forbade more, and
+    of which class or classes they hold one and a half times their share."""
+    why = ", as many as fit into the minutes; with more minutes force=true draws anew" if by_time else ""
+    notes = [f"{len(drawn):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from{why}"]
     counts, share = Counter(drawn), len(drawn) / len(data.labels)
     sizes = {} if data.several else data.rows_of_label()
     rare = [name for name, number in sizes.items() if counts[name] > FAR_MORE * max(share * number, 1)]
@@ -117,7 +118,17 @@ def max_length_for(texts: Sequence[str]) -> int:
     return 256 if np.quantile(lengths, 0.8) > LONG_TEXT else 128
 
 
-def _called_alike(names: Sequence[str], counts: NDArray[np.integer]) -> list[str]:
+def texts_cut(texts: Sequence[str], limit: int) -> int:
+    """How many texts have more words than so many tokens, each of which is one at least."""
+    return sum(words_in(text) > limit for text in texts)
+
+
+def notes_of_length(cut: int, rows: int, limit: int) -> list[str]:
+    """What is to be said of texts of which the first tokens alone are read."""
+    return [f"{cut:,} of {rows:,} texts have more than {limit} tokens: their first {limit} are read"] if cut else []
+
+
+def _called_alike(names: Sequence[str], counts: Sequence[int]) -> list[str]:
     """What is to be said of labels that may be one, mistyped, those of the fewest rows first."""
     pairs = sorted(nearly_alike(names), key=lambda pair: (min(counts[place] for place in pair), pair))
     shown = [[f"{short(names[c])} ({counts[c]:,} row{'' if counts[c] == 1 else 's'})" for c in p] for p in pairs]
@@ -126,14 +137,21 @@ def _called_alike(names: Sequence[str], counts: NDArray[np.integer]) -> list[str
     return notes[:MOST_ALIKE] + more
 
 
-def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], before: int | None) -> dict[str, Any]:
+def facts(
+    data: Labelled, names: Sequence[str], labels: NDArray[np.int64], whole: Labelled | None
+) -> dict[str, Any]:
     """What `data.json` says.
 
     Args:
+        data: the rows that are read.
         names, labels: C class names, and the class (N,) of each row, or its labels (N, C) of 0 and 1.
-        before: rows before sampling, None where all are taken.
+        whole: all rows, of which these were drawn; None where all are read.
     """
     counts = class_counts(labels, len(names))
+    in_file = (whole or data).rows_of_label()
+    classes = [{"label": name, "rows": int(count)} for name, count in zip(names, counts, strict=True)]
+    if whole is not None:
+        classes = [entry | {"rows_in_file": in_file[name]} for name, entry in zip(names, classes, strict=True)]
     normal = list(map(folded, data.texts))
     by_text: dict[str, set[Any]] = {}
     for text, label in zip(normal, data.labels, strict=True):
@@ -147,7 +165,7 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         more = ", …" if len(singles) > 5 else ""
         what = "labels" if data.several else "classes"
         notes.append(f"{what} of one row cannot be measured: {', '.join(singles[:5])}{more}")
-    notes += _called_alike(names, counts)
+    notes += _called_alike(names, [in_file[name] for name in names])
     if duplicates:
         notes.append(
             f"{duplicates} rows repeat the text of another; equal texts stay in one fold, and count once in intervals, "
@@ -157,7 +175,7 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         notes.append(f"{conflicting} rows have a text that stands with another label too")
     return {
         "rows": len(data.texts),
-        "classes": [{"label": name, "rows": int(count)} for name, count in zip(names, counts, strict=True)],
+        "classes": classes,
         "several_labels": data.several,
         "unlabelled_rows": len(data.unlabelled),
         "median_words": float(np.median([words_in(text) for text in data.texts])),
@@ -166,6 +184,6 @@ def facts(data: Labelled, names: Sequence[str], labels: NDArray[np.int64], befor
         "conflicting_duplicates": conflicting,
         "markup_rows": data.about.get("markup_rows", 0),
         "regime": ", ".join(regimes_of(counts, len(data.labels), len(data.unlabelled), data.several)) or ENOUGH,
-        "sampled_from": before,
+        "sampled_from": None if whole is None else len(whole.labels),
         "notes": notes,
     }

@@ -30,6 +30,7 @@ class Embeddings:
     Attributes:
         rows: (N, D) float32.
         counts: (N, V) of the encoder's tokens, sparse.
+        is_cut: (N,) whether a text has as many tokens as are read, or more.
         unlabelled: (M, D) float32, of the texts without a label.
         unlabelled_counts: (M, V), their tokens.
         names: (C, D) of unit length, embeddings of the class names; None where labels are codes or very many.
@@ -39,6 +40,7 @@ class Embeddings:
 
     rows: NDArray[np.float32]
     counts: csr_matrix
+    is_cut: NDArray[np.bool_]
     unlabelled: NDArray[np.float32]
     unlabelled_counts: csr_matrix
     names: NDArray[np.float32] | None
@@ -78,6 +80,7 @@ def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Em
     rows = np.concatenate([features[split] for split in parts])[order]
     tokens = [ids for split in parts for ids in datamodule.token_rows(split)[0]]
     counts = token_counts(tokens, len(encoder.token_embeddings()))[order]
+    is_cut = np.array([len(ids) == plan.dataset.max_length for ids in tokens])[order]
     unlabelled = features.get("unlabelled", rows[:0])
     others = datamodule.token_rows("unlabelled")[0] if len(unlabelled) else []
     unlabelled_counts = token_counts(others, counts.shape[1])
@@ -85,7 +88,7 @@ def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Em
     seconds = min(taken, seconds) if taken > CACHED * seconds else seconds  # of few texts most is what surrounds them
     names = None if label_names is None or len(label_names) > MOST_NAMES else plan.class_names(label_names)
     anchors = None if names is None else names(encoder).numpy()
-    return Embeddings(rows, counts, unlabelled, unlabelled_counts, anchors, seconds, _weights_mib(plan.encoder))
+    return Embeddings(rows, counts, is_cut, unlabelled, unlabelled_counts, anchors, seconds, _weights_mib(plan.encoder))
 
 
 def _weights_mib(encoder) -> float:

@@ -258,7 +258,8 @@ class Study:
 
     def _size(self, candidate: Candidate) -> float:
         """MiB of the model."""
-        numbers = len(self.labels) if candidate.name == "neighbours" else self.num_classes
+        has_datastore = candidate.votes or candidate.name == "neighbours"
+        vectors = self.num_classes + (len(self.labels) if has_datastore else 0)
         if candidate.kind == "words":
             distinct = len({word for text in self.texts for word in text.lower().split()})
             return distinct * 4 * (self.num_classes + 1) / 2**20
@@ -266,7 +267,7 @@ class Study:
             return 0.0
         width = self.embeddings.rows.shape[1]
         width += self.embeddings.counts.shape[1] if candidate.reads_words else 0
-        return self.embeddings.size_mib + 4 * numbers * width / 2**20
+        return self.embeddings.size_mib + 4 * vectors * width / 2**20
 
     # --- the files
 

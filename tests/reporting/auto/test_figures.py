@@ -127,6 +127,10 @@ def test_equal_and_nearly_equal_texts(monkeypatch):
     pairs = duplicates(["One  text", "two", "ONE text", "One text!"], np.array([0, 0, 1, 0]), vectors)
     assert pairs[["first", "second", "same_label"]].values.tolist() == [[0, 2, False], [0, 3, True]]
     assert pairs["similarity"].tolist() == pytest.approx([1.0, 0.98], abs=1e-3)
+    vectors[[0, 1, 2]] = 0  # of texts that are read in part
+    texts = ["long one", "long two", "LONG one", "short"]
+    assert duplicates(texts, np.zeros(4, int), vectors)[["first", "second"]].values.tolist() == [[0, 2]]
+    assert len(duplicates(texts, np.zeros(4, int), 0 * vectors)) == 1
 
 
 def test_draws_of_many_classes_of_few_rows_lie_about_the_figure():

@@ -113,6 +113,48 @@ def test_the_sentence_says_what_macro_f1_is_without_a_label_that_is_mistyped_onc
     assert "macro-F1 without classes of one row" in (folder / "index.html").read_text()
 
 
+def test_no_rows_are_to_be_labelled_where_the_file_has_more_than_were_read(tmp_path):
+    folder = write_folder(tmp_path / "auto-sampled")
+    data = json.loads((folder / "data.json").read_text())
+    rare = data["classes"][-1]
+    for entry in data["classes"]:
+        entry["rows_in_file"] = 100 * entry["rows"]
+    (folder / "data.json").write_text(json.dumps(data | {"sampled_from": 30_000}))
+    sentence = write_report(folder)["sentence"]
+    assert f"Sci/Tech is unreliable, {rare['rows']} of its {100 * rare['rows']:,} rows were read" in sentence
+    page = (folder / "index.html").read_text()
+    assert f"Sci/Tech: {rare['rows']} of its {100 * rare['rows']:,} rows, its F1 lies" in page
+    assert f'data-head="rows">{rare["rows"]} of {100 * rare["rows"]:,}<' in page
+    assert not re.search(r"label about \d|\d+ more<|twice the labels|more labels bring", sentence + page)
+    assert "With twice the rows that were read (600; the file has 30,000) its macro-F1" in page
+    assert "Pairs that are equal or nearly so among the 300 rows drawn: 2," in page
+
+
+def test_the_page_says_which_texts_that_stand_twice_were_looked_for(tmp_path):
+    folder = write_folder(tmp_path / "auto-twice")
+    data = json.loads((folder / "data.json").read_text())
+    (folder / "data.json").write_text(json.dumps(data | {"most_tokens": 128, "cut_texts": 7}))
+    write_report(folder)
+    assert "Those of more than 128 tokens, which are read in part, were" in (folder / "index.html").read_text()
+    rows = pd.read_parquet(folder / "rows.parquet")
+    rows.assign(text=[f"text {n}" for n in rows["row"]]).to_parquet(folder / "rows.parquet")
+    (folder / "embeddings.npy").unlink()
+    write_report(folder)
+    page = (folder / "index.html").read_text()
+    assert "No two are equal." in page and "Nearly equal ones were not looked for" in page
+
+
+def test_entries_of_an_array_are_called_so(tmp_path):
+    folder = write_folder(tmp_path / "auto-array")
+    data = json.loads((folder / "data.json").read_text())
+    data["files"][0]["entries"] = True
+    (folder / "data.json").write_text(json.dumps(data))
+    write_report(folder)
+    pairs, page = pd.read_csv(folder / "duplicates.csv"), (folder / "index.html").read_text()
+    assert pairs["line_a"].tolist() == ["my.csv: entry 2", "my.csv: entry 7"]
+    assert "my.csv: entry " in page and "my.csv:2" not in page and "<th>entry</th>" in page
+
+
 def test_nothing_finished(tmp_path):
     folder = write_folder(tmp_path / "auto-none", candidates=CANDIDATES[:0])
     (folder / "learning_curve.csv").unlink()

@@ -12,14 +12,16 @@ from callbacks import time_limit
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import compare, learning_curve, passed_on, safe_name, trained, untrained
+from tasks.auto import answer, compare, learning_curve, passed_on, safe_name, trained, untrained
 from tasks.auto.answer import reads_unlabelled
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of, rounds
 from tasks.auto.clock import Clock
-from tasks.auto.data import facts, sampled
+from tasks.auto.data import facts, notes_of_length, sampled, texts_cut
 from tasks.auto.durations import foretold_training, solving_seconds
+from tasks.auto.embeddings import encoded
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.last_fit import words_of_all_rows
+from tasks.auto.plans import plan_of
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study, enough_folds
 from tasks.auto.trained import better_half, those_that_can_end
@@ -131,14 +133,58 @@ def test_words_that_would_do_nothing_are_refused():
     assert safe_name("Kunden Mails (neu)") == "Kunden_Mails_neu"
 
 
-def test_sampling_keeps_small_classes_and_the_order_of_the_file():
+def test_sampling_keeps_small_classes_and_the_order_of_the_file(monkeypatch):
     labels = ["a"] * 900 + ["b"] * 90 + ["c"] * 4
     data = Labelled("f.csv", [str(n) for n in range(994)], labels, list(range(994)))
     part = sampled(data, 100, seed=0)
     assert [part.labels.count(name) for name in "abc"] == [91, 10, 4] and part.lines == sorted(part.lines)
-    assert part.notes[0] == "105 of 994 rows, drawn at random, are compared and learned from"
+    read = "105 of 994 rows, drawn at random, are compared and learned from"
+    assert part.notes[0] == f"{read}, as many as fit into the minutes; with more minutes force=true draws anew"
     assert [note.split(":")[0] for note in part.notes[1:]] == ["of 'c' they hold more than their share"]
     assert sampled(data, 994, seed=0) is data
+    monkeypatch.setattr("tasks.auto.data.MOST_ROWS", 100)
+    assert sampled(data, 500, seed=0).notes[0] == read
+
+
+def test_facts_of_a_sample_know_how_many_rows_of_each_class_the_file_has():
+    labels = ["spam"] * 40 + ["Spam"] * 30 + ["ham"] * 300
+    whole = Labelled("f.csv", [str(n) for n in range(370)], labels, list(range(370)))
+    part = sampled(whole, 100, seed=0)
+    names, codes = np.unique(part.labels, return_inverse=True)
+    about = facts(part, names.tolist(), codes, whole)
+    assert about["sampled_from"] == 370
+    assert [entry["rows_in_file"] for entry in about["classes"]] == [30, 300, 40]
+    assert any("'Spam' (30 rows) and 'spam' (40 rows) are" in note for note in about["notes"])
+    assert "rows_in_file" not in facts(part, names.tolist(), codes, None)["classes"][0]
+
+
+def test_what_is_cut_is_said_and_stands_twice_by_its_whole_text_alone(tmp_path, monkeypatch):
+    texts = ["word " * 300, "word " * 256, "short"]
+    assert [texts_cut(texts, limit) for limit in (128, 256)] == [2, 1]
+    assert notes_of_length(2, 3, 128) == ["2 of 3 texts have more than 128 tokens: their first 128 are read"]
+    assert notes_of_length(0, 3, 128) == []
+    rows: Any = SimpleNamespace(rows=np.ones((3, 4), np.float32), is_cut=np.array([True, True, False]))
+    monkeypatch.setattr(answer, "encoded", lambda *_: rows)
+    answer._embeddings(None, ["a"], 3, 1e-3, RunFolder(tmp_path), Clock(1))
+    assert np.load(tmp_path / "embeddings.npy").any(axis=1).tolist() == [False, False, True]
+
+
+def test_texts_of_which_the_beginning_alone_is_encoded_are_told_by_their_tokens(store, toy_csv, tiny_encoder_dir):
+    words = ["dataset=csv", f"dataset.train={toy_csv['train']}", f"encoder.path={tiny_encoder_dir}", *store]
+    words += ["encoder.sha256=null", "method=prototypes", "trainer.precision=32"]
+    texts = plan_of(words).corpus(whole=True).table("train")["text"].to_pylist()
+    lengths = [len(ids) for ids in plan_of(words).encoder.tokenizer()(texts)["input_ids"]]
+    limit = max(lengths)
+    is_cut = encoded(plan_of([*words, f"dataset.max_length={limit}"]), None, 1.0).is_cut
+    assert is_cut.tolist() == [length == limit for length in lengths]
+
+
+def test_a_datastore_of_neighbours_counts_as_part_of_the_model(tmp_path):
+    embeddings: Any = SimpleNamespace(rows=np.empty((1000, 2**10)), counts=None, seconds_per_text=0.01, size_mib=50.0)
+    labels = np.zeros((1000, 24), int)
+    study = Study(RunFolder(tmp_path), Clock(3), [], list(map(str, range(24))), labels, ["a"] * 1000, embeddings)
+    sizes = [study._size(by_name(several=True)[name]) for name in ("bce", "knn_mltc", "neighbours")]
+    assert sizes == pytest.approx([50 + 4 * 24 / 2**10, 54, 54])
 
 
 def test_sampling_keeps_rare_labels_where_texts_have_several():

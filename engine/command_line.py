@@ -28,6 +28,7 @@ OF_TEXT = (
     *("input", "output", "unlabelled", "class_descriptions", "add", "run", "text_column", "label_column"),
     *(f"dataset.{key}" for key in ("train", "val", "test", "unlabelled", "class_descriptions", "name")),
     *("dataset.text_column", "dataset.label_column", "active.answers_from", "active.answers", "sheet", "dataset.sheet"),
+    *("paths.runs", "paths.data", "paths.cache", "paths.source_mirror", "encoder.path"),
 )  # keys of names that people gave their files, sheets and columns
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
@@ -150,7 +151,8 @@ def is_multirun(arguments: Sequence[str]) -> bool:
 
 def with_literal_texts(arguments: list[str]) -> list[str]:
     """Names of files and columns that Hydra's grammar does not read as texts in its quotes: `données.csv`, which it
-    cannot read, `0`, `true` or `[x]`, and but in a sweep `Smith, John.csv`, which it takes for two values.
+    cannot read, `0`, `true` or `[x]`, ` text`, of which it drops the space, and but in a sweep `Smith, John.csv`, which
+    it takes for two values.
 
     Texts, a name in quotes for instance, and null stay as they are.
     """
@@ -166,7 +168,9 @@ def with_literal_texts(arguments: list[str]) -> list[str]:
             return False
         if override.is_sweep_override():
             return sweeps
-        return override.value() is None or isinstance(override.value(), str)
+        value = word.partition("=")[2]
+        is_whole = value == value.strip() or value[0] in "'\""
+        return override.value() is None or (isinstance(override.value(), str) and is_whole)
 
     pairs = [argument.partition("=") for argument in arguments]
     return [

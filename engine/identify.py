@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.command_line import CONF, explain, without_null_groups
 from engine.identity import run_id
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,13 @@ class ComposedRun:
     def id(self, seed: int) -> str:
         """Id with this seed, which no other key of a config depends on."""
         return run_id({**self.config, "seed": seed})
+
+
+def expand_home(config: DictConfig) -> None:
+    """In `paths.runs=~/runs` the shell leaves it to us to say where that is."""
+    for name, path in (config.get("paths") or {}).items():
+        if isinstance(path, str):
+            config.paths[name] = os.path.expanduser(path)
 
 
 @cache
@@ -36,6 +47,7 @@ def compose_run(overrides: tuple[str, ...]) -> ComposedRun:
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose("config", overrides=without_null_groups(list(overrides)))
+        expand_home(config)
         return ComposedRun(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
     except (HydraException, OmegaConfBaseException) as error:
         return ComposedRun({}, explain(error).split("; ")[0])

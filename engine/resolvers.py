@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,6 +14,12 @@ def if_frozen(frozen: Any, otherwise: Any, *, _root_: DictConfig) -> Any:
     return frozen if encoder and encoder.get("train") == "frozen" else otherwise
 
 
+def home(path: Any) -> str:
+    """`${home:PATH}`: the path, `~` at its beginning as the home folder."""
+    return os.path.expanduser(str(path))
+
+
 def register() -> None:
     """Make the resolvers of this module known to OmegaConf."""
     OmegaConf.register_new_resolver("if_frozen", if_frozen, replace=True)
+    OmegaConf.register_new_resolver("home", home, replace=True)

@@ -7,6 +7,7 @@ kontrast --version
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ def run_words(words: Sequence[str]) -> list[str]:
 
 def _as_overrides(words: Sequence[str]) -> list[str]:
     """A file as `input=FILE`, `--minutes 20` and `--minutes=20` as `minutes=20`, `--force` as `force=true`; key=value
-    stays."""
+    stays, unless a file is called so."""
     overrides: list[str] = []
     rest = list(words)
     while rest:
@@ -63,7 +64,7 @@ def _as_overrides(words: Sequence[str]) -> list[str]:
                 raise ValueError(f"kontrast auto {word}: a value is missing; allowed: {word.partition('=')[0]} VALUE")
             is_mark = len(value) == 1 and not value.isalnum()  # a delimiter, which Hydra's grammar wants in quotes
             overrides.append(f"{key}={quoted(value) if is_mark else value}")
-        elif "=" in word:
+        elif "=" in word and not os.path.isfile(word):
             overrides.append(word)
         elif any(override.startswith("input=") for override in overrides):
             raise ValueError(f"kontrast auto {word}: a second file; allowed: one, and --unlabelled FILE")

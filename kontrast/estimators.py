@@ -22,7 +22,8 @@ PATHS = "paths__"
 LISTS = (list, tuple, set, frozenset, np.ndarray)
 OWN = (
     *("task", "run", "input", "search", "sweep", "active"),
-    *("dataset", "dataset__train", "dataset__val", "dataset__test"),
+    *("dataset", "dataset__train", "dataset__val", "dataset__test", "dataset__text_column", "dataset__label_column"),
+    *("dataset__label_separator", "dataset__label_names", "dataset__header", "dataset__encoding"),
 )  # never a setting of `fit`
 OPENING = ("paths__", "trainer__num_threads")  # settings that count where nothing is trained
 

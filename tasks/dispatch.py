@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from engine.command_line import announce, report_job
+from engine.identify import expand_home
 from engine.validation import validate_top
 from launching.interrupts import raised_interrupts
 from storage.files import is_stdout
@@ -40,6 +41,7 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
     """
     plain: Any = OmegaConf.to_container(config, resolve=True)
     validate_top(plain)
+    expand_home(config)
     task = config.task
     if task in ON_A_RUN:
         _refuse_idle_overrides(task, overrides)

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -202,9 +203,10 @@ class PretrainedEncoder:
 
     def _find(self) -> Path:
         if self.path is not None:
-            if not (Path(self.path) / "config.json").is_file():
+            own_folder = Path(os.path.expanduser(self.path))
+            if not (own_folder / "config.json").is_file():
                 raise ValueError(f"encoder.path: no config.json in {self.path!r}; allowed: a Hugging Face model folder")
-            return Path(self.path)
+            return own_folder
         folder = self._from_hub(local_files_only=True) or self._from_package() or self._from_hub(local_files_only=False)
         if folder is None:
             raise ValueError(

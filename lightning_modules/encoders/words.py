@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -129,9 +130,9 @@ class WordEncoder:
             return self.network(vectors).train()
 
     def _file(self) -> Path:
-        if self.path is None or not Path(self.path).is_file():
+        if self.path is None or not Path(os.path.expanduser(self.path)).is_file():
             raise ValueError(f"encoder.path: no file {self.path!r}; allowed: a file of word vectors")
-        return Path(self.path)
+        return Path(os.path.expanduser(self.path))
 
     def _vectors(self) -> Iterator[tuple[str, list[float]]]:
         with self._file().open(encoding="utf-8") as lines:

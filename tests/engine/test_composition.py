@@ -3,12 +3,14 @@
 import re
 
 import pytest
+from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
 
 from engine.choices import choices
 from engine.command_line import with_keys_of_each_job, with_literal_texts
 from engine.composition import serves
-from tests.engine.plans import findings
+from engine.identify import compose_run
+from tests.engine.plans import CONF, findings
 
 TASKS = {"classification": "fit", "clustering": "cluster"}
 # a line; what it is refused for; which of what is allowed is typed, as a whole line
@@ -129,11 +131,25 @@ def test_a_sweep_over_a_group_leaves_its_keys_to_the_jobs(line: str, key: str) -
     assert key in words and len(words) == len(line.split())
 
 
+def test_the_home_folder_of_paths_is_told_by_us(monkeypatch) -> None:
+    """The shell leaves it in `paths.runs=~/runs`."""
+    typed, quoted = ["paths.runs=~/runs", "encoder.path=~/e5"], ["paths.runs='~/runs'", "encoder.path='~/e5'"]
+    assert with_literal_texts(typed) == quoted
+    monkeypatch.setenv("HOME", "/home/a")
+    paths = compose_run(("paths.runs='~/runs'", "paths.cache='~/cache'", "paths.source_mirror=null")).config["paths"]
+    assert paths == {"runs": "/home/a/runs", "data": "data", "cache": "/home/a/cache", "source_mirror": None}
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        sweep = compose("config", overrides=["paths.runs='~/runs'"], return_hydra_config=True).hydra.sweep
+    assert sweep.dir.startswith("/home/a/runs/sweeps/")
+
+
 def test_names_of_files_and_columns_are_taken_as_they_are_typed() -> None:
     typed = ["input=données.csv", "dataset.train=~/train (1).csv", "text_column=it's", "input='a b.csv'", "output=a&b"]
     quoted = ["input='données.csv'", "dataset.train='~/train (1).csv'", "text_column='it\\'s'", "input='a b.csv'"]
     others = ["loss.tau=é", "imbalance.rows=[1,2", "--help", "input=null"]
     assert with_literal_texts([*typed, *others]) == [*quoted, "output='a&b'", *others]
+    assert with_literal_texts(["text_column= text", "sheet=Mai ", "sheet=' a'"]) == [
+        "text_column=' text'", "sheet='Mai '", "sheet=' a'"]  # fmt: skip
     values = ["input=Smith, John.csv", "text_column=0", "label_column=true", "text_column=[x]"]
     alone = ["input='Smith, John.csv'", "text_column='0'", "label_column='true'", "text_column='[x]'"]
     assert with_literal_texts(values) == alone

@@ -137,13 +137,16 @@ def test_what_is_no_text_is_refused_with_its_place(texts):
         checked_texts(texts)
 
 
-def test_the_commands_words(capsys):
+def test_the_commands_words(capsys, tmp_path):
     words = ["auto", "my file.csv", "--minutes", "20", "--prefer=speed", "seed=1"]
     assert run_words(words) == ["task=auto", "input='my file.csv'", "minutes=20", "prefer=speed", "seed=1"]
     assert run_words(["auto", "a.csv", "--delimiter", ";"])[2:] == ["delimiter=';'"]
     assert run_words(["auto", "a.xlsx", "--sheet", "Data"])[2:] == ["sheet=Data"]
     assert run_words(["auto", "--force", "a.csv", "--text_column", "Text, lang"])[1:] == [
         "force=true", "input='a.csv'", "text_column=Text, lang"]  # fmt: skip
+    file = tmp_path / "lang=en.csv"
+    file.touch()
+    assert run_words(["auto", str(file)])[1:] == [f"input='{file}'"]
     assert run_words(["run", "-m", "method=ce"]) == ["-m", "method=ce"]
     assert run_words(["auto", "my.csv", "--help"]) == ["--help", "auto"]
     assert main(["--version"]) == 0 and re.fullmatch(r"\d+\.\d+\.\d+\n", capsys.readouterr().out)
@@ -237,6 +240,8 @@ def test_threads_are_those_asked_for_and_then_as_before_and_the_folder_is_known_
     "setting",
     [
         *({f"dataset__{split}": "a.csv"} for split in ("train", "val", "test")),
+        *({f"dataset__{key}": "x"} for key in ("text_column", "label_column", "label_separator", "label_names")),
+        *({f"dataset__{key}": "x"} for key in ("header", "encoding")),
         {"dataset": "trec"},
         {"active": "rep_clun"},
     ],

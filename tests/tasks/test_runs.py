@@ -4,11 +4,13 @@ from storage.run_store import RunFolder
 from tests.command_lines import command
 
 
-def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path):
+def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path, monkeypatch):
     for name, seed in (("one", 0), ("two", 1)):
         RunFolder(tmp_path / name).write_metrics(status="finished", method="ce", seed=seed, **{"test/macro_f1": 0.5})
     listed = command(["task=runs", f"paths.runs={tmp_path}", "method=ce", "seed=1"])
     assert "1 of 2 runs" in listed.out and "two" in listed.out and "one" not in listed.out and "50.00 %" in listed.out
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert command(["task=runs", f"paths.runs=~/{tmp_path.name}"]).folder == tmp_path
     asked = {"name": "tickets", "encoder": "minilm", "seed": 0}
     RunFolder(tmp_path / "auto-tickets").write_metrics(status="finished")
     RunFolder(tmp_path / "auto-tickets").write_json("question.json", asked)

@@ -44,6 +44,11 @@ def test_other_weights_are_refused_every_time(tiny_encoder_dir: Path) -> None:
             encoder.folder()
 
 
+def test_a_folder_below_the_home_folder(tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tiny_encoder_dir.parent))
+    assert source(Path("~") / tiny_encoder_dir.name).folder() == tiny_encoder_dir
+
+
 def test_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="encoder.path: no config.json"):
         source(tmp_path).folder()

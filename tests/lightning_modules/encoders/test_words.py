@@ -49,7 +49,7 @@ def test_the_label_graph_is_the_share_of_train_rows():
     assert torch.allclose(graph, torch.tensor([[0.5, 1 / 8**0.5], [0.0, 1.0]]))
 
 
-def test_vectors_of_a_file_are_where_training_starts(tmp_path):
+def test_vectors_of_a_file_are_where_training_starts(tmp_path, monkeypatch):
     file = tmp_path / "vectors.txt"
     file.write_text("2 6\ncat 1 2 3 4 5 6\nzebra 0 0 0 0 0 1\n")
     encoder, plain = learned(path=str(file)), learned()
@@ -59,6 +59,8 @@ def test_vectors_of_a_file_are_where_training_starts(tmp_path):
     assert torch.equal(vectors[at["dog"]], other[at["dog"]])
     assert not torch.equal(other, plain.load(2).token_embeddings())
     assert encoder.weights_hash() != plain.weights_hash()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert learned(path="~/vectors.txt").weights_hash() == encoder.weights_hash()
     file.write_text("cat 1 2 3 4 5 6\ndog 1 2 three\n")
     with pytest.raises(ValueError, match=r"vectors.txt:2: found .*; allowed: 6, encoder.dimension"):
         encoder.load()

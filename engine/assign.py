@@ -17,7 +17,7 @@ from clustering.two_views import TwoViews
 from clustering.vectors import WordVectors
 from datamodules.samplers import Batches, OrderedBatches
 from datamodules.texts.datamodule import predict_loader
-from engine.finished import load_weights
+from engine.finished import check_encoder, load_weights
 from engine.plan import Plan, instantiate_partial
 from engine.trainer import resolve_precision
 from storage.run_store import RunFolder, first_line
@@ -80,6 +80,7 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
         raise ValueError(f"{run.path / 'model.npz'}: cannot be read ({first_line(error)})") from error
     vectorise: Callable[[list[str]], Vectors]
     if method.vectors == "encoder":
+        check_encoder(run, plan)
         vectorise = Embeddings(plan)
     else:
         vectorise = WordVectors(method.vectors, model["words"], model["rarity"])
@@ -135,7 +136,7 @@ class _SeededOrder:
 
 def _module_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assignments]:
     module = plan.clustering_module(run.metric("cluster/num_clusters", int))
-    load_weights(module, run, FINAL, more_allowed=True)
+    load_weights(module, run, plan, FINAL, more_allowed=True)
     module.eval()
     tokenizer, max_length = plan.encoder.tokenizer(), plan.dataset.max_length
     order = _SeededOrder(plan.config.seed, plan.config.sampler.eval_batch_size)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "lightning", "transformers", "tokenizers", "numpy", "scikit-learn", "hydra-core", "torchmetrics")
 ENVIRONMENT = "environment.json"
+ENCODER_HASH = "encoder_weights_sha256"
 CODE = ("*.py", "*.yaml", "*.toml", "*.lock")
 
 
@@ -41,7 +42,7 @@ def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -
         **trained,
         "corpus_fingerprint": corpus.fingerprint,
         "source_sha256": {file.path: file.sha256 for file in plan.dataset.sources},
-        "encoder_weights_sha256": plan.encoder.weights_hash() if plan.encoder else None,
+        ENCODER_HASH: plan.encoder.weights_hash() if plan.encoder else None,
     }
 
 

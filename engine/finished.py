@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from engine.environment import ENCODER_HASH, ENVIRONMENT
 from engine.identity import completed, formerly, relocated
 from engine.plan import Plan
 from engine.validation import check_targets
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.run_store import DATA, QUESTION, REPEAT, RunFolder, damage_named, find_run, first_line
+from storage.run_store import CHECKSUMS, DATA, QUESTION, REPEAT, RunFolder, damage_named, find_run, first_line
 from storage.tables import checked_delimiter
 
 BEST = "checkpoints/best.ckpt"  # weights of the selected epoch
@@ -56,10 +57,11 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         if own.trainer.accelerator == "gpu":
             own.trainer.accelerator = "auto"
     plan = Plan.make(own)
-    question = RunFolder(run.path.parent)
-    if run.path.name == MODEL and question.has(DATA):
-        with damage_named(question):
-            _read_alike(plan.dataset, question.read_json(DATA)["files"][0])
+    # an earlier version left no copy in the model's own folder
+    folders = [run, RunFolder(run.path.parent)] if run.path.name == MODEL else [run]
+    if (source := next((folder for folder in folders if folder.has(DATA)), None)) is not None:
+        with damage_named(source):
+            _read_alike(plan.dataset, source.read_json(DATA)["files"][0])
     if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:
         held = f"dataset={plan.dataset.name}, which holds {plan.dataset.kind}s"
         raise ValueError(f"run={run.id}: found {held}; task={config.task} takes others; allowed: {', '.join(tasks)}")
@@ -101,20 +103,21 @@ def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str
     if DESCRIPTIONS in run.read_metrics():
         plan.dataset.learned_descriptions = tuple(run.metric(DESCRIPTIONS, list, str))
     module = plan.bare_module(torch.tensor(class_counts), label_names)
-    load_weights(module, run)
+    load_weights(module, run, plan)
     return module.eval(), label_names
 
 
 def load_weights(
-    module: EncoderModule, run: RunFolder, name: str = BEST, more_allowed: bool = False
+    module: EncoderModule, run: RunFolder, plan: Plan, name: str = BEST, more_allowed: bool = False
 ) -> dict[str, Any] | None:
-    """Weights of a run's checkpoint into the module; it may hold more than these only where that is allowed.
+    """Weights of a run's checkpoint into the module of a plan; it may hold more than these only where that is allowed.
 
     Returns:
         The figures of the solution that these weights are; None where they are an epoch's.
 
     Raises:
-        ValueError: no checkpoint, a damaged one, one of another run, or tensors of other shapes or names.
+        ValueError: no checkpoint, a damaged one, one of another run, tensors of other shapes or names, or an encoder
+            that the checkpoint does not hold and that has changed.
     """
     module.run_id = run.id
     file = run.check_weights(name)
@@ -125,6 +128,10 @@ def load_weights(
         raise ValueError(f"{file}: no such file; force=true repeats the run") from None
     except (OSError, RuntimeError, EOFError, LookupError, TypeError, ValueError, pickle.UnpicklingError) as error:
         raise ValueError(f"{file}: cannot be read as a checkpoint ({first_line(error)}); {REPEAT}") from error
+    if run.has(CHECKSUMS):  # which prove that they are the run's, whatever its folder is called now
+        module.run_id = checkpoint.get("run_id")
+    if any(f"encoder.{key}" not in checkpoint["state_dict"] for key, _ in module.encoder.named_parameters()):
+        check_encoder(run, plan)
     module.on_load_checkpoint(checkpoint)
     try:
         missing, _ = module.load_state_dict(checkpoint["state_dict"], strict=not more_allowed)
@@ -134,3 +141,13 @@ def load_weights(
     if missing:
         raise ValueError(f"{file}: {', '.join(missing)} missing; {REPEAT}")
     return json.loads(checkpoint[SOLVED]) if SOLVED in checkpoint else None
+
+
+def check_encoder(run: RunFolder, plan: Plan) -> None:
+    """Hold an encoder that a run reads from its own files against that which it learned with, as far as it kept which
+    one that was. Raises ValueError: it has other weights."""
+    with damage_named(run):
+        learned = run.read_json(ENVIRONMENT).get(ENCODER_HASH) if run.has(ENVIRONMENT) else None
+    if learned is not None and (now := plan.encoder.weights_hash()) != learned:
+        problem = f"found other weights than the run learned with ({now[:16]}…), allowed: {learned[:16]}…"
+        raise ValueError(f"run={shown_id(run)}: encoder={plan.encoder.name}: {problem}")

@@ -252,8 +252,8 @@ class EncoderModule(pl.LightningModule):
         """Raises ValueError where the checkpoint is of another run, that is, of another config."""
         if checkpoint.get("run_id") != self.run_id:
             raise ValueError(
-                f"checkpoint: found one of run {checkpoint.get('run_id')}, allowed: of run {self.run_id}; "
-                f"force=true starts anew"
+                f"checkpoint: found one of run {checkpoint.get('run_id')}, allowed: of run {self.run_id}, as the "
+                f"folder is called; in training force=true starts anew"
             )
         own = {name for name, _ in self.named_parameters(remove_duplicate=False)}
         own |= {name for name, _ in self.named_buffers(remove_duplicate=False)}

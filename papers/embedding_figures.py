@@ -67,7 +67,7 @@ def _test_embeddings(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.ndarray
 
     datamodule = plan.datamodule(plan.corpus())
     module = plan.module(datamodule)
-    load_weights(module, run)
+    load_weights(module, run, plan)
     module.eval()
     with torch.inference_mode():
         batches = [(module(batch)["embeddings"], batch["labels"]) for batch in datamodule.test_dataloader()]
@@ -87,7 +87,7 @@ def _clustering_embeddings(run: RunFolder, plan: Plan) -> tuple[np.ndarray, np.n
     if not plan.trains:
         return np.array(plan.features(datamodule)["train"][0]), labels, names
     module = plan.clustering_module(run.read_metrics()["cluster/num_clusters"])
-    load_weights(module, run, FINAL, more_allowed=True)
+    load_weights(module, run, plan, FINAL, more_allowed=True)
     module.eval()
     if module.encoder.frozen:
         datamodule.use_features(plan.features(datamodule))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import errno
 import hashlib
 import io
 import json
@@ -293,6 +294,10 @@ class RunFolder:
             return True
         except PermissionError:  # of another person, whose processes cannot be asked
             return True
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            return False  # nobody works from here on what nobody can write to
 
     @contextmanager
     def lock(self, wait: bool = True, say: Callable[[str], None] = _say) -> Iterator[RunFolder]:
@@ -390,7 +395,7 @@ def find_run(runs_dir: Path | str, name: str | Path, key: str = "run") -> RunFol
     """
     folder = expanded(name)
     if os.path.isfile(folder / "metrics.json"):  # unlike Path.is_file it takes a name of any length
-        return RunFolder(folder)
+        return RunFolder(folder.resolve())  # `.` and a link have names that are no id
     name = str(name).rstrip("/") or str(name)
     if name == LAST:
         return _last_finished(runs_dir, key)

@@ -60,7 +60,7 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     _check_rows(run, plan, corpus)
     datamodule = plan.datamodule(corpus)
     module = plan.module(datamodule)
-    load_weights(module, run)
+    load_weights(module, run, plan)
     figures = run_names(plan) | measure(plan, run, module, datamodule, keep_store=True)
     run.write_json("evaluation.json", figures)
     show_figures(figures, "test" if "test/accuracy" in figures else "val")

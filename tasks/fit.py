@@ -211,7 +211,7 @@ def _train_by_epochs(
         tokens = {split: datamodule.token_rows(split) for split in names}  # type: ignore[attr-defined]  # of texts
         figures |= module.begin({split: ((ids, embeddings[split]), y) for split, (ids, y) in tokens.items()})
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
-    solved = load_weights(module, run)
+    solved = load_weights(module, run, plan)
     if module.solved_after_training and solved is None:  # an earlier start may have come so far
         splits: dict[str, Any] = dict(module.to(plan.device).embedded_splits(datamodule))  # the trainer left it behind
         if module.solved_from == "both":
@@ -254,7 +254,7 @@ def _start_from(plan: Plan, module: ClassifierModule) -> str:
             raise ValueError(f"start_from={run.id}: found {key}={own}; allowed: {key}={expected}")
     if (own := len(run.metric("label_names", list, str))) != module.num_classes:
         raise ValueError(f"start_from={run.id}: found {own} classes; allowed: {module.num_classes}")
-    load_weights(module, run)
+    load_weights(module, run, plan)
     module.run_id = own_id
     return run.id
 

@@ -11,6 +11,7 @@ import torch
 import yaml
 
 from callbacks.checkpoint import AtomicCheckpointIO
+from engine.environment import ENCODER_HASH, ENVIRONMENT
 from engine.finished import BEST, DESCRIPTIONS, WORDS
 from engine.identity import completed
 from engine.plan import Plan
@@ -19,7 +20,7 @@ from engine.retrieval import chosen_vote, model_hash
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
 from retrieval import Datastore, Vote
-from storage.run_store import RunFolder
+from storage.run_store import DATA, RunFolder
 from tasks.auto.calibration import AnyCalibration
 from tasks.auto.cheap import Linear, Neighbours, Sum
 
@@ -110,6 +111,9 @@ def _save(run: RunFolder, plan: Plan, module: ClassifierModule) -> None:
     module.run_id = run.id
     checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
     module.on_save_checkpoint(checkpoint)
+    run.write_json(ENVIRONMENT, {ENCODER_HASH: plan.encoder.weights_hash()})
+    if (answer := RunFolder(run.path.parent)).has(DATA):  # a copy of this folder alone reads new files alike too
+        run.write_json(DATA, answer.read_json(DATA))
     if isinstance(plan.encoder, WordEncoder):
         plan.encoder.save(run.path / WORDS)
     AtomicCheckpointIO().save_checkpoint(checkpoint, run.path / BEST)

@@ -73,7 +73,7 @@ def test_clear_keeps_only_the_lock(tmp_path):
     assert run.status == "new"
 
 
-def test_find_by_id_prefix_and_path(tmp_path):
+def test_find_by_id_prefix_and_path(tmp_path, monkeypatch):
     for name in ("ce-trec-aa11", "ce-trec-bb22", "sharprecl-r52-cc33"):
         RunFolder(tmp_path / name).write_metrics(status="finished")
     (tmp_path / "sweeps").mkdir()
@@ -81,6 +81,10 @@ def test_find_by_id_prefix_and_path(tmp_path):
     assert find_run(tmp_path, "ce-trec-bb22").id == "ce-trec-bb22"
     assert find_run(tmp_path, "sharp").id == "sharprecl-r52-cc33"
     assert find_run("nowhere", tmp_path / "ce-trec-aa11").path == tmp_path / "ce-trec-aa11"
+    (tmp_path / "link").symlink_to(tmp_path / "ce-trec-aa11")
+    monkeypatch.chdir(tmp_path / "link")
+    assert [find_run("nowhere", name).id for name in (".", "../link")] == ["ce-trec-aa11"] * 2
+    (tmp_path / "link").unlink()
     with pytest.raises(ReportError, match="2 runs begin so: ce-trec-aa11, ce-trec-bb22"):
         find_run(tmp_path, "ce-trec")
     with pytest.raises(ReportError, match="nearest: ce-trec-bb22"):
@@ -126,6 +130,9 @@ def test_a_finished_run_is_held_where_nothing_can_be_written(tmp_path, monkeypat
         assert run.status == "finished"
     with pytest.raises(ReportError, match="Read-only file system"), RunFolder(tmp_path / "running").lock():
         pass
+    (tmp_path / "running" / ".lock").touch()
+    assert RunFolder(tmp_path / "running").status == "interrupted"
+    assert find_run(tmp_path, "last").id == "finished"
 
 
 def test_last_is_the_run_that_finished_last(tmp_path):

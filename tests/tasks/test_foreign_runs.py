@@ -4,13 +4,18 @@ import itertools
 import json
 import random
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 
 from engine.allowed_targets import MODULES, target_findings
+from engine.finished import check_encoder
+from storage.run_store import RunFolder
 
 
 @pytest.fixture
@@ -120,6 +125,32 @@ def test_figures_that_do_not_fit(run, predict):
         assert predict(run).error.startswith(f"run {run.name}: metrics.json: ")
 
 
-def test_a_copy_elsewhere_serves(run, predict, tmp_path):
+def test_a_copy_elsewhere_serves_whatever_it_is_called(run, predict, tmp_path, monkeypatch):
     copy = shutil.copytree(run, tmp_path / "elsewhere" / run.name)
     assert predict(copy).code == 0
+    renamed = copy.rename(tmp_path / "elsewhere" / "final")
+    monkeypatch.chdir(renamed)
+    assert predict(renamed).code == predict(".").code == 0
+    (renamed / "SHA256SUMS").unlink()  # nothing then says whose the weights are
+    assert predict(renamed).error.startswith(f"checkpoint: found one of run {run.name}, allowed: of run final, as the")
+
+
+@pytest.mark.slow
+def test_other_weights_of_a_frozen_encoder_are_refused(solve, use, tiny_encoder_dir, toy_csv, tmp_path):
+    encoder = shutil.copytree(tiny_encoder_dir, tmp_path / "encoder")
+    run = solve("method=logistic", f"encoder.path={encoder}").folder
+    weights = load_file(encoder / "model.safetensors")
+    save_file({name: 2 * tensor for name, tensor in weights.items()}, encoder / "model.safetensors", {"format": "pt"})
+    line = ("predict", run.name, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv")
+    assert use(*line).error.startswith(f"run={run.name}: encoder=minilm: found other weights than the run learned with")
+    (run / "environment.json").unlink()  # of a run that does not say what it learned with
+    assert use(*line).code == 0
+
+
+@pytest.mark.parametrize(("recorded", "is_refused"), [({"encoder_weights_sha256": "b"}, True), ({}, False)])
+def test_an_encoder_is_held_against_the_hash_that_a_run_recorded(tmp_path, recorded, is_refused):
+    run, plan = RunFolder(tmp_path), SimpleNamespace(encoder=SimpleNamespace(name="e5", weights_hash=lambda: "a"))
+    check_encoder(run, plan)  # without the file
+    run.write_json("environment.json", recorded)
+    with pytest.raises(ValueError, match="encoder=e5: found other weights") if is_refused else nullcontext():
+        check_encoder(run, plan)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from functools import partial
 
 import pyarrow.parquet as pq
@@ -105,6 +106,11 @@ def test_without_a_header_new_tables_are_read_as_its_own_was(words, use, tmp_pat
     assert len(rows(tmp_path / "o.csv")) == len(source.read_text().splitlines())
     assert use("evaluate", str(result.folder), f"input={source}").code == 0
     assert kontrast.load(result.folder).run_ == result.folder.name
+    alone = shutil.copytree(result.folder / "model", tmp_path / "alone")
+    predicted = use("predict", str(alone), f"input={source}", f"output={tmp_path / 'alone.csv'}")
+    assert predicted.code == 0 and f"{source}: header=false, as the run learned from; " in predicted.err
+    assert rows(tmp_path / "alone.csv") == rows(tmp_path / "o.csv")
+    assert "encoder_weights_sha256" in json.loads((alone / "environment.json").read_text())
 
 
 @pytest.mark.slow

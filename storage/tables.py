@@ -22,7 +22,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -76,6 +76,8 @@ class Table:
         delimiter: what stands between the fields of CSV.
         sheet: the one of XLSX that is read.
         lines: of a text, from which the rows come.
+        has_header: whether columns have names of their own, from the first row or as the format has them.
+        own_columns: "text", "label" -> that of a finished run, where it is read because nobody typed one.
     """
 
     name: str
@@ -84,11 +86,21 @@ class Table:
     delimiter: str | None = None
     sheet: str | None = None
     lines: TextLines | None = None
+    has_header: bool = True
+    own_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def encoding(self) -> str | None:
         """Of a text, as far as its rows were read; None of XLSX and Parquet."""
         return None if self.lines is None else self.lines.encoding
+
+    def first_names(self) -> tuple[str, ...]:
+        """The columns, or the keys of the first rows."""
+        if self.columns is not None:
+            return self.columns
+        first = list(itertools.islice(self.rows, COMPARED_ROWS))
+        self.rows = itertools.chain(first, self.rows)
+        return tuple(dict.fromkeys(key for _, row in first for key in row))
 
     def refuse_idle(self, delimiter: str | None, sheet: str | None, group: str = "") -> None:
         """Raises InputError where a delimiter or a sheet is named, by a key of `group`, and the format has none."""
@@ -212,7 +224,7 @@ def open_table(
     delimiter: str | None = None,
     plain_text: str | None = None,
     encoding: str | None = None,
-    header: bool = True,
+    header: bool | None = True,
     guess: str | None = None,
     sheet: str | None = None,
 ) -> Table:
@@ -227,6 +239,7 @@ def open_table(
         plain_text: column of a text that is the only line of stdin.
         encoding: of text, see `TextLines`; XLSX and Parquet have none.
         header: whether the first row of CSV, TSV or XLSX names the columns; if not, they are `column_1`, `column_2`, ….
+            None: it does not, where the format leaves a choice.
         guess: what text is read as that is not UTF-8; by default `GUESS`.
         sheet: of XLSX; by default the first that holds rows.
 
@@ -244,26 +257,13 @@ def open_table(
     return replace(table, lines=text)
 
 
-def column_names(
-    source: Path | str,
-    delimiter: str | None,
-    encoding: str | None,
-    header: bool,
-    guess: str | None,
-    sheet: str | None = None,
-) -> tuple[str, ...]:
-    """The columns of a file as `open_table` reads it, or the keys of its first rows; what it guesses is not said."""
-    was_silent, log.disabled = log.disabled, True
-    try:
-        table = open_table(source, None, delimiter, None, encoding, header, guess, sheet)
-        first = itertools.islice(table.rows, COMPARED_ROWS)
-        return table.columns or tuple(dict.fromkeys(key for _, row in first for key in row))
-    finally:
-        log.disabled = was_silent
-
-
 def _open_text(
-    lines: Iterator[str], name: str, kind: str | None, delimiter: str | None, plain_text: str | None, header: bool
+    lines: Iterator[str],
+    name: str,
+    kind: str | None,
+    delimiter: str | None,
+    plain_text: str | None,
+    header: bool | None,
 ) -> Table:
     first = next(lines, None)
     if first is None:
@@ -282,8 +282,8 @@ def _open_text(
     return _open_csv(lines, name, delimiter or ("\t" if kind == "tsv" else None), plain_text, header)
 
 
-def _refuse_no_header(header: bool, name: str, kind: str) -> None:
-    if not header:
+def _refuse_no_header(header: bool | None, name: str, kind: str) -> None:
+    if header is False:
         raise InputError(
             f"{name}: header=false has no effect, allowed with CSV, TSV and XLSX; {kind} names its columns"
         )
@@ -477,7 +477,7 @@ def _other_lines(file: BinaryIO, name: str, encoding: str) -> Iterator[str]:
 
 
 def _open_csv(
-    lines: Iterator[str], name: str, delimiter: str | None, plain_text: str | None, has_header: bool
+    lines: Iterator[str], name: str, delimiter: str | None, plain_text: str | None, has_header: bool | None
 ) -> Table:
     csv.field_size_limit(MAX_FIELD)
     first_line, second, before = next(lines), next(lines, None), 0
@@ -494,9 +494,9 @@ def _open_csv(
             delimiter = _only_delimiter(first_line, marks, name)
     is_bare = delimiter == BARE_TAB
     dialect: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if is_bare else {"delimiter": delimiter}
-    if has_header and second is None and name == "stdin" and plain_text is not None and first_line.strip():
+    if second is None and name == "stdin" and plain_text is not None and first_line.strip():
         fields = next(csv.reader([first_line], **dialect))
-        if plain_text not in fields:  # one line without a header
+        if plain_text not in fields and (has_header or len(fields) == 1):  # one line that is no row
             only: Row = {plain_text: first_line.rstrip("\r\n")}
             return Table(name, (plain_text,), iter([("stdin:1", only)]), delimiter)
     parts = [first_line] if second is None else [first_line, second]
@@ -510,7 +510,7 @@ def _open_csv(
     rows = _fields(reader, header, name, delimiter, before)
     if not has_header:
         rows = itertools.chain([(f"{name}:{1 + before}", dict(zip(header, first, strict=True)))], rows)
-    return Table(name, _checked_columns(name, header), rows, delimiter)
+    return Table(name, _checked_columns(name, header), rows, delimiter, has_header=bool(has_header))
 
 
 def _has_spaces_after(header: str, delimiter: str) -> bool:
@@ -695,7 +695,7 @@ def _xlsx_errors(path: Path | str) -> Iterator[None]:
         raise InputError(f"{path}: not an XLSX file, or protected by a password, allowed: XLSX") from error
 
 
-def _open_xlsx(path: Path, has_header: bool, name: str | None) -> Table:
+def _open_xlsx(path: Path, has_header: bool | None, name: str | None) -> Table:
     """The sheet of a name, or the first that is not empty, from its first row with a value on; numbers, dates and
     truth values become what a spreadsheet writes as CSV."""
     with _xlsx_errors(path):
@@ -737,7 +737,7 @@ def _open_xlsx(path: Path, has_header: bool, name: str | None) -> Table:
 
     columns = _checked_columns(str(path), header)
     calculated = _calculated(rows(), path, title, columns, start + 1 if has_header else start)
-    return Table(str(path), columns, calculated, sheet=title)
+    return Table(str(path), columns, calculated, sheet=title, has_header=bool(has_header))
 
 
 def _calculated(
@@ -802,7 +802,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _open_parquet(path: Path, has_header: bool) -> Table:
+def _open_parquet(path: Path, has_header: bool | None) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -20,7 +20,7 @@ from storage.errors import short, short_list
 from storage.tables import Row, is_blank, label_name, text_of
 from tasks.auto.guesses import LISTS, guess_separator, json_list
 from tasks.auto.reading import LOOKED_AT
-from tasks.predict import Encoded, pieces, read_rows, with_columns_of_run
+from tasks.predict import Encoded, pieces, read_as_learned
 
 
 def datastore(config: DictConfig, overrides: list[str]) -> Path:
@@ -39,8 +39,8 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
             torch.set_num_threads(plan.config.trainer.num_threads)
         module, label_names = load_module(run, plan)
         encoded, known = Encoded(module, plan), {name: number for number, name in enumerate(label_names)}
-        config = with_columns_of_run(config, plan, "add", overrides, ("text", "label"))
-        rows, reading = with_reader_of_labels(read_rows(config, plan, "add").rows, config, plan, module.multilabel)
+        config, table = read_as_learned(config, plan, "add", overrides, ("text", "label"))
+        rows, reading = with_reader_of_labels(table.rows, config, plan, module.multilabel)
         texts, labels, vectors = [], [], []
         for piece in pieces(rows):
             labels += [_labels(where, row, config.label_column, known, reading) for where, row in piece]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from reporting.tables import Table
 from storage.run_store import RunFolder
 from storage.tables import check_output, is_blank, write_table
 from tasks.cluster.space import Space
-from tasks.predict import pieces, read_rows, with_columns_of_run
+from tasks.predict import pieces, read_as_learned
 
 SHOWN = 20  # clusters in the printed table
 COLUMNS = ("cluster", "words", "share_before", "share_after", "texts_before", "texts_after")
@@ -46,10 +46,11 @@ def drift(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError(f"run={run.id}: a classifier; allowed with task=drift: a run of task=cluster")
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
-    config, space = with_columns_of_run(config, plan, "input", overrides), Space.load(run)
+    space = Space.load(run)
     kept = run.read_csv("predictions.csv", "cluster")
     before = space.place(np.array([int(row["cluster"]) for row in kept])), space.distances
-    result = measure_drift(before, _new_texts(config, run, plan, space), np.append(space.fences, -1), _rng(plan))
+    after = _new_texts(config, run, plan, space, overrides)
+    result = measure_drift(before, after, np.append(space.fences, -1), _rng(plan))
     rows = list(_rows(run, space, result))
     _show(run, result, rows)
     if config.output is not None:
@@ -62,12 +63,13 @@ def _rng(plan: Plan) -> np.random.Generator:
 
 
 def _new_texts(
-    config: DictConfig, run: RunFolder, plan: Plan, space: Space
+    config: DictConfig, run: RunFolder, plan: Plan, space: Space, overrides: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Place of each new text's cluster (N,), and its distance to that centre, of an outlier to the nearest (N,)."""
+    config, table = read_as_learned(config, plan, "input", overrides, blank_allowed=True)
     assigner, parts = Assigner(run, plan), []
     blank: list[str] = []  # where the rows without a text are
-    for piece in pieces(read_rows(config, plan, "input", blank_allowed=True).rows):
+    for piece in pieces(table.rows):
         rows = [(where, plan.dataset.input_of(row, config.text_column)) for where, row in piece]
         blank += [where for where, text in rows if is_blank(text)]
         if not (texts := [text for _, text in rows if not is_blank(text)]):

@@ -23,12 +23,12 @@ from reporting.intervals import bootstrap_intervals, majority_metrics, multilabe
 from reporting.metrics import ClassScores, class_scores, classification_metrics, confusion_matrix
 from reporting.multilabel_metrics import label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
-from storage.errors import short, short_list
+from storage.errors import ReportError, short, short_list
 from storage.run_store import RunFolder
 from storage.tables import is_blank, is_missing
 from tasks.datastore import labels_in, with_reader_of_labels
 from tasks.fit import measure, run_names
-from tasks.predict import Predictor, classifier_predictor, pieces, read_rows, with_columns_of_run
+from tasks.predict import Predictor, classifier_predictor, pieces, read_as_learned
 
 FILE = "evaluation-input.json"  # in the run's folder, of the last file
 
@@ -49,8 +49,7 @@ def evaluate(config: DictConfig, overrides: list[str]) -> Path:
     """
     run, plan = open_run(config)
     if config.input is not None:
-        config = with_columns_of_run(config, plan, "input", overrides, ("text", "label"))
-        return _evaluate_file(config, run, plan)
+        return _evaluate_file(config, run, plan, overrides)
     if is_of_auto(run):  # it was fitted to every row of its data
         elsewhere = "ranking.csv and out_of_fold.csv there are of rows that were not seen"
         raise ValueError(
@@ -79,12 +78,12 @@ def _check_rows(run: RunFolder, plan: Plan, corpus: Corpus) -> None:
     raise ValueError(f"{what}: found other rows than {run.id} learned from; allowed: {before}, or input=FILE")
 
 
-def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:
+def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan, overrides: Sequence[str]) -> Path:
     if plan.config.trainer.num_threads:
         torch.set_num_threads(plan.config.trainer.num_threads)
     predictor = classifier_predictor(run, plan, explain=False)
     names, class_counts = predictor.label_names, run.metric("class_counts", list, int)
-    labels, scores, unknown = _scored_rows(config, plan, predictor)
+    labels, scores, unknown = _scored_rows(config, plan, predictor, overrides)
     if predictor.threshold is None:
         true, best = labels.argmax(axis=1), scores.argmax(axis=1)
         figures: dict[str, Any] = classification_metrics(
@@ -110,20 +109,23 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan) -> Path:
         _warn(f"{config.input}: no row is of {strange}; some are predicted so, which macro-F1 counts as 0")
     figures = run_names(plan) | {f"test/{name}": value for name, value in figures.items()}
     about = {"input": str(config.input), "rows": len(labels), "rows_of_unknown_labels": unknown}
-    run.write_json(FILE, about | figures | {"classes": _rows(names, class_counts, per_class)} | more)
     print(f"{len(labels):,} rows of {config.input} as test rows")
     show_figures(figures, "test")
     print()
     table.show()
+    try:
+        run.write_json(FILE, about | figures | {"classes": _rows(names, class_counts, per_class)} | more)
+    except ReportError as error:  # of a run that may not be written to, the figures are shown at least
+        _warn(f"{FILE} is not kept: {error}")
     return run.path
 
 
 def _scored_rows(
-    config: DictConfig, plan: Plan, predictor: Predictor
+    config: DictConfig, plan: Plan, predictor: Predictor, overrides: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.floating], dict[str, int]]:
     """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
     names, several = predictor.label_names, predictor.threshold is not None
-    table = read_rows(config, plan, "input", blank_allowed=True)
+    config, table = read_as_learned(config, plan, "input", overrides, ("text", "label"), blank_allowed=True)
     table.need(config.label_column, "set label_column=NAME")
     rows, reading = with_reader_of_labels(table.rows, config, plan, several)
     blank: list[str] = []

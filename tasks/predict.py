@@ -40,11 +40,9 @@ from storage.tables import (
     checked_delimiter,
     checked_encoding,
     checked_text,
-    column_names,
     format_of,
     is_blank,
     sheet_names,
-    text_columns,
     write_table,
 )
 from tasks.counting import Tally, counted_rows
@@ -101,8 +99,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
         predictor: Assigner | Predictor = Assigner(run, plan)
     else:
         predictor = classifier_predictor(run, plan, config.explain, config.probabilities, config.sure)
-    config = with_columns_of_run(config, plan, "input", overrides)
-    table = read_rows(config, plan, "input", blank_allowed=True)
+    config, table = read_as_learned(config, plan, "input", overrides, blank_allowed=True)
     columns = (*(["line"] if config.probabilities else []), *predictor.columns)
     with ExitStack() as stack:
         journal = None
@@ -336,44 +333,43 @@ def pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
         yield piece
 
 
-def with_columns_of_run(
-    config: DictConfig, plan: Plan, key: str, overrides: Sequence[str], kinds: Sequence[str] = ("text",)
-) -> DictConfig:
-    """The config, with those columns that the run learned from that nobody typed and that the file has, and likewise
-    the sheet that was named; and without a header where the run learned from a table without one.
-
-    A file alone can be looked at beforehand; of stdin they are what the config says.
+def read_as_learned(
+    config: DictConfig,
+    plan: Plan,
+    key: str,
+    overrides: Sequence[str],
+    kinds: Sequence[str] = ("text",),
+    blank_allowed: bool = False,
+) -> tuple[DictConfig, Table]:
+    """The table of `read_rows`, with those columns that the run learned from that nobody typed and that the table has,
+    and likewise the sheet that was named; and without a header where the run learned from a table without one. The
+    config says which they are.
     """
     name, typed = config[key], {word.lstrip("+~").partition("=")[0] for word in overrides}
-    if name == STDIN or not os.path.isfile(name):
-        return config
     own_config = config.copy()
-    if not (plan.dataset.learned_header or "header" in typed or format_of(name) in ("json", "parquet")):
-        own_config.header = False
-        print(f"{name}: header=false, as the run learned from; header=true: its first row is one", file=sys.stderr)
+    if not (plan.dataset.learned_header or "header" in typed):
+        own_config.header = None
     sheet = plan.dataset.learned_sheet if "sheet" not in typed and format_of(name) == "xlsx" else None
-    if sheet is not None and sheet in sheet_names(name):
+    if sheet is not None and os.path.isfile(name) and sheet in sheet_names(name):
         own_config.sheet = sheet
         print(f"{name}: sheet={sheet}, as the run learned from", file=sys.stderr)
-    learned = {f"{kind}_column": plan.dataset.learned_columns.get(kind) for kind in kinds}
-    untyped = {option: own for option, own in learned.items() if option not in typed}
-    other = {option: own for option, own in untyped.items() if own not in (None, config[option])}
-    if not other:
-        return own_config
-    delimiter = checked_delimiter(config.delimiter, "delimiter") or plan.dataset.delimiter
-    encoding = checked_encoding(config.encoding, "encoding")
-    reading = (encoding, own_config.header, plan.dataset.encoding, own_config.sheet)
-    columns = column_names(name, delimiter, *reading)
-    for option, own in other.items():
-        if set(text_columns(columns, own)) <= set(columns):
+    table = read_rows(own_config, plan, key, blank_allowed, [kind for kind in kinds if f"{kind}_column" not in typed])
+    if own_config.header is None and not table.has_header:
+        hint = "header=true: its first row is one"
+        print(f"{table.name}: header=false, as the run learned from; {hint}", file=sys.stderr)
+    own_config.header = table.has_header
+    for option, own in ((f"{kind}_column", own) for kind, own in table.own_columns.items()):
+        if own != config[option]:
             own_config[option] = own
-            print(f"{name}: {option}={own}, as the run learned from", file=sys.stderr)
-    return own_config
+            print(f"{table.name}: {option}={own}, as the run learned from", file=sys.stderr)
+    return own_config, table
 
 
-def read_rows(config: DictConfig, plan: Plan, key: str, blank_allowed: bool = False) -> Table:
+def read_rows(
+    config: DictConfig, plan: Plan, key: str, blank_allowed: bool = False, untyped: Sequence[str] = ()
+) -> Table:
     """The table that `config[key]` names, opened as training opens its own; every row has an input, or where that is
-    allowed a blank text.
+    allowed a blank text. Of the columns `untyped`, "text" or "label", the run's own are read where they are there.
 
     Raises:
         ValueError: as `predict` does.
@@ -383,11 +379,11 @@ def read_rows(config: DictConfig, plan: Plan, key: str, blank_allowed: bool = Fa
     encoding = checked_encoding(config.get("encoding"), "encoding")
     delimiter = checked_delimiter(config.get("delimiter"), "delimiter")
     sheet = config.get("sheet")
-    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter, sheet)
+    table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter, sheet, untyped)
     table.refuse_idle(delimiter, sheet)
     if blank_allowed:
         return table
-    input_of = partial(plan.dataset.input_of, column=config.text_column)
+    input_of = partial(plan.dataset.input_of, column=table.own_columns.get("text", config.text_column))
     return replace(table, rows=_with_inputs(table.rows, input_of))
 
 

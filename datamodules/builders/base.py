@@ -13,7 +13,7 @@ from datamodules.markup import without_markup
 from datamodules.sources import SourceFile
 from storage.errors import InputError
 from storage.files import expanded
-from storage.tables import Table, checked_text, format_of, is_blank, open_table, text_of
+from storage.tables import Table, checked_text, format_of, is_blank, open_table, text_columns, text_of
 
 if TYPE_CHECKING:
     from datamodules.collation import Batch
@@ -191,11 +191,17 @@ class Dataset:
         source: str,
         column: str,
         encoding: str | None,
-        header: bool,
+        header: bool | None,
         delimiter: str | None = None,
         sheet: str | None = None,
+        untyped: Sequence[str] = (),
     ) -> Table:
         """A table of new inputs, each in its column and checked; a text may be blank.
+
+        Args:
+            source, encoding, header, delimiter, sheet: see `storage.tables.open_table`.
+            column: of the inputs.
+            untyped: "text", "label" where nobody typed that column: the run's own is taken where the table has it.
 
         Raises:
             InputError: no file, no column, a bad input.
@@ -278,9 +284,8 @@ class TextDataset(Dataset):
         column, hint = self.columns["text"], "the text column of dataset.unlabelled"
         kind = format_of(self.unlabelled)
         encoding = None if kind in ("xlsx", "parquet") else self.encoding
-        header = self.header or kind in ("json", "parquet")
         file = checked_file(self.unlabelled, "dataset.unlabelled")
-        table = open_table(file, None, self.delimiter, None, encoding, header, sheet=self.sheet)
+        table = open_table(file, None, self.delimiter, None, encoding, self.header or None, sheet=self.sheet)
         table.need_text(column, hint)
         where = None
         for where, row in table.rows:
@@ -334,12 +339,14 @@ class TextDataset(Dataset):
         source: str,
         column: str,
         encoding: str | None,
-        header: bool,
+        header: bool | None,
         delimiter: str | None = None,
         sheet: str | None = None,
+        untyped: Sequence[str] = (),
     ) -> Table:
         table = open_table(source, None, delimiter or self.delimiter, column, encoding, header, self.encoding, sheet)
-        own = self.learned_columns.get("text", column)
+        own_columns = self._own_columns(table, untyped)
+        own, column = self.learned_columns.get("text", column), own_columns.get("text", column)
         hint = "set text_column=NAME" + (f"; the run learned from {own}" if own != column else "")
         table.need_text(column, hint)
 
@@ -354,7 +361,13 @@ class TextDataset(Dataset):
                     checked_text(value, where)
                 yield where, row
 
-        return replace(table, rows=with_texts())
+        return replace(table, rows=with_texts(), own_columns=own_columns)
+
+    def _own_columns(self, table: Table, kinds: Sequence[str]) -> dict[str, str]:
+        """Those of the columns that the run learned from that the table has."""
+        own = {kind: self.learned_columns[kind] for kind in kinds if kind in self.learned_columns}
+        names = table.first_names() if own else ()
+        return {kind: column for kind, column in own.items() if set(text_columns(names, column)) <= set(names)}
 
     def input_of(self, row: Row, column: str) -> Any:
         return self.cleaned(text_of(row, column))  # of markup alone nothing is left

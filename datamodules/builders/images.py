@@ -1,6 +1,6 @@
 """What every data set of images does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -76,9 +76,10 @@ class ImageDataset(Dataset):
         source: str,
         column: str,
         encoding: str | None,
-        header: bool,
+        header: bool | None,
         delimiter: str | None = None,
         sheet: str | None = None,
+        untyped: Sequence[str] = (),
     ) -> Table:
         """Image files: those of a folder, of a list (.txt, a path a line), or of a table with a column of paths.
 
@@ -90,7 +91,8 @@ class ImageDataset(Dataset):
         if not header and (path.is_dir() or path.suffix.lower() == ".txt"):
             raise InputError(f"{source}: header=false has no effect, allowed with a table; this has no columns")
         if path.is_dir():
-            return Table(source, (self.column,), ((file, {self.column: file}) for file in image_files(path)))
+            files = enumerate(image_files(path), 1)
+            return Table(source, (self.column,), ((f"{path}: entry {n}", {self.column: file}) for n, file in files))
         if path.suffix.lower() == ".txt":
             lines = ((where, {self.column: line}) for where, line in listed_lines(path))
             return Table(source, (self.column,), _existing(lines, self.column, path.parent))

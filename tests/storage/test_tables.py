@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from datamodules.builders.user_files import Csv, Jsonl
 from datamodules.corpus import prepare
 from storage.errors import InputError
-from storage.tables import check_output, column_names, is_visible, open_table, sheet_names, write_table
-from tasks.predict import read_rows
+from storage.tables import check_output, is_visible, open_table, sheet_names, write_table
+from tasks.predict import read_as_learned, read_rows
 
 CHARACTER = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 TEXT = st.text(CHARACTER, min_size=1).filter(is_visible)
@@ -466,7 +466,8 @@ def test_formulas_that_no_program_has_calculated_are_no_empty_cells(tmp_path):
 
 def test_the_columns_of_json_lines_are_the_keys_of_the_first_objects(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"body": "red", "id": 2}\n{"title": "t", "body": "blue"}\n')
-    assert column_names(tmp_path / "a.jsonl", None, None, True, None) == ("id", "body", "title")
+    table = open_table(tmp_path / "a.jsonl")
+    assert table.first_names() == ("id", "body", "title") and len(list(table.rows)) == 3
 
 
 def test_a_spreadsheet_that_breaks_off_or_lies_about_its_size(tmp_path):
@@ -535,6 +536,37 @@ def test_output_names_that_are_fine(name):
 def test_stdin(monkeypatch, given, expected):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
     assert list(open_table("-", plain_text="text").rows) == expected
+
+
+JOINED = {"text_column": "title+body", "label_column": "kind"}
+HEADLESS = {"text_column": "column_2", "label_column": "column_1", "header": False}
+
+
+@pytest.mark.parametrize(
+    ("learned", "typed", "given", "columns", "texts"),
+    [
+        (JOINED, [], "title,body,kind\na,b,x\n", ("title+body", "kind"), ["a\nb"]),
+        (JOINED, [], '{"title": "a"}\n{"body": "b", "kind": "x"}\n', ("title+body", "kind"), ["a", "b"]),
+        (JOINED, ["text_column=text"], "text,title,body,kind\nt,a,b,x\n", ("text", "kind"), ["t"]),
+        (JOINED, [], "text,title\nt,a\n", ("text", "label"), ["t"]),
+        (JOINED, [], "a text, of commas\n", ("text", "label"), ["a text, of commas"]),
+        (HEADLESS, [], "x,a\ny,b\n", ("column_2", "column_1"), ["a", "b"]),
+        (HEADLESS, [], '{"column_2": "a", "column_1": "x"}\n', ("column_2", "column_1"), ["a"]),
+        (HEADLESS, ["header=true"], "text,label\na,x\n", ("text", "label"), ["a"]),
+        (HEADLESS, [], "a text\n", ("text", "label"), ["a text"]),
+    ],
+)
+def test_a_pipe_is_read_by_what_the_run_learned_from(monkeypatch, capsys, learned, typed, given, columns, texts):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+    config = OmegaConf.create({"text_column": "text", "label_column": "label", "input": "-", "header": True})
+    plan = SimpleNamespace(dataset=Csv(train="a.csv", **learned))
+    config, table = read_as_learned(config, plan, "input", typed, ("text", "label"))
+    assert (config.text_column, config.label_column) == columns
+    assert [plan.dataset.input_of(row, config.text_column) for _, row in table.rows] == texts
+    said = capsys.readouterr().err
+    assert (f"stdin: text_column={columns[0]}, as the run learned from\n" in said) == (columns[0] != "text")
+    assert ("stdin: header=false, as the run learned from" in said) == (not config.header)
+    assert config.header == (given != "x,a\ny,b\n")
 
 
 def test_a_closed_stdin_is_one_line(monkeypatch):

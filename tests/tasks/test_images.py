@@ -57,6 +57,8 @@ def test_a_run_has_its_rivals_and_is_evaluated_and_predicts(train, store, tmp_pa
     (folder / "list.txt").write_text("\n".join(sorted(path.name for path in folder.glob("*.png"))))
     assert command(["task=predict", *at_hand, f"input={folder / 'list.txt'}", f"output={output}"]).code == 0
     assert rows(output) == by_folder and len(by_folder) == 6 and by_folder[0]["image"].endswith("00.png")
+    of_folder = command(["task=predict", *at_hand, f"input={folder}", f"output={output}", "probabilities=true"])
+    assert of_folder.code == 0 and [row["line"] for row in rows(output)] == list("123456")
     (folder / "table.csv").write_text("image,label\n" + "".join(f"{n:02}.png,{n}\n" for n in range(6)))
     assert command(["task=evaluate", *at_hand, f"input={folder / 'table.csv'}"]).code == 0
 

@@ -13,6 +13,7 @@ import pytest
 from attack.toy import small_options, write_csv_files
 from datamodules.builders.user_files import Csv
 from engine.finished import _read_alike
+from storage.errors import ReportError
 from storage.journal import kept_answers
 from storage.tables import open_table
 from tasks import predict
@@ -105,6 +106,17 @@ def test_a_labelled_file_as_test_rows_gives_the_figures_of_those_rows(run, use, 
     source.write_text("text\na text\n")
     error = use("evaluate", run, f"input={source}").error
     assert "labelled.csv:1: no column 'label' (set label_column=NAME), allowed" in error
+
+
+def test_figures_of_a_file_are_shown_where_nothing_can_be_written(run, use, toy_csv, monkeypatch):
+    def refuse(*_):
+        raise ReportError("cannot write evaluation-input.json: Read-only file system")
+
+    monkeypatch.setattr("storage.run_store.write_text", refuse)
+    result = use("evaluate", run, f"input={toy_csv['test']}")
+    assert result.code == 0 and "accuracy" in result.out
+    warning = "warning: evaluation-input.json is not kept: cannot write evaluation-input.json: Read-only file system"
+    assert warning in result.err.splitlines()
 
 
 def test_objects_may_lack_a_text_or_a_label_but_not_all_of_them(run, use, toy_csv, tmp_path):
@@ -217,8 +229,9 @@ def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp
     toy_csv["test"].write_text(csv_of([{"text": "no word of it", **row} for row in table]))
     use("predict", apart, f"input={toy_csv['test']}", f"output={output}")
     assert [row["prediction"] for row in rows(output)] == stored, "a column called text comes after the run's own"
-    piped = use("predict", apart, "input=-", "output=-", stdin=csv_of(table)).error
-    assert piped.startswith(f"stdin:1: no column 'text' {told}")
+    piped = use("predict", apart, "input=-", "output=-", stdin=csv_of(table))
+    assert "stdin: text_column=title+body, as the run learned from\n" in piped.err
+    assert [row["prediction"] for row in csv.DictReader(io.StringIO(piped.out))] == stored
 
 
 def test_without_a_header_a_table_is_read_as_the_run_learned_from_its_own(solve, use, toy_csv, tmp_path):

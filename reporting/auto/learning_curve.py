@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 LEAST_SIZES = 3
 TYPICAL, FALLING = 0.167, -0.35  # share of what macro-F1 lacks that twice 100 rows bring, and its power of the rows
-TYPICAL_OF_CLASS = 20  # rows of a class, where all classes together have 100
 RANGE = (-0.9, 1.8)  # of differences from what was told, in typical gains
 OWN = 0.25  # of the difference between a typical gain and what a curve's own power law tells
 Floats = NDArray[np.float64]
@@ -64,22 +63,6 @@ def learning_curve(points: pd.DataFrame, rows: int) -> dict[str, Any]:
     for name, end in (("macro_f1", ""), ("lower", "_lower"), ("upper", "_upper")):
         twice[name] = float(np.clip(means[-1] + ends[end], 0, 1))
     return {"points": _points(sizes, values), "twice_the_labels": twice, "note": None}
-
-
-def rise_on_all_rows(f1: Floats, rows_of_class: NDArray[np.int64], folds: int) -> float:
-    """Macro-F1 that a model gains by all rows, where those of the folds learned from (K - 1) / K of each class.
-
-    F1 of a class rises by a share of what it lacks, as macro-F1 does (see `learning_curve`), but by its own rows: five
-    rows of a class are a fourth more than four, and bring more than a fourth of three hundred does.
-
-    Args:
-        f1: (C,) of the folds' models.
-        rows_of_class: (C,); classes without rows do not count.
-        folds: K, >= 2.
-    """
-    occurs = rows_of_class > 0
-    of_twice = TYPICAL * (rows_of_class[occurs] / TYPICAL_OF_CLASS) ** FALLING
-    return float(np.mean((1 - f1[occurs]) * of_twice) * np.log2(folds / (folds - 1)))
 
 
 def _by_share(points: pd.DataFrame) -> tuple[Floats, Floats]:

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from reporting.auto import resampling, several_labels
-from reporting.auto.learning_curve import rise_on_all_rows
 from reporting.auto.resampling import Patterns, Scores, interval
 from reporting.calibration import Floats, answers, brier_score, expected_calibration_error
 from reporting.statistics import holm
@@ -28,7 +27,6 @@ CALIBRATION_DRAWS = 50
 GAIN_MEAN, GAIN_SPREAD = 0.05, 0.06
 MOST_STEPS, STEPS_MEAN = 80.0, 0.02  # of pairs, and what e times as many bring up to these
 PREFER = ("quality", "speed", "size")
-LEARN_NO_LABELS = ("majority", "nearest_name")  # or no more than which is the commonest: more rows bring nothing
 COLUMNS = (
     *("rank", "candidate", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper"),
     *("micro_f1", "micro_f1_lower", "micro_f1_upper", "difference_to_best", "p_holm", "within_noise", "recommended"),
@@ -298,12 +296,9 @@ def _figures(
         more = float(getattr(whole.estimate(), name)[0] - getattr(same_rows, name)[0])
         value = float(np.clip(getattr(own, name)[0] + more, 0, 1))
         lower, upper = interval(getattr(draws, name) + more, value, out_of_fold.widened)
-        if name == "macro_f1":  # may be off by this much more to one side, and the model of all rows is better
+        if name == "macro_f1":  # may be off by this much more to one side
             bias = out_of_fold.bias(seed)
-            folds = max(int(whole.folds.max()) + 1, 2)
-            rise = rise_on_all_rows(own.f1[0], out_of_fold.texts_of_class, folds)
-            rise *= entry["candidate"] not in LEARN_NO_LABELS
-            lower, upper = np.maximum(lower - max(bias, 0), 0), np.minimum(upper - min(bias, 0) + rise, 1)
+            lower, upper = np.maximum(lower - max(bias, 0), 0), np.minimum(upper - min(bias, 0), 1)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
     return figures | {"ece": out_of_fold.calibration_error(), "brier": out_of_fold.brier()}
 

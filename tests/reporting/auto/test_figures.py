@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from reporting.auto import resampling
-from reporting.auto.learning_curve import fit_power_law, learning_curve, rise_on_all_rows
+from reporting.auto.learning_curve import fit_power_law, learning_curve
 from reporting.auto.suspects import duplicates, suspect_label_sets, suspect_labels
 from reporting.calibration import (
     abstention,
@@ -74,14 +74,6 @@ def test_a_learning_curve_is_read_on_and_noise_is_not():
     assert twice["gain_upper"] - twice["gain_lower"] == pytest.approx(2.7 * typical)
     assert twice["macro_f1"] == pytest.approx(last + twice["gain"])
     assert "too few" in learning_curve(points(0.1).query("rows < 150"), 500)["note"]
-
-
-def test_all_rows_bring_a_class_what_the_share_of_them_does_that_a_fold_lacked():
-    f1, rows, gains = [0.8, 0.5, 0.0], [80, 5, 0], []
-    for of_class, number in zip(f1[:2], rows[:2], strict=True):  # the third has no row to be measured by
-        of_twice = 0.167 * (number / 20) ** -0.35 * (1 - of_class)
-        gains.append(of_twice * np.log(number / (0.8 * number)) / np.log(2))
-    assert rise_on_all_rows(np.array(f1), np.array(rows), 5) == pytest.approx(np.mean(gains))
 
 
 def test_folds_of_different_sizes_make_one_learning_curve():

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 
-from reporting.auto.learning_curve import rise_on_all_rows
 from reporting.auto.ranking import (
     GAIN_MEAN,
     GAIN_SPREAD,
@@ -123,16 +122,6 @@ def test_an_interval_knows_on_which_side_rare_classes_leave_the_figure():
     row = rank([{"candidate": "a", "title": "a", "train_seconds": 1}], {"a": part}, "quality", 0).iloc[0]
     assert part.bias(0) < -0.02
     assert row["macro_f1_upper"] - row["macro_f1"] > row["macro_f1"] - row["macro_f1_lower"] - part.bias(0) / 2
-
-
-def test_an_interval_reaches_what_all_rows_bring_where_labels_are_learned_from():
-    labels, rng = np.arange(100) % 4, np.random.default_rng(1)
-    answers = np.where(rng.random(100) < 0.6, labels, rng.integers(0, 4, 100))
-    table = pd.DataFrame(np.eye(4)[answers], columns=[f"p_{c}" for c in range(4)])
-    part = OutOfFold.of(table.assign(row=np.arange(100), repeat=0, fold=np.arange(100) % 5, label=labels))
-    entries = [{"candidate": name, "title": name, "train_seconds": 1} for name in ("logistic", "nearest_name")]
-    upper = rank(entries, dict.fromkeys(["logistic", "nearest_name"], part), "quality", 0)["macro_f1_upper"]
-    assert upper[0] - upper[1] == pytest.approx(rise_on_all_rows(part.estimate().f1[0], np.full(4, 25), 5))
 
 
 def test_of_very_many_patterns_rows_are_resampled_less_often():

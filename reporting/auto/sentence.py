@@ -42,7 +42,7 @@ def with_interval(value: float, lower: float, upper: float) -> str:
 
 def rows_to_label(entry: Mapping[str, Any]) -> int:
     """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows), rows
-    of equal texts counting once. None where the file has more of them than were read.
+    of equal texts counting once; 0 where the file has more of them than were read.
 
     Args:
         entry: of `per_class`; where time was short, fewer of its rows were predicted than there are.

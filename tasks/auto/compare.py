@@ -38,14 +38,14 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
         study.clock.say(f"time for fine-tuning with {FOLDS_OF_MANY} folds, not with {study.folds}: all begin anew")
         study.divide(FOLDS_OF_MANY)
         _try_all(study, candidates)
-    for brief in briefs_once_more(study, candidates):
+    for brief in _briefs_once_more(study, candidates):
         study.clock.say(f"{study.entries[brief.name].title}, once more: the machine may have been busy")
         try_trained(study, [brief])
     repeat_folds(study, _cheap(candidates), REPEATED_SHARE)
     study.write()
 
 
-def briefs_once_more(study: Study, candidates: Sequence[Candidate]) -> list[Candidate]:
+def _briefs_once_more(study: Study, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Brief candidates that were stopped after their first steps, which took longer than they were foretold to, where
     nothing that trains the encoder ended its folds and by the foretelling there is time for them yet."""
     trained = [candidate for candidate in candidates if candidate.kind == "trained"]

@@ -11,6 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 TOY = """
 import json, os, sys, time
 import hydra
+import engine  # its resolvers
 from storage.run_store import RunFolder
 
 def write_job_result(run, status, error=None, value=None):

@@ -15,6 +15,7 @@ from papers.test_rows import bootstrap_of
 from reporting.statistics import (
     BootstrapComparison,
     PairedComparison,
+    above_p,
     detectable_effect,
     difference_beyond_p,
     equivalence_p,
@@ -27,7 +28,7 @@ from storage.errors import ReportError
 from storage.records import Run
 
 LEVEL = 0.05
-Test = Literal["greater", "less", "equal", "differs", "positive", "steadier"]
+Test = Literal["greater", "less", "equal", "differs", "not_below", "not_above", "positive", "steadier"]
 Outcome = Literal["yes", "no", "open"]
 
 
@@ -71,7 +72,7 @@ class Check:
     """One comparison of a claim: yes and no are significant after Holm's correction, open is neither.
 
     `p` is of a two-sided test, whose difference says which of the two. Where a claim says that a difference is small,
-    or that it is not, `p` speaks for it alone, and `p_against` is of a test of the contrary.
+    at most so large or not small, `p` speaks for it alone, and `p_against` is of a test of the contrary.
     """
 
     against: str
@@ -196,15 +197,15 @@ def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def with_one_p(report: TableReport, verdicts: Sequence[Verdict]) -> TableReport:
-    """The table with one corrected p a comparison: the largest of its lists and of the claims that make it."""
+    """The table with one corrected p a comparison: that of the claims which make it, planned before the table; of the
+    others the largest of its lists."""
     largest: dict[Any, float] = {}
     for test in (*report.against_reference, *report.against_best):
         if test.holm_p is not None:
             largest[_pair(report, test)] = max(largest.get(_pair(report, test), 0.0), test.holm_p)
     for verdict in verdicts:
-        for check in (check for check in verdict.checks if check.holm_p is not None):
-            place = _place(verdict.claim, check)
-            largest[place] = max(largest.get(place, 0.0), check.holm_p or 0.0)
+        of_claim = {_place(verdict.claim, check): check.holm_p for check in verdict.checks}
+        largest |= {place: p for place, p in of_claim.items() if p is not None}
     reference, best = (
         tuple(replace(test, holm_p=largest.get(_pair(report, test))) for test in tests)
         for tests in (report.against_reference, report.against_best)
@@ -278,6 +279,10 @@ def _check(claim: Claim, rival: str, column: str, metric: str, a: Mapping[int, f
     if claim.test == "equal":
         within, beyond = equivalence_p(a, b, claim.margin), difference_beyond_p(a, b, claim.margin)
         return Check(rival, column, metric, result, within, p_against=beyond)
+    if claim.test in ("not_below", "not_above"):
+        higher, lower = (a, b) if claim.test == "not_below" else (b, a)
+        within = above_p(higher, lower, -claim.margin)
+        return Check(rival, column, metric, result, within, p_against=above_p(lower, higher, claim.margin))
     within = equivalence_p(a, b, claim.margin) if claim.test == "differs" and claim.margin else None
     if result.t_test_p is None and result.interval is None and result.difference != 0:
         return Check(rival, column, metric, result, 0.0, p_against=within)  # the same difference at every seed
@@ -298,7 +303,7 @@ def _outcome(claim: Claim, check: Check, p: float | None) -> Outcome:
         return "no"
     if p is None or p >= LEVEL:
         return "open"
-    if claim.test in ("equal", "differs"):
+    if claim.test in ("equal", "differs", "not_below", "not_above"):
         return "yes"
     return "yes" if (result.difference > 0) == (claim.test in ("greater", "positive")) else "no"
 
@@ -323,11 +328,16 @@ def _lacking(verdict: Verdict) -> int:
     return len({column for _, column, _ in verdict.wanting} - {check.column for check in verdict.checks})
 
 
+def number_asked(verdict: Verdict) -> int:
+    """How many outcomes its quantifier speaks of, with those that lack runs."""
+    return len(outcomes_of(verdict)) + _lacking(verdict)
+
+
 def _word(verdict: Verdict) -> str:
     outcomes = outcomes_of(verdict)
     if not outcomes:
         return "not enough runs"
-    total = len(outcomes) + _lacking(verdict)
+    total = number_asked(verdict)
     needed = verdict.claim.needed(total)
     if outcomes.count("yes") >= needed:
         return "holds"

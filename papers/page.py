@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from papers.claims import Check, Verdict, outcomes_of
+from papers.claims import Check, Verdict, number_asked, outcomes_of
 from papers.grid import Budget
 from papers.render import (
     RANKING,
@@ -33,8 +33,8 @@ CHECK_HEADER = (
 )
 HOW_JUDGED = (
     "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that "
-    "two claims make has the larger p of the two. Where a claim says that a difference is small, or that it is not, "
-    "each side has a test and a correction of its own (within and beyond its margin). A claim is asked of the columns "
+    "two claims make has the larger p of the two. Where a claim says that a difference is small, at most so large or "
+    "not small, each side has a test and a correction of its own (within and beyond its margin). A claim is asked of the columns "
     "that this budget has; one that names its columns of these alone, and it lacks runs where the budget has none. A "
     "claim holds where as many "
     "comparisons as its quantifier asks for are significant its way, and is contradicted where so many are "
@@ -42,7 +42,7 @@ HOW_JUDGED = (
     "hold; not shown is no proof of the contrary. Power: how often the runs at hand would show the least "
     "difference of interest, simulated with the measured spreads; seen 80 times of 100: the least difference that "
     "they would show so often, of claims of equality a difference from zero. Over seeds and test rows: a bootstrap of "
-    "both, rows within their class, where predictions were kept."
+    "both, rows within their class, where predictions of ten seeds were kept."
 )
 STYLES = {"holds": "v-holds", "holds in part": "v-part", "contradicted": "v-contradicted", "not shown": "v-not"}
 
@@ -72,9 +72,11 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     if checks:
         outcomes = outcomes_of(verdict)
         what = f" {claim.counts}" if claim.counts != "comparisons" else ""
-        word += f"; {claim.quantifier} of {len(outcomes)}{what} asked" if len(outcomes) > 1 else ""
-        word += f" ({outcomes.count('yes')} of {len(outcomes)} for it, {outcomes.count('no')} against"
-        word += f"; {len(verdict.wanting)} {'comparisons' if what else 'more'} lack runs)" if verdict.wanting else ")"
+        total = number_asked(verdict)
+        word += f"; {claim.quantifier} of {total}{what} asked" if total > 1 else ""
+        word += f" ({outcomes.count('yes')} for it, {outcomes.count('no')} against, {outcomes.count('open')} open"
+        lacking = total - len(outcomes)
+        word += f", {lacking} without runs)" if lacking else ")"
     differences = [check.result.difference for check in checks]
     effect = MISSING
     if differences:

@@ -19,8 +19,8 @@ RANKING = (
     "†: the last epoch was the best in half of the runs or more, which may not have converged."
 )
 HOW_TESTED = (
-    "paired t-tests over seeds; p (Holm) is the largest of Holm's corrections over this list and over every other list "
-    "or claim that has the same comparison"
+    "paired t-tests over seeds; p (Holm) is that of the claim which makes the comparison, else the largest of Holm's "
+    "corrections over this list and over every other list that has it"
 )
 FIGURES_A_BLOCK = 8  # side by side; a wider table continues below
 FIGURES_A_LATEX_BLOCK = 6  # fits lines of 6.5 inches

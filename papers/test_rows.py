@@ -12,6 +12,7 @@ from storage.records import Run
 
 METRICS: dict[str, Literal["accuracy", "macro_f1"]] = {"test/accuracy": "accuracy", "test/macro_f1": "macro_f1"}
 SCALE = 100
+LEAST_SEEDS = 10  # of fewer, percentiles of resampled means hold the difference too seldom
 
 
 def bootstrap_of(
@@ -22,8 +23,8 @@ def bootstrap_of(
     Args:
         a, b: seed -> id of the runs of two rows.
         metric: None comes back for those that predictions do not give.
-        runs: finished runs by id; those without predictions of the same test rows are left out, and with fewer than two
-            seeds left there is no bootstrap.
+        runs: finished runs by id; those without predictions of the same test rows are left out, and with fewer than
+            `LEAST_SEEDS` left there is no bootstrap.
     """
     if metric not in METRICS:
         return None
@@ -40,7 +41,7 @@ def bootstrap_of(
             continue
         truth = first_rows[0]
         predicted.append((first_rows[1], second_rows[1]))
-    if truth is None or len(predicted) < 2:
+    if truth is None or len(predicted) < LEAST_SEEDS:
         return None
     names = sorted({*truth, *(name for pair in predicted for side in pair for name in side)})
     number = {name: place for place, name in enumerate(names)}

@@ -221,13 +221,14 @@ def paired_bootstrap(
 ) -> BootstrapComparison:
     """Bootstrap of the mean difference a - b, seeds and test rows drawn with replacement, rows within their class.
 
-    Every draw takes the same rows for both methods and all seeds, and the same seeds for both. Unlike the t-test over
-    seeds it says how far the difference would hold on other test rows.
-    Source: Efron and Tibshirani 1993, ch. 8 and 13.
+    Every draw takes the same rows for both methods and all seeds, and the same seeds for both: one fewer than there
+    are, for the mean of S of them would vary too little, by the factor (S - 1) / S. Unlike the t-test over seeds it
+    says how far the difference would hold on other test rows.
+    Source: Efron and Tibshirani 1993, ch. 8 and 13; Rao and Wu 1988 for the one fewer.
 
     Args:
         labels: (N,) class indices.
-        a, b: (S, N) predictions of the seeds, -1 for no class.
+        a, b: (S, N) predictions of the seeds, S >= 2, -1 for no class.
         metric: macro-F1 is over the classes that occur.
         rng: draws rows and seeds.
         draws: resamples.
@@ -249,7 +250,7 @@ def paired_bootstrap(
         return f1.sum(axis=1) / (total > 0).sum(axis=1)
 
     by_seed = np.stack([figures(first) - figures(second) for first, second in zip(a, b, strict=True)])
-    seeds = rng.integers(len(by_seed), size=(draws, len(by_seed)))
+    seeds = rng.integers(len(by_seed), size=(draws, len(by_seed) - 1))
     differences = by_seed[seeds.T, np.arange(draws)].mean(axis=0)
     low, high = np.quantile(differences, [0.025, 0.975])
     tail = min((differences <= 0).sum(), (differences >= 0).sum())
@@ -281,6 +282,22 @@ def difference_beyond_p(a: Mapping[int, float], b: Mapping[int, float], margin: 
         return 0.0 if abs(float(differences[0])) > margin else 1.0
     towards = differences if differences.mean() >= 0 else -differences
     return min(1.0, 2 * float(ttest_1samp(towards, margin, alternative="greater").pvalue))
+
+
+def above_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:
+    """p of the hypothesis that the mean of a - b is at most ``margin``, which may be negative: a one-sided paired t-test.
+
+    None below two pairs. Without any spread 0 where the difference lies above, else 1.
+    """
+    from scipy.stats import ttest_1samp
+
+    seeds = sorted(set(a) & set(b))
+    if len(seeds) < T_TEST_MIN_PAIRS:
+        return None
+    differences = np.array([a[seed] - b[seed] for seed in seeds], dtype=np.float64)
+    if _is_constant(differences):
+        return 0.0 if float(differences[0]) > margin else 1.0
+    return float(ttest_1samp(differences, margin, alternative="greater").pvalue)
 
 
 def equivalence_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:

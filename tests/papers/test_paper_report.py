@@ -5,12 +5,13 @@ import html.parser
 import json
 import re
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 import yaml
 
-from papers import claims
+from papers import claims, test_rows
 from papers.claims import Claim, judge, load_claims, one_p, with_one_p
 from papers.grid import Metric, load_grid
 from papers.page import claim_row
@@ -211,6 +212,10 @@ def claim(**changes):
         ({"test": "differs", "margin": 1.0}, "holds"),
         ({"test": "differs", "margin": 1.0, "a": "ce", "b": ("sharprecl",)}, "holds"),
         ({"test": "differs", "margin": 20.0}, "contradicted"),
+        ({"test": "not_below", "margin": 1.0}, "holds"),
+        ({"test": "not_above", "margin": 1.0}, "contradicted"),
+        ({"test": "not_above", "margin": 20.0}, "holds"),
+        ({"test": "not_below", "margin": 1.0, "a": "ce", "b": ("sharprecl",)}, "contradicted"),
         ({"columns": ("trec_50",)}, "holds"),
         ({"columns": ("ohsumed",)}, "not enough runs"),
         ({"columns": ("trec_50", "ohsumed")}, "holds in part"),
@@ -284,12 +289,14 @@ def test_one_comparison_has_one_corrected_p(report):
     of_lists = [test.holm_p for test in lists if (test.row, test.metric) == ("sharprecl", "test/accuracy")]
     shown = with_one_p(report, verdicts)
     tests = [test for test in (*shown.against_reference, *shown.against_best) if test.metric == "test/accuracy"]
-    largest = max(*of_lists, beside.checks[0].holm_p)
-    assert {test.holm_p for test in tests if test.row == "sharprecl"} == {largest}
-    assert "p (Holm) is the largest of Holm's corrections over this list and over every other" in markdown(shown)
+    assert {test.holm_p for test in tests if test.row == "sharprecl"} == {beside.checks[0].holm_p}
+    in_none = with_one_p(report, [])
+    tests = [test for test in (*in_none.against_reference, *in_none.against_best) if test.metric == "test/accuracy"]
+    assert {test.holm_p for test in tests if test.row == "sharprecl"} == {max(of_lists)}
+    assert "p (Holm) is that of the claim which makes the comparison" in markdown(shown)
 
 
-def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp_path):
+def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b", "c"], (60, 30, 10))
     for row, share in (("ce", 0.6), ("sharprecl", 0.8)):
@@ -301,6 +308,8 @@ def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp
             )
     runs = {folder.name: RunFolder(folder) for folder in (tmp_path / "records").iterdir()}
     report = table_report(load_grid("sharprecl_2"), entries, runs)
+    assert judge(claim(), report, runs).checks[0].bootstrap is None, "of five seeds"
+    monkeypatch.setattr(test_rows, "LEAST_SEEDS", 5)
     (check,) = judge(claim(), report, runs).checks
     assert 0 < check.bootstrap.interval[0] < check.bootstrap.interval[1] < 30 and check.bootstrap.p < 0.05
     assert judge(claim(), report).checks[0].bootstrap is None, "without predictions"
@@ -320,7 +329,7 @@ def test_a_claim_without_runs_says_which_comparisons_lack_them(report):
     verdict = judge(claim(b=("ce", "dice")), report)
     assert verdict.wanting == (("dice", "trec_50", "test/accuracy"),)
     row = claim_row(verdict, "cpu")
-    assert row[2] == "holds in part (1 of 1 for it, 0 against; 1 more lack runs)"
+    assert row[2] == "holds in part; most of 2 asked (1 for it, 0 against, 0 open, 1 without runs)"
     assert row[3] == "+5.20" and row[-1].endswith("TABLE=sharprecl_2")
 
 
@@ -338,8 +347,9 @@ def test_every_claim_names_rows_and_metrics_of_its_table(first):
     assert {first.a, *first.b} - {"others", "0"} <= rows
     assert set(first.metrics) <= {metric.key for metric in grid.metrics}
     assert set(first.columns) <= {column.key for column in grid.columns if column.overrides}
-    assert first.test in ("greater", "less", "equal", "differs", "positive", "steadier")
-    assert (first.margin > 0) == (first.test in ("equal", "differs")) and first.effect > 0
+    assert first.test in get_args(claims.Test)
+    within = ("equal", "differs", "not_below", "not_above")
+    assert (first.margin > 0) == (first.test in within) and first.effect > 0
     assert 1 <= first.needed(8) <= 8 and first.needed(8) == {"all": 8, "most": 5, "6/8": 6}[first.quantifier]
 
 

@@ -1,5 +1,6 @@
 """Power by simulation and the bootstrap over seeds and test rows."""
 
+import itertools
 from functools import partial
 
 import numpy as np
@@ -59,6 +60,15 @@ def test_the_bootstrap_lies_around_the_difference(metric):
     assert result.interval[0] < difference < result.interval[1] and result.interval[0] > 0 and result.p < 0.05
     same = paired_bootstrap(LABELS, a, a, metric, np.random.default_rng(0))
     assert same.interval == (0.0, 0.0) and same.p == 1.0
+
+
+def test_it_draws_one_seed_fewer_than_there_are():
+    a = np.zeros((4, 65), dtype=int)  # right in the first class alone: other rows of a class change nothing
+    b = np.repeat([[0], [1], [2], [2]], 65, axis=1)
+    differences = (40 - np.bincount(LABELS)[b[:, 0]]) / 65
+    means = [np.mean(drawn) for drawn in itertools.product(differences, repeat=3)]
+    interval = paired_bootstrap(LABELS, a, b, "accuracy", np.random.default_rng(0), draws=20000).interval
+    assert interval == pytest.approx(np.quantile(means, [0.025, 0.975]))
 
 
 def test_rows_are_drawn_within_their_class():

@@ -32,17 +32,16 @@ CHECK_HEADER = (
     *("95 % interval", "over seeds and test rows", "p", "p (Holm)", "seeds", "outcome"),
 )
 HOW_JUDGED = (
-    "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that "
-    "two claims make has the larger p of the two. Where a claim says that a difference is small, at most so large or "
-    "not small, each side has a test and a correction of its own (within and beyond its margin). A claim is asked of the columns "
-    "that this budget has; one that names its columns of these alone, and it lacks runs where the budget has none. A "
-    "claim holds where as many "
-    "comparisons as its quantifier asks for are significant its way, and is contradicted where so many are "
-    "significant the other way that it cannot "
-    "hold; not shown is no proof of the contrary. Power: how often the runs at hand would show the least "
-    "difference of interest, simulated with the measured spreads; seen 80 times of 100: the least difference that "
-    "they would show so often, of claims of equality a difference from zero. Over seeds and test rows: a bootstrap of "
-    "both, rows within their class, where predictions of ten seeds were kept."
+    "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that two "
+    "claims make has the larger p of the two. Where a claim says that a difference is small, at most so large or not "
+    "small, each side has a test and a correction of its own (within and beyond its margin). A claim is asked of the "
+    "columns that this budget has; one that names its columns of these alone, and it lacks runs where the budget has "
+    "none. A claim holds where as many comparisons as its quantifier asks for are significant its way, and is "
+    "contradicted where so many are significant the other way that it cannot hold; not shown is no proof of the "
+    "contrary. Power: how often the runs at hand would show the least difference of interest, simulated with the "
+    "measured spreads; seen 80 times of 100: the least difference that they would show so often, of claims of equality "
+    "a difference from zero. Over seeds and test rows: a bootstrap of both, rows within their class, where predictions "
+    "of ten seeds were kept."
 )
 STYLES = {"holds": "v-holds", "holds in part": "v-part", "contradicted": "v-contradicted", "not shown": "v-not"}
 

@@ -285,7 +285,7 @@ def difference_beyond_p(a: Mapping[int, float], b: Mapping[int, float], margin: 
 
 
 def above_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:
-    """p of the hypothesis that the mean of a - b is at most ``margin``, which may be negative: a one-sided paired t-test.
+    """p of the hypothesis that the mean of a - b is at most ``margin``, of any sign: a one-sided paired t-test.
 
     None below two pairs. Without any spread 0 where the difference lies above, else 1.
     """

@@ -183,7 +183,7 @@ class Csv(UserFiles):
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         rows = super().rows(files)
         if self.empty_label == "unlabelled" or self.label_names is not None:  # otherwise it says that no label applies
-            rows["train"] = (row | {"label": row["label"] or None} for row in rows["train"])
+            rows["train"] = (row | {"label": None} if row["label"] in ("", []) else row for row in rows["train"])
         return rows
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:

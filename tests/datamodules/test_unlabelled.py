@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from datamodules.builders.user_files import Csv, Jsonl
@@ -55,6 +57,18 @@ def test_a_label_that_pandas_wrote_as_missing_is_none(tmp_path):
     path.write_text("text,label\none,1.0\ntwo,0.0\nthree,nan\n")
     corpus = prepare(Csv(train=str(path), label_names=[0, 1]), tmp_path / "data", None)
     assert texts(corpus) == ["three"] and corpus.label_names == ("0", "1")
+
+
+@pytest.mark.parametrize(("labels", "names"), [([0, 1, None], [0, 1]), ([False, True, None], ["False", "True"])])
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_a_label_that_is_0_or_false_is_no_missing_one(tmp_path, labels, names, kind):
+    path = tmp_path / f"train.{kind}"
+    rows = [{"text": f"text {number}", "label": label} for number, label in enumerate(labels)]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert texts(prepare(Csv(train=str(path), label_names=names), tmp_path / "data", None)) == ["text 2"]
 
 
 def test_all_rows_together_hold_them_behind_the_labelled(train, more, tmp_path):

@@ -131,7 +131,7 @@ class TextClassifier(ClassifierMixin, _Settings):
             raise InputError(f"y: found the labels {short_list(names)}, allowed: at least 2 that differ as text")
         columns = {"text": texts, "label": rows}
         words = self._words(columns)
-        if config_of(words).protocol.name == "clean" and not any(key.startswith("protocol") for key in self.settings):
+        if config_of(words).protocol.name == "clean" and not {"protocol", "protocol__name"} & self.settings.keys():
             words = self._words(columns, *ALL_ROWS)
         with unseeded():
             run = trained_run(_plan(words))

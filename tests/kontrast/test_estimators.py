@@ -252,6 +252,27 @@ def test_a_setting_that_would_stand_in_the_place_of_the_texts_is_refused(setting
         kontrast.TextClassifier("ce", **setting).fit(["a", "b"], ["x", "y"])
 
 
+@pytest.mark.parametrize(
+    ("settings", "name", "val_fraction", "monitor"),
+    [
+        ({}, "kfold", 0.15, "val/macro_f1"),
+        ({"protocol__monitor": "val/loss", "protocol__val_fraction": 0.2}, "kfold", 0.2, "val/loss"),
+        ({"protocol": "clean"}, "clean", 0.1, "val/macro_f1"),
+    ],
+)
+def test_a_setting_of_the_protocol_sets_no_test_rows_aside(
+    tmp_path, monkeypatch, settings, name, val_fraction, monitor
+):
+    asked = []
+    monkeypatch.setattr("kontrast.estimators._plan", asked.append)
+    monkeypatch.setattr("tasks.fit.trained_run", pytest.fail)
+    with pytest.raises(pytest.fail.Exception):
+        kontrast.TextClassifier("ce", paths__data=str(tmp_path), **settings).fit(["a", "b"], ["x", "y"])
+    protocol = config_of(asked[0]).protocol
+    assert (protocol.name, protocol.val_fraction, protocol.monitor) == (name, val_fraction, monitor)
+    assert protocol.get("fold") is None
+
+
 @pytest.mark.slow
 def test_texts_of_several_labels_are_learned_from_columns_of_0_and_1(tiny_encoder_dir, toy_csv, tmp_path):
     """Each text beside the one 7 rows on has the labels of both."""

@@ -6,10 +6,10 @@ an installed Kontrast then claims no name but its own until it is imported.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,30 +28,45 @@ __all__ = ["Answer", "TextClassifier", "TextClusterer", "auto", "load"]
 
 
 def _open_rooms() -> None:
-    """Make the rooms importable. Raises ImportError where a package of another project has the name of one."""
-    rooms = {file.parent.name for file in ROOMS.glob("*/__init__.py")} - set(_NO_ROOMS)
-    for name in sorted(rooms & sys.modules.keys()):
-        for place in _places(sys.modules[name]):
-            if not Path(place).resolve().is_relative_to(ROOMS):
-                raise ImportError(f"kontrast: a module {name!r} of another project is loaded ({place}); allowed: none")
+    """Make the rooms importable, behind all else. Raises ImportError where another project's module of the name of one
+    is loaded."""
+    _refuse_others(_rooms() & sys.modules.keys())
     if str(ROOMS) not in sys.path:
-        sys.path.insert(0, str(ROOMS))
+        sys.path.append(str(ROOMS))
 
 
-def _places(module: ModuleType) -> list[str]:
+def _rooms() -> set[str]:
+    return {file.parent.name for file in ROOMS.glob("*/__init__.py")} - set(_NO_ROOMS)
+
+
+def _refuse_others(names: Iterable[str]) -> None:
+    """Raises ImportError where one of these rooms is, or would be, a module of another project."""
+    for name in sorted(names):
+        for place in _places(name):
+            if not Path(place).resolve().is_relative_to(ROOMS):
+                how = "is loaded" if name in sys.modules else "comes first on the path"
+                raise ImportError(f"kontrast: a module {name!r} of another project {how} ({place}); allowed: none")
+
+
+def _places(name: str) -> Iterable[str]:
     """The file of a module; of a folder without `__init__.py`, which has none, all that it joins."""
-    file = getattr(module, "__file__", None)
-    return [file] if file else list(getattr(module, "__path__", ()))
+    if (module := sys.modules.get(name)) is not None:
+        file, folders = getattr(module, "__file__", None), getattr(module, "__path__", None)
+    else:
+        spec = importlib.util.find_spec(name)
+        file, folders = spec and spec.origin, spec and spec.submodule_search_locations
+    return [file] if file else folders or ()
 
 
 _open_rooms()
 
 
 def __getattr__(name: str) -> Any:
+    if name not in (*_PLACES, "__version__"):
+        raise AttributeError(f"module 'kontrast' has no attribute {name!r}")
+    _refuse_others(_rooms())
     if name == "__version__":
         return importlib.import_module("engine.help").version()
-    if name not in _PLACES:
-        raise AttributeError(f"module 'kontrast' has no attribute {name!r}")
     return getattr(importlib.import_module(_PLACES[name]), name)
 
 

@@ -13,13 +13,13 @@ import sys
 from collections.abc import Sequence
 
 import kontrast
-from storage.command_words import quoted
 
 USAGE = __doc__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; the exit code is run.py's, 2 for words that are not understood."""
+    sys.path.insert(0, str(kontrast.ROOMS))  # the process is the command's own, whatever lies in its folder
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in (["--version"], ["-V"]):
         print(kontrast.__version__)
@@ -52,6 +52,8 @@ def run_words(words: Sequence[str]) -> list[str]:
 def _as_overrides(words: Sequence[str]) -> list[str]:
     """A file as `input=FILE`, `--minutes 20` and `--minutes=20` as `minutes=20`, `--force` as `force=true`; key=value
     stays, unless a file is called so."""
+    from storage.command_words import quoted  # not before `main` has put the rooms first
+
     overrides: list[str] = []
     rest = list(words)
     while rest:

@@ -315,6 +315,7 @@ def test_an_installed_package_claims_its_own_name_alone(tmp_path):
     assert "ModuleNotFoundError" in python("-c", "import losses").stderr
     assert python("-c", "import kontrast, losses.scl_hnm as l; print(l.__file__)").stdout.startswith(str(site))
     assert python("-m", "kontrast", "--version").stdout.strip() == kontrast.__version__
+    (elsewhere / "engine.py").touch()  # which the command passes over
     refused = python("-m", "kontrast", "run", "method=cee")
     assert refused.returncode == 2 and "did you mean ce" in refused.stderr
 
@@ -355,3 +356,23 @@ def test_a_module_of_another_project_with_the_name_of_a_room_is_refused(monkeypa
     monkeypatch.setitem(sys.modules, room, module)
     with pytest.raises(ImportError, match=f"a module '{room}' of another project is loaded"):
         kontrast._open_rooms()
+
+
+@pytest.mark.parametrize("rooms", ["site", "site/kontrast/_rooms"])  # of a checkout, of an installed package
+def test_a_module_beside_a_script_stays_and_what_would_import_it_is_refused(tmp_path, rooms):
+    for name in (rooms + "/callbacks", "site/kontrast"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    (tmp_path / rooms / "callbacks/__init__.py").touch()
+    (tmp_path / "site/kontrast/__init__.py").write_bytes(Path(kontrast.__file__).read_bytes())
+    own = tmp_path / "callbacks.py"
+    own.touch()
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import kontrast\n"
+        "try:\n    kontrast.auto\nexcept ImportError as error:\n    print(error)\n"
+        "import callbacks\nprint(callbacks.__file__)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    shown = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True).stdout
+    refusal = f"a module 'callbacks' of another project comes first on the path ({own}); allowed: none"
+    assert shown.splitlines() == [f"kontrast: {refusal}", str(own)]

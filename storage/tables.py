@@ -46,7 +46,9 @@ MAX_DEPTH = 100  # of JSON
 GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
 UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
 NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that text in it does not have
+ESCAPED = re.compile(r"_x(?![Dd][89A-Fa-f])([0-9A-Fa-f]{4})_")  # a character in XLSX, but for half a surrogate pair
 WHOLE = re.compile(r"^([-+]?\d+)\.0+$")
+ERROR = "e"  # how openpyxl calls the kind of a cell of XLSX that holds #N/A, #REF! and the like, not as a text
 BROKEN = "\udc80"  # half a character, as no decoder gives it: in the place of bytes that are none of an encoding
 TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
@@ -718,9 +720,10 @@ def _open_xlsx(path: Path, has_header: bool | None, name: str | None) -> Table:
         header, cells_of_rows = _by_position(len(header)), itertools.chain([first], cells_of_rows)
 
     def rows() -> Iterator[tuple[str, Row]]:
-        number = start
+        number, errors = start, []
         try:
             for number, cells in enumerate(cells_of_rows, start + 1 if has_header else start):
+                errors += [number for cell in cells if cell.data_type == ERROR]
                 values = [_cell(cell) for cell in cells]
                 if any(values[len(header) :]):
                     more = f"more cells than the {len(header)} columns of the first row, {start}"
@@ -734,6 +737,9 @@ def _open_xlsx(path: Path, has_header: bool | None, name: str | None) -> Table:
             raise
         except Exception as error:  # as above
             raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole XLSX file") from error
+        if errors:
+            said = "%s:%d: a cell that holds an error, as #N/A, is read as an empty one; the sheet has %d of these"
+            log.warning(said, path, errors[0], len(errors))
 
     columns = _checked_columns(str(path), header)
     calculated = _calculated(rows(), path, title, columns, start + 1 if has_header else start)
@@ -758,7 +764,7 @@ def _calculated(
 
 def _without_values(path: Path, title: str, places: Sequence[int], start: int) -> int | None:
     """The first of these columns that holds a formula whose value the file lacks, in the first rows from `start` on;
-    None where none does. One whose value is an empty text has one."""
+    None where none does. One whose value is an empty text, or an error, has one."""
     rows = _rows_of_cells(path, title, start, data_only=False)
     formulas = [
         (number, place)
@@ -769,7 +775,7 @@ def _without_values(path: Path, title: str, places: Sequence[int], start: int) -
     if not formulas:
         return None
     values = _rows_of_cells(path, title, start, data_only=True)
-    return next((place for number, place in formulas if values[number][place].data_type != "str"), None)
+    return next((place for number, place in formulas if values[number][place].data_type not in ("str", ERROR)), None)
 
 
 def _rows_of_cells(path: Path, title: str, start: int, data_only: bool) -> list[Any]:
@@ -787,14 +793,17 @@ def _first_cells(sheets: Iterable[Any]) -> tuple[str, int, Any, Iterator[Any]]:
     iterator over the rows below."""
     for sheet in sheets:
         sheet.reset_dimensions()  # what the file says of its size may be less than it holds
-        rows = sheet.iter_rows(values_only=True)
+        rows = sheet.iter_rows()
         for number, cells in enumerate(rows, 1):
             if any(map(_cell, cells)):
                 return sheet.title, number, cells, rows
     return "", 1, (), iter(())
 
 
-def _cell(value: Any) -> str:
+def _cell(cell: Any) -> str:
+    value = None if cell.data_type == ERROR else cell.value
+    if isinstance(value, str):
+        return ESCAPED.sub(lambda code: chr(int(code[1], 16)), value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool):

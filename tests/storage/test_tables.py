@@ -464,6 +464,27 @@ def test_formulas_that_no_program_has_calculated_are_no_empty_cells(tmp_path):
         list(open_table(tmp_path / "headless.xlsx", header=False).rows)
 
 
+def test_errors_of_a_spreadsheet_are_empty_cells_and_its_escapes_are_characters(tmp_path, caplog):
+    import zipfile
+
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in [("text", "label"), ("a_x000D_\nb_x005F_x000D_ _xD83D_", "#N/A"), ("#N/A", "#REF!"), ("c", "=1/0")]:
+        book.active.append(row)
+    book.active["A3"].data_type = "s"  # typed as a text
+    book.save(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(tmp_path / "a.xlsx") as whole, zipfile.ZipFile(tmp_path / "b.xlsx", "w") as changed:
+        for part in whole.namelist():
+            content = whole.read(part).replace(b'<c r="B4"><f>1/0</f><v', b'<c r="B4" t="e"><f>1/0</f><v>#DIV/0!</v')
+            changed.writestr(part, content.replace(b"</v />", b"</v>"))
+    rows = [tuple(row.values()) for _, row in open_table(tmp_path / "b.xlsx").rows]
+    assert rows == [("a\r\nb_x000D_ _xD83D_", ""), ("#N/A", ""), ("c", "")]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/b.xlsx:2: a cell that holds an error, as #N/A, is read as an empty one; the sheet has 3 of these"
+    ]
+
+
 def test_the_columns_of_json_lines_are_the_keys_of_the_first_objects(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"body": "red", "id": 2}\n{"title": "t", "body": "blue"}\n')
     table = open_table(tmp_path / "a.jsonl")

@@ -10,17 +10,35 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from labelling.answers import NO_LABEL, Answer, Label, answer_of, from_table, in_table
-from storage.errors import InputError, short
+from storage.errors import InputError, short, short_list
 from storage.tables import csv_writer, is_missing, label_name, open_table, text_columns, text_of
 
 DETAILS = ("note", "guess", "probability", "time")  # of an answer, beside text, label and annotator
 COLUMNS = ("text", "label", "annotator", *DETAILS)
-QUESTION = "label"  # what the question is called in what is written
+QUESTION = "label"  # what the question is called in what is written, and looked for among several in what is read
+RESPONSES = ".responses"  # after the name of a question, a column of Argilla's
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a file holds of one person and one text, before it is an answer.
+
+    Attributes:
+        question: where other programs may ask several of a text; None: it is of the text itself.
+        label: a name or a list of them; None or empty: nothing was answered.
+    """
+
+    question: str | None
+    text: Any
+    label: Any
+    annotator: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_answers(
@@ -30,7 +48,8 @@ def read_answers(
     separator: str | None = None,
     reading: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Answer]:
-    """The answers of a file in any of the formats; rows without a label are left out.
+    """The answers of a file in any of the formats; rows without a label are left out. Of several questions about a text
+    that one counts which is called as the label column, or `label`.
 
     Args:
         file: CSV, TSV, XLSX, JSON, JSON Lines or Parquet, see `storage.tables.open_table`.
@@ -39,27 +58,40 @@ def read_answers(
         reading: further arguments of `open_table`, for a plain table.
 
     Raises:
-        InputError: no such file, one that is of no format, a row without a text, a label that is no text or number.
+        InputError: no such file, one that is of no format, a row without a text, a label that is no text or number,
+            several questions of which none is called so.
     """
-    answers: list[Answer] = []
+    said: list[tuple[str, Said]] = []
     for where, row in open_table(file, **reading).rows:
         if "annotations" in row and isinstance(row.get("data"), Mapping):
-            answers += _as_exported(where, row, _of_label_studio, "tasks of Label Studio")
+            parts = _as_exported(where, row, _of_label_studio, "tasks of Label Studio")
         elif isinstance(row.get("fields"), Mapping) and "responses" in row:
-            answers += _as_exported(where, row, _of_argilla, "records of Argilla 2")
-        elif any(key.endswith(".responses") for key in row):
-            answers += _as_exported(where, row, _of_argilla_columns, "records of Argilla 2")
+            parts = _as_exported(where, row, _of_argilla, "records of Argilla 2")
+        elif any(key.endswith(RESPONSES) for key in row):
+            parts = _as_exported(where, row, _of_argilla_columns, "records of Argilla 2")
         else:
-            answers += _of_table(where, row, text_column, label_column, separator)
-        if separator is None and answers and isinstance(label := answers[-1].label, tuple):
-            raise InputError(f"{where}: found the labels {short(list(label))}; allowed: a text and one label")
-    return answers
+            parts = list(_of_table(where, row, text_column, label_column, separator))
+        said += [(where, part) for part in parts]
+    question = _question(file, dict.fromkeys(part.question for _, part in said), label_column)
+    of_question = [(where, part) for where, part in said if part.question in (None, question)]
+    return [_answer(where, part, separator) for where, part in of_question if part.label not in (None, "")]
+
+
+def _question(file: Path, names: Iterable[str | None], label_column: str) -> str | None:
+    """The question whose answers are the labels; None in a plain table. Raises InputError: it may be any of several."""
+    questions = [name for name in names if name is not None]
+    for name in (label_column, QUESTION):
+        if name in questions:
+            return name
+    if len(questions) > 1:
+        raise InputError(f"{file}: found the questions {short_list(questions)}; allowed: one, or one called {QUESTION}")
+    return questions[0] if questions else None
 
 
 def _as_exported(
-    where: str, row: Mapping[str, Any], read: Callable[[str, Mapping[str, Any]], Iterator[Answer]], kind: str
-) -> list[Answer]:
-    """The answers of a row of another program. Raises InputError: it has other keys, or other kinds of values."""
+    where: str, row: Mapping[str, Any], read: Callable[[str, Mapping[str, Any]], Iterator[Said]], kind: str
+) -> list[Said]:
+    """What is said in a row of another program. Raises InputError: it has other keys, or other kinds of values."""
     try:
         return list(read(where, row))
     except (AttributeError, LookupError, TypeError) as error:
@@ -68,7 +100,7 @@ def _as_exported(
 
 def _of_table(
     where: str, row: Mapping[str, Any], text_column: str, label_column: str, separator: str | None
-) -> Iterator[Answer]:
+) -> Iterator[Said]:
     asked = f"{text_column} and {label_column}"
     text_column = text_column if _has_text(row, text_column) else "text"
     label_column = label_column if label_column in row else "label"
@@ -79,9 +111,9 @@ def _of_table(
         return
     if isinstance(label, str) and separator is not None:
         label = from_table(label, separator)
-    said = str(row["annotator"]) if row.get("annotator") else ""
+    person = str(row["annotator"]) if row.get("annotator") else ""
     ours = set(COLUMNS) <= row.keys()  # elsewhere a column `time` may hold anything
-    yield _answer(where, text, label, said, _details(where, row, separator) if ours else {"note": row.get("note")})
+    yield Said(None, text, label, person, _details(where, row, separator) if ours else {"note": row.get("note")})
 
 
 def _details(where: str, row: Mapping[str, Any], separator: str | None) -> dict[str, Any]:
@@ -101,16 +133,17 @@ def _has_text(row: Mapping[str, Any], column: str) -> bool:
     return any(part in row for part in text_columns(row, column))
 
 
-def _of_label_studio(where: str, task: Mapping[str, Any]) -> Iterator[Answer]:
+def _of_label_studio(where: str, task: Mapping[str, Any]) -> Iterator[Said]:
     text = _text_among(where, task["data"])
     for annotation in _list(where, "annotations", task["annotations"]):
         results = [part for part in annotation.get("result") or [] if part.get("type") == "choices"]
         meta = annotation.get("meta") or {}
         annotator = meta.get("annotator") or _person(annotation.get("completed_by"))
-        if results:
-            yield _answer(where, text, results[0]["value"]["choices"], annotator, meta)
-        elif annotation.get("was_cancelled"):
-            yield _answer(where, text, meta.get("answer") or "skip", annotator, meta)
+        first = {part.get("from_name"): part for part in reversed(results)}
+        for question, result in first.items():
+            yield Said(question, text, result["value"]["choices"], annotator, meta)
+        if not results and annotation.get("was_cancelled"):
+            yield Said(None, text, meta.get("answer") or "skip", annotator, meta)
 
 
 def _person(completed_by: Any) -> str:
@@ -119,20 +152,23 @@ def _person(completed_by: Any) -> str:
     return "" if completed_by is None else str(completed_by)
 
 
-def _of_argilla(where: str, record: Mapping[str, Any]) -> Iterator[Answer]:
+def _of_argilla(where: str, record: Mapping[str, Any]) -> Iterator[Said]:
     text = _text_among(where, record["fields"])
-    for responses in (record["responses"] or {}).values():
+    for question, responses in (record["responses"] or {}).items():
         for response in _list(where, "responses", responses):
-            if response.get("status") == "discarded":
-                yield _answer(where, text, "skip", str(response.get("user_id") or ""))
-            elif response.get("value") not in (None, ""):
-                yield _answer(where, text, response["value"], str(response.get("user_id") or ""))
+            label = "skip" if response.get("status") == "discarded" else response.get("value")
+            yield Said(question, text, label, str(response.get("user_id") or ""))
 
 
-def _of_argilla_columns(where: str, row: Mapping[str, Any]) -> Iterator[Answer]:
-    name = next(key for key in row if key.endswith(".responses"))
+def _of_argilla_columns(where: str, row: Mapping[str, Any]) -> Iterator[Said]:
     fields = {key: value for key, value in row.items() if "." not in key and key not in ("id", "status", "_server_id")}
     text = _text_among(where, fields)
+    for key in (key for key in row if key.endswith(RESPONSES)):
+        yield Said(key.removesuffix(RESPONSES), text, None)  # a question, though nobody may have answered it
+        yield from _of_columns(where, row, key, text)
+
+
+def _of_columns(where: str, row: Mapping[str, Any], name: str, text: str) -> Iterator[Said]:
     labels = _list(where, name, row[name] or [])
 
     def column(kind: str, missing: Any = None) -> list[Any]:
@@ -141,9 +177,9 @@ def _of_argilla_columns(where: str, row: Mapping[str, Any]) -> Iterator[Answer]:
     details = zip(*(column(detail) for detail in DETAILS), strict=False)
     responses = zip(labels, column("users"), column("status"), column("no_label", "skip"), details, strict=False)
     for label, user, state, no_label, said in responses:
-        if state == "discarded" or label not in (None, ""):
-            shown = (no_label or "skip") if state == "discarded" else label
-            yield _answer(where, text, shown, str(user or ""), dict(zip(DETAILS, said, strict=True)))
+        shown = (no_label or "skip") if state == "discarded" else label
+        question = name.removesuffix(RESPONSES)
+        yield Said(question, text, shown, str(user or ""), dict(zip(DETAILS, said, strict=True)))
 
 
 def _text_among(where: str, fields: Mapping[str, Any]) -> str:
@@ -162,18 +198,20 @@ def _list(where: str, name: str, value: Any) -> list[Any]:
     return value
 
 
-def _answer(
-    where: str, text: Any, label: Any, annotator: str = "", details: Mapping[str, Any] = MappingProxyType({})
-) -> Answer:
+def _answer(where: str, said: Said, separator: str | None) -> Answer:
+    text, label = said.text, said.label
     several = isinstance(label, list | tuple) and len(label) != 1
     names = [label_name(name, where) for name in (label if isinstance(label, list | tuple) else [label])]
     if not isinstance(text, str):
         raise InputError(f"{where}: found {short(text)} with the label {short(label)}; allowed: a text and one label")
-    known = {name: details[name] for name in DETAILS if details.get(name) not in (None, "")}
+    if several and separator is None:
+        raise InputError(f"{where}: found the labels {short(names)}; allowed: a text and one label")
+    known = {name: said.details[name] for name in DETAILS if said.details.get(name) not in (None, "")}
     if "note" in known:
         known["note"] = str(known["note"])
+    row = {"text": text, "label": names if several else names[0], "annotator": said.annotator, **known}
     try:
-        return answer_of({"text": text, "label": names if several else names[0], "annotator": annotator, **known})
+        return answer_of(row)
     except TypeError as error:
         raise InputError(f"{where}: found {error}; allowed: {', '.join(DETAILS)} as they are exported") from error
 

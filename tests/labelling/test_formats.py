@@ -46,8 +46,8 @@ def test_a_table_whose_text_is_joined(tmp_path):
         read_answers(tmp_path / "a.csv", "head+lead", "kind")
 
 
-def choice(label):
-    return {"from_name": "tag", "to_name": "text", "type": "choices", "value": {"choices": [label]}}
+def choice(label, question="tag"):
+    return {"from_name": question, "to_name": "text", "type": "choices", "value": {"choices": [label]}}
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,36 @@ def choice(label):
 def test_what_other_programs_write(name, content, expected, tmp_path):
     (tmp_path / name).write_text(json.dumps(content))
     assert [(a.text, a.label, a.annotator) for a in read_answers(tmp_path / name)] == expected
+
+
+def several_questions(first, second):
+    """Two of a text, answered by one person, and a text of which the second alone was answered; by each program."""
+    reply = {"user_id": "u", "status": "submitted"}
+    yield [
+        {"data": {"text": text}, "annotations": [{"completed_by": "u", "result": [choice(a, q) for q, a in answers]}]}
+        for text, answers in (("a", [(second, "sure"), (first, "yes")]), ("b", [(second, "no")]))
+    ]
+    yield [
+        {"fields": {"text": "a"}, "responses": {second: [{"value": [{"start": 1}]} | reply],
+                                                first: [{"value": "yes"} | reply]}},
+        {"fields": {"text": "b"}, "responses": {second: [{"value": "no"} | reply]}},
+    ]  # fmt: skip
+    yield [
+        {"text": "a", f"{second}.responses": ["sure"], f"{second}.responses.users": ["u"],
+         f"{first}.responses": ["yes"], f"{first}.responses.users": ["u"]},
+        {"text": "b", f"{second}.responses": ["no"], f"{first}.responses": None},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", range(3))
+@pytest.mark.parametrize(("name", "column"), [("label", "text"), ("kind", "kind")])
+def test_of_several_questions_that_of_the_label_counts(program, name, column, tmp_path):
+    file = tmp_path / "asked.json"
+    file.write_text(json.dumps(list(several_questions(name, "how"))[program]))
+    assert [(a.text, a.label, a.annotator) for a in read_answers(file, label_column=column)] == [("a", "yes", "u")]
+    file.write_text(json.dumps(list(several_questions("topic", "how"))[program]))
+    with pytest.raises(InputError, match=r"asked.json: found the questions '\w+', '\w+'; allowed: one, or one called"):
+        read_answers(file)
 
 
 def test_tables_of_a_run(tmp_path):

@@ -47,7 +47,7 @@ def exit_code(main: Callable[[], None]) -> int:
         _interrupts_uncovered(main)
         _flush()
     except (HydraException, OmegaConfBaseException) as error:
-        return _fail(explain(error))
+        return _fail(explain(error, sys.argv[1:]))
     except ValueError as error:
         return _fail(str(error))
     except OSError as error:
@@ -269,8 +269,8 @@ def _first_unreadable() -> str:
     return " ".join(words)
 
 
-def explain(error: Exception) -> str:
-    """One line for an error of Hydra or OmegaConf: the key, what was found, what is allowed."""
+def explain(error: Exception, words: Sequence[str]) -> str:
+    """One line for an error of Hydra or OmegaConf over these words: the key, what was found, what is allowed."""
     from hydra.errors import InstantiationException, OverrideParseException
     from omegaconf import MissingMandatoryValue
 
@@ -292,14 +292,14 @@ def explain(error: Exception) -> str:
         chosen = match.group(2).split(", ")
         group = next(name for name in re.findall(r"\{(\w+)\}", match.group(1)) if name not in chosen)
         return f"{group}: found null; allowed: {', '.join(sorted(file.stem for file in (CONF / group).glob('*.yaml')))}"
-    if word := next((word for word in sys.argv[1:] if "${" in word and "nterpolation" in text), None):
+    if word := next((word for word in words if "${" in word and "nterpolation" in text), None):
         reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", text.splitlines()[0])
         return f"{word}: {reason}; allowed: a value, or ${{KEY}} of a key that there is"
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return f"{match.group(1)}: found several values; allowed: one, or a sweep over them with -m"
     for pattern in (r"Could not override '([^']+)'", r"Key '[^']+' is not in struct\s+full_key: (\S+)"):
         if match := re.search(pattern, text):
-            return _unknown_key(match.group(1))
+            return _unknown_key(match.group(1), words)
     if match := re.search(r"Could not append to config\. An item is already at '([^']+)'", text):
         return f"+{match.group(1)}: the key exists already; write {match.group(1)}=… without the plus"
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
@@ -314,9 +314,9 @@ def _unknown_choice(error: Exception, text: str) -> str:
     return f"{group}={choice}: unknown choice; allowed: {', '.join(sorted(options))}{nearest(choice, options)}"
 
 
-def _unknown_key(key: str) -> str:
+def _unknown_key(key: str, words: Sequence[str]) -> str:
     parent, _, name = key.rpartition(".")
-    keys = _keys_under(parent)
+    keys = _keys_under(parent, words)
     where = f"under {parent}" if parent else "at the top"
     if keys is None and key.startswith("hydra."):
         return f"{key}: unknown key of Hydra itself; allowed: see python run.py --hydra-help"
@@ -327,15 +327,15 @@ def _unknown_key(key: str) -> str:
     return f"{key}: unknown key; allowed {where}: {', '.join(keys)}{nearest(name, keys)}"
 
 
-def _keys_under(parent: str) -> list[str] | None:
-    """The keys of a node in the config as composed from the group choices of the command line alone."""
+def _keys_under(parent: str, words: Sequence[str]) -> list[str] | None:
+    """The keys of a node in the config as composed from the group choices among the words alone."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf import DictConfig, OmegaConf
 
-    words = [word for word in sys.argv[1:] if re.fullmatch(r"\w+=\w+|~\w+", word)]
-    choices = [word for word in words if (CONF / word.lstrip("~").split("=")[0]).is_dir()]
+    plain = [word for word in words if re.fullmatch(r"\w+=\w+|~\w+", word)]
+    choices = [word for word in plain if (CONF / word.lstrip("~").split("=")[0]).is_dir()]
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):

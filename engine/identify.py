@@ -50,4 +50,4 @@ def compose_run(overrides: tuple[str, ...]) -> ComposedRun:
         expand_home(config)
         return ComposedRun(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
     except (HydraException, OmegaConfBaseException) as error:
-        return ComposedRun({}, explain(error).split("; ")[0])
+        return ComposedRun({}, explain(error, overrides))

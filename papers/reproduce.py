@@ -167,8 +167,12 @@ def _is_selected(cell: Cell, options: Options) -> bool:
 
 def _composed_run(cell: Cell, budget: Budget) -> ComposedRun:
     """The run of a cell without its seed, or why there can be none here. A budget for another machine asks no hub."""
-    run = compose_run(cell.overrides) if cell.skipped is None else ComposedRun({}, cell.skipped)
-    if not run.problem and budget.needs is None and (why := unreachable(run.config)):
+    if cell.skipped is not None:
+        return ComposedRun({}, cell.skipped)
+    run = compose_run(cell.overrides)
+    if run.problem:
+        return ComposedRun({}, run.problem.split("; ")[0])  # a table has no room for all that is allowed
+    if budget.needs is None and (why := unreachable(run.config)):
         return ComposedRun({}, why)
     return run
 

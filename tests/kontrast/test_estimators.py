@@ -42,8 +42,10 @@ def test_settings_are_the_command_lines_words():
     config = config_of(overrides(settings))
     assert config.paths.data == "größe"
     assert (config.paths.runs, config.seed, config.loss.tau) == (nasty, 3, 0.1)
-    with pytest.raises(InputError, match=r"loss\.tauu: unknown key"):
+    with pytest.raises(InputError, match=r"loss\.tauu: unknown key; allowed under loss: tau, .*did you mean tau"):
         config_of(["method=sharprecl", *overrides({"loss__tauu": 1})])
+    with pytest.raises(InputError, match=r"method=cee: unknown choice; allowed: .*did you mean ce"):
+        kontrast.TextClassifier("cee").fit(["a", "b"], ["x", "y"])
 
 
 def test_parameters_are_copied_changed_and_reached_through_a_pipeline():

@@ -75,6 +75,9 @@ class _Settings(BaseEstimator):
             self._take(*_open(self.folder_, words))
         return self._model
 
+    def _texts_to_learn(self, X: Any) -> list[str]:
+        return checked_texts(X, self.settings.get("dataset__markup", "keep"))
+
     def _own_threads(self) -> AbstractContextManager[None]:
         return with_threads(self.settings.get("trainer__num_threads"))
 
@@ -122,7 +125,7 @@ class TextClassifier(ClassifierMixin, _Settings):
         """
         from tasks.fit import trained_run
 
-        texts, labels = checked_texts(X), _array(y)
+        texts, labels = self._texts_to_learn(X), _array(y)
         if labels.ndim not in (1, 2) or len(labels) != len(texts):
             raise InputError(f"y: found shape {labels.shape}, allowed: a label, or 0s and 1s, for each of {len(texts)}")
         classes, rows = _of_several(y, labels) if labels.ndim == 2 else _of_one(labels)
@@ -144,7 +147,7 @@ class TextClassifier(ClassifierMixin, _Settings):
         from engine.finished import shown_id
         from tasks.predict import classifier_predictor
 
-        self._model = classifier_predictor(run, plan, explain=False)
+        self._model, self._markup = classifier_predictor(run, plan, explain=False), _markup_of(plan)
         self._names = list(self._model.label_names)
         self.run_, self.folder_ = shown_id(run), run.path.absolute()  # wherever it is unpickled
 
@@ -155,7 +158,7 @@ class TextClassifier(ClassifierMixin, _Settings):
 
         model = self._opened()
         with self._own_threads():
-            scores = np.concatenate([model.scores(piece)[0] for piece in pieces(checked_texts(X))])
+            scores = np.concatenate([model.scores(piece)[0] for piece in pieces(checked_texts(X, self._markup))])
         probabilities = np.asarray(scores, np.float64)[:, self._order]
         if model.threshold is None:  # computed in float32, they add up to 1 but for its rounding
             probabilities /= probabilities.sum(axis=1, keepdims=True)
@@ -260,7 +263,7 @@ class TextClusterer(ClusterMixin, _Settings):
         """Cluster the texts. Raises as `TextClassifier.fit`."""
         from tasks.cluster import clustered_run
 
-        words = self._words({"text": checked_texts(X)}, "task=cluster", *self._number())
+        words = self._words({"text": self._texts_to_learn(X)}, "task=cluster", *self._number())
         with unseeded():
             run = clustered_run(_plan(words))
         self._take(*_open(run.path, words))
@@ -279,7 +282,7 @@ class TextClusterer(ClusterMixin, _Settings):
     def _take(self, run: RunFolder, plan: Any) -> None:
         from engine.assign import Assigner
 
-        self._model = Assigner(run, plan)
+        self._model, self._markup = Assigner(run, plan), _markup_of(plan)
         self.labels_ = np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")])
         self.run_, self.folder_ = run.id, run.path.absolute()
 
@@ -290,7 +293,12 @@ class TextClusterer(ClusterMixin, _Settings):
         check_is_fitted(self, "run_")
         model = self._opened()
         with self._own_threads():
-            return np.concatenate([model.assign(piece)[0] for piece in pieces(checked_texts(X))])
+            return np.concatenate([model.assign(piece)[0] for piece in pieces(checked_texts(X, self._markup))])
+
+
+def _markup_of(plan: Any) -> str:
+    """What becomes of tags and entities in the texts of a run; data sets that are no files of people keep them."""
+    return plan.plain["dataset"].get("markup", "keep")
 
 
 def _plan(words: Sequence[str]) -> Any:

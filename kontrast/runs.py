@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from datamodules.markup import without_markup
 from engine.identify import compose_run
 from storage.command_words import quoted
 from storage.errors import InputError, short
@@ -84,8 +85,11 @@ def unseeded() -> Iterator[None]:
         raise error
 
 
-def checked_texts(texts: Any) -> list[str]:
-    """Texts of a list, an array or a pandas Series, or the one column of a frame.
+def checked_texts(texts: Any, markup: str = "keep") -> list[str]:
+    """Texts of a list, an array or a pandas Series, or the one column of a frame, as they are.
+
+    Args:
+        markup: what becomes of tags and entities later; `strip`: a text of these alone is none.
 
     Raises:
         InputError: no texts, several columns, or an entry that is no text with a visible character; with its position.
@@ -98,8 +102,10 @@ def checked_texts(texts: Any) -> list[str]:
         texts = np.asarray(texts)[:, 0]
     entries = [str(text) if isinstance(text, np.str_) else text for text in texts]
     for place, text in enumerate(entries):
-        if not isinstance(text, str) or not is_visible(text):
-            raise InputError(f"X[{place}]: found {short(text)}, allowed: a text with at least one visible character")
+        if not isinstance(text, str) or not is_visible(without_markup(text) if markup == "strip" else text):
+            outside = " outside its markup" if markup == "strip" else ""
+            allowed = f"a text with at least one visible character{outside}"
+            raise InputError(f"X[{place}]: found {short(text)}, allowed: {allowed}")
         if HALF.search(text):
             raise InputError(f"X[{place}]: found half a surrogate pair, allowed: Unicode text")
     if not entries:

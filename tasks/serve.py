@@ -53,7 +53,8 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError(f"port: {config.host}:{config.port} cannot be listened on; allowed: another port") from error
     listen(listener)
     address = f"http://{address_of(*listener.getsockname()[:2])}"
-    http, batches = start_http(shown_id(run), predictor.label_names, explains, listener, workers)
+    strips_markup = plan.plain["dataset"].get("markup") == "strip"
+    http, batches = start_http(shown_id(run), predictor.label_names, explains, strips_markup, listener, workers)
     _one_thread()
     _warm_up(predictor)
 

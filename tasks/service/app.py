@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
+from datamodules.markup import without_markup
 from storage.tables import is_visible
 from tasks.requests import BODY_SECONDS, MAX_BODY, Refusal, body_of, parsed, refuse_in_one_line
 from tasks.service.batching import Batcher, Full
@@ -53,6 +54,13 @@ class Question(BaseModel):
     probabilities: Annotated[bool, Field(description="whether to answer the probability of every label, `p_LABEL`")] = (
         False
     )
+
+
+def _refuse_markup_alone(texts: Sequence[str]) -> None:
+    """Raises Refusal where nothing is left of a text for a run that learned without markup."""
+    for place, text in enumerate(texts):
+        if not is_visible(without_markup(text)):
+            raise Refusal(422, f"texts.{place}: no text with a visible character outside its markup")
 
 
 class Durations:
@@ -148,9 +156,15 @@ def _response(when: str, example: Any, kind: str = "application/json") -> dict[s
 
 
 def application(
-    run: str, label_names: Sequence[str], batcher: Batcher, explains: bool, lifespan: Lifespan[FastAPI]
+    run: str,
+    label_names: Sequence[str],
+    batcher: Batcher,
+    explains: bool,
+    strips_markup: bool,
+    lifespan: Lifespan[FastAPI],
 ) -> ASGIApp:
-    """The service of a run; `explains` says whether it has neighbours to show."""
+    """The service of a run; `explains` says whether it has neighbours to show, `strips_markup` whether it reads texts
+    without their markup."""
     title = f"Kontrast: {run}"
     app = FastAPI(title=title, docs_url=None, redoc_url=None, lifespan=lifespan)  # their pages fetch from elsewhere
     statuses: Counter[int] = Counter()
@@ -176,6 +190,8 @@ def application(
         question = parsed(Question, await body_of(request.receive))
         if question.explain and not explains:
             raise Refusal(400, "explain: found true, allowed: false; this run has no neighbours")
+        if strips_markup:
+            _refuse_markup_alone(question.texts)
         try:
             answers = await batcher.answers([(text, question.probabilities) for text in question.texts])
         except Full:

@@ -23,14 +23,18 @@ KEEP_SECONDS = 75  # a connection on which nothing is asked; proxies mostly end 
 
 
 def start_http(
-    run: str, label_names: tuple[str, ...], explains: bool, listener: socket.socket, workers: int
+    run: str,
+    label_names: tuple[str, ...],
+    explains: bool,
+    strips_markup: bool,
+    listener: socket.socket,
+    workers: int,
 ) -> tuple[SpawnProcess, list[Connection]]:
     """Start the process, and give it the listener. Returns it, and where the batches of each worker come from."""
     context = multiprocessing.get_context("spawn")
     batches, ends = zip(*(context.Pipe() for _ in range(workers)), strict=True)
-    process = context.Process(
-        target=answer_requests, args=(run, label_names, explains, listener, ends), name="http", daemon=True
-    )
+    arguments = (run, label_names, explains, strips_markup, listener, ends)
+    process = context.Process(target=answer_requests, args=arguments, name="http", daemon=True)
     process.start()
     for end in ends:  # so that the end of either process is seen by the other
         end.close()
@@ -62,7 +66,12 @@ def _work(batches: list[Connection], predict: Callable[[list[Any]], list[Row]]) 
 
 
 def answer_requests(
-    run: str, label_names: tuple[str, ...], explains: bool, listener: socket.socket, workers: tuple[Connection, ...]
+    run: str,
+    label_names: tuple[str, ...],
+    explains: bool,
+    strips_markup: bool,
+    listener: socket.socket,
+    workers: tuple[Connection, ...],
 ) -> None:
     """Serve until SIGTERM, and then what has been asked; also until a worker ends."""
     os.setsid()  # Ctrl-C is for the process of the model, which passes it on
@@ -87,6 +96,6 @@ def answer_requests(
         else:
             batcher.receive(worker, answers)
 
-    app = application(run, label_names, batcher, explains, reading)
+    app = application(run, label_names, batcher, explains, strips_markup, reading)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_keep_alive=KEEP_SECONDS))
     server.run([listener])

@@ -139,6 +139,17 @@ def test_what_is_no_text_is_refused_with_its_place(texts):
         checked_texts(texts)
 
 
+def test_a_text_of_markup_alone_is_none_where_markup_is_taken_out():
+    classifier, texts = kontrast.TextClassifier("ce", dataset__markup="strip"), ["a<br>", "<br>&nbsp;"]
+    for fitted in (classifier, kontrast.TextClusterer(dataset__markup="strip")):
+        with pytest.raises(InputError, match=r"^X\[1\]: found '<br>&nbsp;', allowed: .* character outside its markup$"):
+            fitted.fit(texts, ["x", "y"])
+    classifier.classes_, classifier._model, classifier._markup = np.array(["x", "y"]), None, "strip"
+    with pytest.raises(InputError, match=r"^X\[1\]: "):
+        classifier.predict(texts)
+    assert checked_texts(texts) == texts
+
+
 def test_the_commands_words(capsys, tmp_path):
     words = ["auto", "my file.csv", "--minutes", "20", "--prefer=speed", "seed=1"]
     assert run_words(words) == ["task=auto", "input='my file.csv'", "minutes=20", "prefer=speed", "seed=1"]

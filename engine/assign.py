@@ -45,10 +45,14 @@ class Assigner:
 
     The distance of a text without a known word is None: its vector is zero, and near to nothing. `name` is what the
     cluster is called, empty where no text of the run is in it.
+
+    Attributes:
+        num_clusters: K; a text in cluster K is an outlier.
     """
 
     def __init__(self, run: RunFolder, plan: Plan) -> None:
-        self.assign = _module_assigner(run, plan) if plan.trains else _centre_assigner(run, plan)
+        opened = _module_assigner(run, plan) if plan.trains else _centre_assigner(run, plan)
+        self.assign, self.num_clusters = opened
         self.columns = ("cluster", "probability" if plan.trains else "distance", "name")
         self.names = {int(row["cluster"]): row["name"] for row in described_clusters(run)}
 
@@ -72,7 +76,7 @@ class Assigner:
 Assignments = tuple[NDArray[np.int64], NDArray[np.float32], Vectors]  # clusters, how sure, vectors
 
 
-def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assignments]:
+def _centre_assigner(run: RunFolder, plan: Plan) -> tuple[Callable[[list[str]], Assignments], int]:
     method = instantiate_partial(plan.config.method)()
     try:
         model = dict(np.load(run.check_weights("model.npz")))  # arrays alone: nothing is unpickled
@@ -103,7 +107,7 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
             clusters = np.where(distances > reach[clusters] + TOLERANCE, len(reach), clusters)
         return clusters, distances, vectors
 
-    return assign
+    return assign, len(model["centres"])
 
 
 class Embeddings:
@@ -134,8 +138,9 @@ class _SeededOrder:
         return OrderedBatches(order, self.batch_size)
 
 
-def _module_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assignments]:
-    module = plan.clustering_module(run.metric("cluster/num_clusters", int))
+def _module_assigner(run: RunFolder, plan: Plan) -> tuple[Callable[[list[str]], Assignments], int]:
+    number = run.metric("cluster/num_clusters", int)
+    module = plan.clustering_module(number)
     load_weights(module, run, plan, FINAL, more_allowed=True)
     module.eval()
     tokenizer, max_length = plan.encoder.tokenizer(), plan.dataset.max_length
@@ -156,4 +161,4 @@ def _module_assigner(run: RunFolder, plan: Plan) -> Callable[[list[str]], Assign
         values, clusters = torch.cat(logits)[back].softmax(1).max(1)
         return clusters.numpy(), values.numpy(), torch.cat(embeddings)[back].numpy()
 
-    return assign
+    return assign, number

@@ -237,7 +237,7 @@ class TextClusterer(ClusterMixin, _Settings):
         settings: as those of `TextClassifier`.
 
     Attributes:
-        labels_: (N,) cluster of each text of `fit`.
+        labels_: (N,) cluster of each text of `fit`, from 0 on; -1: an outlier.
         run_: id of the run.
         folder_: the run's folder; `clusters.csv` in it says what each cluster is about.
     """
@@ -283,17 +283,22 @@ class TextClusterer(ClusterMixin, _Settings):
         from engine.assign import Assigner
 
         self._model, self._markup = Assigner(run, plan), _markup_of(plan)
-        self.labels_ = np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")])
+        self.labels_ = self._labels(np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")]))
         self.run_, self.folder_ = run.id, run.path.absolute()
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """The cluster of each text, (N,)."""
+        """The cluster of each text, (N,), -1 of an outlier."""
         from tasks.predict import pieces
 
         check_is_fitted(self, "run_")
         model = self._opened()
         with self._own_threads():
-            return np.concatenate([model.assign(piece)[0] for piece in pieces(checked_texts(X, self._markup))])
+            clusters = [model.assign(piece)[0] for piece in pieces(checked_texts(X, self._markup))]
+        return self._labels(np.concatenate(clusters))
+
+    def _labels(self, clusters: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Outliers, the last cluster of a run, as scikit-learn has them."""
+        return np.where(clusters < self._model.num_clusters, clusters, -1)
 
 
 def _markup_of(plan: Any) -> str:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -150,6 +150,16 @@ def test_a_text_of_markup_alone_is_none_where_markup_is_taken_out():
     assert checked_texts(texts) == texts
 
 
+def test_outliers_are_minus_one(tmp_path, monkeypatch):
+    assigner = SimpleNamespace(num_clusters=2, assign=lambda texts: (np.array([2, 0]), None, None))
+    monkeypatch.setattr("engine.assign.Assigner", lambda run, plan: assigner)
+    rows = [{"cluster": number} for number in "0210"]
+    run = SimpleNamespace(read_csv=lambda name: rows, id="hdbscan", path=tmp_path)
+    clusterer = kontrast.TextClusterer("hdbscan")
+    clusterer._take(run, SimpleNamespace(plain={"dataset": {}}))
+    assert clusterer.labels_.tolist() == [0, -1, 1, 0] and clusterer.predict(["a", "b"]).tolist() == [-1, 0]
+
+
 def test_the_commands_words(capsys, tmp_path):
     words = ["auto", "my file.csv", "--minutes", "20", "--prefer=speed", "seed=1"]
     assert run_words(words) == ["task=auto", "input='my file.csv'", "minutes=20", "prefer=speed", "seed=1"]
@@ -206,6 +216,9 @@ def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(tiny_en
     again = kontrast.load(by_density.run_, **paths)
     assert again.labels_.tolist() == by_density.labels_.tolist()
     assert again.n_clusters == "auto" and (again.predict(train["text"]) == by_density.labels_).mean() > 0.95
+    with_outliers = kontrast.TextClusterer("hdbscan", **options, **encoder, **paths).fit(train["text"])
+    lacking = with_outliers.labels_ == -1
+    assert 0 < lacking.mean() < 0.5 and with_outliers.labels_.max() + 1 == len(set(with_outliers.labels_[~lacking]))
     with pytest.raises(ValueError, match="n_clusters: found 4, allowed: 'auto'"):
         kontrast.TextClusterer("dense_words", n_clusters=4, **encoder, **paths).fit(train["text"])
 

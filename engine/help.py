@@ -70,7 +70,8 @@ def _about(name: str) -> str:
         lines = [(choice, meaning(CONF / name / f"{choice}.yaml")) for choice in groups[name]]
         return _table(f"{name}=NAME, one of", lines)
     if name in tasks:
-        return _table(f"task={name}, its keys", list(task_keys(name)))
+        keys = list(task_keys(name))
+        return _table(f"task={name}, its keys" if keys else f"task={name}: {_what(name)}", keys)
     raise InputError(
         f"--help {short(name)}: allowed: a task ({short_list(tasks, 20)}), or a group ({', '.join(groups)})"
     )
@@ -124,15 +125,27 @@ def task_names() -> list[str]:
 
 
 def task_keys(task: str) -> Iterator[tuple[str, str]]:
-    """Keys of a task with their defaults, and what the comment beside each says."""
-    for line in _top_lines():
+    """Keys of a task with their defaults, those of the node of its name too, and what the comment beside each says."""
+    lines = [line for line in _top_lines() if re.search(rf"#.*\b{task}\b[\w, ]*:", line)]
+    if node := re.search(rf"^{task}: .*\n((?:  .*\n?)+)", _top(), re.MULTILINE):
+        lines += [f"{task}.{line.strip()}" for line in node[1].splitlines()]
+    for line in lines:
         key, _, comment = line.partition("#")
-        if re.search(rf"\b{task}\b[\w, ]*:", comment):
-            yield key.strip().replace(": ", "=", 1), comment.strip()
+        yield key.strip().replace(": ", "=", 1), comment.strip()
+
+
+def _what(task: str) -> str:
+    """What a task does, in a line: the docstring of its function, or of the module that brings it in from elsewhere."""
+    targets = f"tasks.{task}.{task}", f"tasks.{task}"
+    return next(line for target in targets if (line := _docstring(target)) != target)
+
+
+def _top() -> str:
+    return (CONF / "config.yaml").read_text("utf-8")
 
 
 def _top_lines() -> list[str]:
-    return [line for line in (CONF / "config.yaml").read_text("utf-8").splitlines() if re.match(r"\w+: .*#", line)]
+    return [line for line in _top().splitlines() if re.match(r"\w+: .*#", line)]
 
 
 def config_groups(conf: Path) -> Iterator[tuple[str, list[str]]]:

@@ -47,6 +47,16 @@ def test_the_help_of_a_task_a_line_and_of_nothing(capsys):
         show_help(["--help", "metod"])
 
 
+def test_the_help_of_a_task_shows_what_it_does_or_all_its_keys(capsys):
+    for task in task_names():
+        show_help(["--help", task])
+        shown = capsys.readouterr().out
+        assert re.match(rf"task={task}: \w.* .*\.\n|(task={task}, its keys|{task}=NAME, one of)\n  ", shown)
+    show_help(["--help", "cluster", "serve"])
+    shown = re.findall(r"^  (\S+)", capsys.readouterr().out, re.M)
+    assert shown == ["cluster.names=null", "cluster.level=null", "run=null", "host=127.0.0.1", "port=8000", "sure=null"]
+
+
 def test_a_stdout_that_takes_nothing_is_named():
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "run.py", "--help"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE)

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from datamodules.builders.base import Name, Row, TextDataset
+from datamodules.builders.base import EmptyLabel, Name, Row, TextDataset
 from datamodules.class_descriptions import names_of
 from storage.errors import InputError
+
+NO_LABEL = -1  # of class indices on the hub
 
 
 class Hub(TextDataset):
@@ -22,14 +24,16 @@ class Hub(TextDataset):
         test_split: name of its test split.
         val_split: name of its validation split.
         text_column: column of the text.
-        label_column: column of the label: a class index with names, a string or a number; or a list of those, where
-            texts have several labels.
+        label_column: column of the label: a class index with names (-1: none), a string or a number; or a list of
+            those, where texts have several labels.
         split_seed: seed of the test split where there is no ``test_split``.
+        empty_label: what a train row without a label is: an error, or a text without a label.
         name, max_length, singleton_classes, deduplicate: see `TextDataset`.
     """
 
     licence = "see its page on the hub"
     differences = "no paper to compare with"
+    version = 2
     test_fraction = 0.2
 
     def __init__(
@@ -43,6 +47,7 @@ class Hub(TextDataset):
         text_column: str = "text",
         label_column: str = "label",
         split_seed: Annotated[int, ">= 0"] = 0,
+        empty_label: EmptyLabel = "refuse",
         name: Name = "hub",
         max_length: Annotated[int, ">= 1"] = 128,
         **options: Any,
@@ -52,7 +57,7 @@ class Hub(TextDataset):
         splits = {"train": train_split, "val": val_split, "test": test_split}
         self.split_names = {split: name for split, name in splits.items() if name}
         self.columns = {"text": text_column, "label": label_column}
-        self.split_seed = split_seed
+        self.split_seed, self.empty_label = split_seed, empty_label
         self.origin = path if config_name is None else f"{path} ({config_name})"
 
     def describe_classes(self, label_names: Sequence[str]) -> tuple[str, ...] | None:
@@ -61,6 +66,7 @@ class Hub(TextDataset):
 
     def identity(self) -> dict[str, Any]:
         source = {"path": self.path, "config": self.config_name, "revision": self.revision}
+        source |= {"empty_label": self.empty_label} if self.empty_label != "refuse" else {}
         return super().identity() | source | {"columns": self.columns, "splits": self.split_names}
 
     def own_files(self) -> tuple[Path, ...]:
@@ -111,6 +117,8 @@ class Hub(TextDataset):
 def _class_of(value: Any, names: list[str] | None) -> Any:
     if isinstance(value, list):
         return [_class_of(item, names) for item in value]
+    if names and value == NO_LABEL:
+        return None
     return names[value] if names and value is not None and 0 <= value < len(names) else value
 
 

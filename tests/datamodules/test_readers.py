@@ -238,6 +238,22 @@ def test_hub_class_labels_become_names(hub_folder, tmp_path):
     assert rows(corpus, "train") == [("a", "yes"), ("b", "no")]
 
 
+@pytest.mark.parametrize("nothing", [-1, None])
+def test_hub_rows_without_a_class_have_no_label(hub_folder, tmp_path, nothing):
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["no", "yes"])})
+    folder = tmp_path / "parquet"
+    for split, labels in {"train": [1, 0, nothing], "test": [1, 0, 0]}.items():
+        table = Dataset.from_dict({"text": ["a", "b", "c"], "label": labels}, features)
+        table.to_parquet(folder / f"{split}.parquet")
+    message = refusal(Hub(str(folder)), tmp_path)
+    assert message == f"{folder} train row 3: found an empty label, allowed: a name or a number"
+    corpus = prepare(Hub(str(folder), empty_label="unlabelled"), tmp_path / "prepared", None)
+    assert corpus.label_names == ("no", "yes")
+    assert corpus.table("train")["label"].to_pylist() == [1, 0, -1]
+
+
 def test_hub_refusals(hub_folder, tmp_path, monkeypatch):
     message = refusal(Hub(hub_folder), tmp_path)
     assert message == f"dataset.text_column=text: {hub_folder} has no such column, there are: 'sentence', 'topic'"

@@ -7,6 +7,7 @@ from datamodules.class_descriptions import (
     called_alike,
     is_code,
     known_descriptions,
+    names_of,
     nearly_alike,
     read_descriptions,
     spelt_out,
@@ -73,6 +74,18 @@ def test_labels_that_say_nothing():
     assert known_descriptions("no such set", ("G20", "trade", "money")) == ("G20", "trade", "money")
     assert known_descriptions("no such set", ("one_two", "bee")) == ("one two", "bee")
     assert called_alike(["sport", "world", "Sport "]) == (0, 2) and called_alike(["sport", "world"]) is None
+
+
+@pytest.mark.parametrize(
+    "labels", ["group_1 group_2", "cls0 cls10", "level-3 level-4", "+1 -1", "type.A type.B", "starA starB", "cat3 cat"]
+)
+def test_labels_that_a_number_or_a_letter_tells_apart_are_no_names(labels):
+    assert names_of(labels.split()) is None
+
+
+def test_names_that_look_like_numbered_ones_stay_names():
+    for labels in (["cat", "car"], ["sport"], ["iPhone 12", "Pixel 3"], ["男", "女"], ["1st_team", "2nd_team"]):
+        assert names_of(labels) == tuple(map(spelt_out, labels))
 
 
 def test_labels_that_a_letter_tells_apart_may_be_one_mistyped():

@@ -22,7 +22,7 @@ from reporting.arguments import folder_and_options, run_command
 from reporting.curves import lines_figure, seeds_figure
 from reporting.grouping import lookup, runs_by_seed
 from reporting.statistics import paired_comparison
-from reporting.tables import MISSING, Table
+from reporting.tables import MISSING, Table, marked
 from storage.errors import ReportError
 from storage.records import Run, read_store
 
@@ -69,7 +69,8 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
         outcome = (MISSING, MISSING, MISSING)
         if group != baseline and set(figures[group]) & set(reference):
             outcome = _outcome(figures[group], reference, max(len(seeds), len(values[baseline])))
-        rows.append((_marked(group, seeds), str(len(seeds)), *(spread(seeds, column) for column in columns), *outcome))
+        figures_shown = (spread(seeds, column) for column in columns)
+        rows.append((marked(group, seeds.values()), str(len(seeds)), *figures_shown, *outcome))
     header = ("", "seeds", *columns, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
     return Table(title, header, tuple(rows))
 
@@ -86,12 +87,6 @@ def compare_along(values: Values, metric: str, along: str, title: str) -> Table:
     best_first = sorted(lines, key=lambda name: -float(np.mean(lines[name][min(lines[name])])))
     rows = [(name, *(_mean_and_spread(lines[name].get(number, [])) for number in numbers)) for name in best_first]
     return Table(title, (f"{metric}, {along}", *(f"{number:g}" for number in numbers)), tuple(rows))
-
-
-def _marked(group: str, seeds: Mapping[int, Mapping[str, Any]]) -> str:
-    """The group's name, and what its runs learn from besides labelled texts, for rows that do are no equals."""
-    marks = sorted({mark for run in seeds.values() for mark in run.get("reads") or ""})
-    return f"{group} ({' '.join(marks)})" if marks else group
 
 
 def _figures(seeds: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, float]:
@@ -144,7 +139,7 @@ def curves(values: Values, metric: str, along: str) -> dict[str, dict[float, lis
         except ValueError as error:
             raise ReportError(f"along={along}: found {last}; allowed: a key whose values are numbers") from error
         if figures := list(_figures(seeds, metric).values()):
-            lines.setdefault(_marked(name, seeds), {})[number] = figures
+            lines.setdefault(marked(name, seeds.values()), {})[number] = figures
     return lines
 
 

@@ -108,12 +108,22 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def marks(runs: Iterable[Mapping[str, Any]]) -> str:
+    """What these runs learned from besides labelled texts, from their ``metrics.json``: "N U", or "" for nothing."""
+    return " ".join(sorted({mark for metrics in runs for mark in metrics.get("reads") or ""}))
+
+
+def marked(name: str, runs: Iterable[Mapping[str, Any]]) -> str:
+    """The name of these runs with their marks, for rows that read more are no equals."""
+    return f"{name} ({letters})" if (letters := marks(runs)) else name
+
+
 def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     """The table that ends a run, from its ``metrics.json``; figures in percent.
 
-    Below the run stand the interval of each figure, by resampling the rows, what always the largest class gives
-    (where texts have several labels, always the commonest), and
-    logistic regression over the encoder as it comes (where texts have several, one a label).
+    N beside the run: it read the names of the classes; U: texts without a label. Below it stand the interval of each
+    figure, by resampling the rows, what always the largest class gives (where texts have several labels, always the
+    commonest), and logistic regression over the encoder as it comes (where texts have several, one a label).
     Under the published protocol the title names it, since the epoch was then chosen on the test split itself.
     """
     names = [str(metrics[key]) for key in ("method", "dataset", "encoder", "head") if metrics.get(key)]
@@ -123,7 +133,7 @@ def summary_table(metrics: Mapping[str, Any], split: str = "test") -> Table:
     has_several = f"{split}/hamming_loss" in metrics
     columns = MULTILABEL_COLUMNS if has_several else SUMMARY_COLUMNS
     row = [*(percent(metrics.get(f"{split}/{key}")) for key in columns), duration(metrics.get(TOTAL_SECONDS))]
-    rows = [("this run", *row)]
+    rows = [(marked("this run", [metrics]), *row)]
     if any(f"{split}/{key}_low" in metrics for key in columns):
         rows.append(("95 % interval", *(_interval(metrics, f"{split}/{key}") for key in columns), ""))
     if any(f"{split}/majority_{key}" in metrics for key in columns):
@@ -249,7 +259,8 @@ class SweepJob:
 
 
 def sweep_table(jobs: Sequence[SweepJob]) -> Table:
-    """All jobs of a sweep in order: the keys that vary between jobs, status, main metrics in percent, run or error."""
+    """All jobs of a sweep in order: the keys that vary between jobs, status, main metrics in percent, run or error;
+    `marks` where a run has some."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
     keys = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1]
     measured = [key for key in SWEEP_METRICS if any(job.metrics.get(key) is not None for job in jobs)]
@@ -258,11 +269,14 @@ def sweep_table(jobs: Sequence[SweepJob]) -> Table:
     title = f"{len(jobs)} jobs, {len(jobs) - failed} finished, {failed} not; figures in %"
     if "published" in protocols:
         title += " · protocol published (epoch chosen on the test split)"
-    rows = tuple(_sweep_row(job, keys, measured) for job in jobs)
-    return Table(title, (*keys, "status", *measured, "time", "run or error"), rows)
+    reads = ("reads",) if marks(job.metrics for job in jobs) else ()
+    rows = tuple(_sweep_row(job, keys, measured, bool(reads)) for job in jobs)
+    return Table(title, (*keys, "status", *reads, *measured, "time", "run or error"), rows)
 
 
-def _sweep_row(job: SweepJob, keys: Sequence[str], measured: Sequence[str]) -> tuple[str, ...]:
+def _sweep_row(job: SweepJob, keys: Sequence[str], measured: Sequence[str], has_reads: bool) -> tuple[str, ...]:
     settings = [job.overrides.get(key, MISSING) for key in keys]
+    reads = [marks([job.metrics])] if has_reads else []
     figures = [percent(job.metrics.get(key)) for key in measured]
-    return (*settings, job.status, *figures, duration(job.seconds), job.error or (job.folder.id if job.folder else ""))
+    outcome = job.error or (job.folder.id if job.folder else "")
+    return (*settings, job.status, *reads, *figures, duration(job.seconds), outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,19 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from reporting.tables import MISSING, Table
+from reporting.tables import MISSING, Table, marks
 from storage.errors import ReportError
 from storage.run_store import QUESTION, RunFolder, list_answers, list_runs
 
 FILTERS = ("method", "dataset", "encoder", "protocol", "seed")  # figures of a run that a word may ask for
-SHOWN = (*FILTERS, "val/macro_f1", "test/macro_f1")
+FIGURES = ("val/macro_f1", "test/macro_f1")
 
 
 def runs(config: DictConfig, overrides: list[str]) -> Path:
     """Print the runs of `paths.runs`, the latest last; `method=ce seed=0` and the like show those that fit.
 
     Answers of `task=auto` are among them. `dataset.name=tickets`, `method.name=auto`: names that no config file has.
+    `reads` stands there where a run read the names of the classes (N) or texts without a label (U).
 
     Raises:
         ValueError: a word that is no filter.
@@ -39,7 +40,10 @@ def runs(config: DictConfig, overrides: list[str]) -> Path:
     fitting = [(run, values) for run, values in known if all(str(values.get(name)) == value for name, value in words)]
     fitting.sort(key=lambda pair: (pair[0].path / "metrics.json").stat().st_mtime)
     title = f"{len(fitting)} of {len(known)} runs in {config.paths.runs}"
-    Table(title, ("run", "written", "status", *SHOWN), tuple(_row(*pair) for pair in fitting)).show()
+    reads = ("reads",) if marks(values for _, values in fitting) else ()
+    shown = (*FILTERS, *reads, *FIGURES)
+    rows = tuple(_row(run, values | {"reads": marks([values])}, shown) for run, values in fitting)
+    Table(title, ("run", "written", "status", *shown), rows).show()
     return Path(config.paths.runs)
 
 
@@ -69,9 +73,9 @@ def _figure(run: RunFolder) -> float | None:
         return next((float(row["macro_f1"]) for row in csv.DictReader(lines) if row["recommended"] == "True"), None)
 
 
-def _row(run: RunFolder, values: dict[str, Any]) -> tuple[str, ...]:
+def _row(run: RunFolder, values: dict[str, Any], shown: Sequence[str]) -> tuple[str, ...]:
     written = datetime.fromtimestamp((run.path / "metrics.json").stat().st_mtime).strftime("%Y-%m-%d %H:%M")
-    return run.id, written, run.status, *(_shown(values.get(name)) for name in SHOWN)
+    return run.id, written, run.status, *(_shown(values.get(name)) for name in shown)
 
 
 def _shown(value: object) -> str:

@@ -37,6 +37,15 @@ def test_summary_has_the_figures_in_percent():
     assert table.title == "ce · trec · seed 3 · test split, %"
 
 
+def test_what_a_run_read_besides_labels_stands_beside_it():
+    assert summary_table(METRICS | {"reads": "NU"}).rows[0][0] == "this run (N U)"
+    assert summary_table(METRICS | {"reads": ""}).rows[0][0] == "this run"
+    jobs = [SweepJob({}, "finished", metrics={"reads": reads}) for reads in ("NU", "")]
+    assert sweep_table(jobs).header == ("status", "reads", "time", "run or error")
+    assert [row[1] for row in sweep_table(jobs).rows] == ["N U", ""]
+    assert "reads" not in sweep_table(jobs[1:]).header
+
+
 def test_below_stand_the_interval_and_the_rivals():
     sure = {"test/accuracy_low": 0.6, "test/accuracy_high": 0.7, "test/majority_accuracy": 0.5}
     _, interval, majority, logistic = summary_table(METRICS | sure | {"test/logistic_accuracy": 0.9}).rows

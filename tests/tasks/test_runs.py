@@ -8,6 +8,7 @@ def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path, monkeypatch)
     for name, seed in (("one", 0), ("two", 1)):
         RunFolder(tmp_path / name).write_metrics(status="finished", method="ce", seed=seed, **{"test/macro_f1": 0.5})
     listed = command(["task=runs", f"paths.runs={tmp_path}", "method=ce", "seed=1"])
+    assert "reads" not in listed.out
     assert "1 of 2 runs" in listed.out and "two" in listed.out and "one" not in listed.out and "50.00 %" in listed.out
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     assert command(["task=runs", f"paths.runs=~/{tmp_path.name}"]).folder == tmp_path
@@ -17,7 +18,9 @@ def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path, monkeypatch)
     ranking = [("ce", 0.8, False), ("logistic", 0.7777, True)]
     answers = command(["task=runs", f"paths.runs={tmp_path}", "dataset.name=tickets"])
     assert "1 of 3 runs" in answers.out and "auto-tickets" in answers.out
-    RunFolder(tmp_path / "two").write_metrics(dataset="größe")
+    RunFolder(tmp_path / "two").write_metrics(dataset="größe", reads="NU")
+    marked = command(["task=runs", f"paths.runs={tmp_path}"]).out
+    assert " reads " in marked and " N U " in marked
     for word in ("dataset.name=größe", "dataset.name='größe'"):
         assert "1 of 3 runs" in command(["task=runs", f"paths.runs={tmp_path}", word]).out
     RunFolder(tmp_path / "auto-tickets").write_csv("ranking.csv", ranking, ["candidate", "macro_f1", "recommended"])

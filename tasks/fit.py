@@ -38,6 +38,7 @@ from lightning_modules.encoders.words import WordEncoder
 from storage.errors import Stopped
 from storage.run_store import RunFolder, find_run, first_line
 
+ROOMS = Path(__file__).resolve().parents[1]
 log = logging.getLogger(__name__)
 
 
@@ -151,6 +152,7 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     module.run_id = run.id
     _say_that_loss_chooses(plan, module, datamodule)
     trainer = watched_trainer(plan, run, datamodule)
+    _say_that_steps_decide(plan, trainer)
     write_environment(run, environment(plan, corpus, trainer), goes_on=run.last_checkpoint.is_file())
     prepared = time.perf_counter()
 
@@ -178,6 +180,18 @@ def _say_that_loss_chooses(plan: Plan, module: ClassifierModule, datamodule: Dat
         rows = len(datamodule.indices["val"])
         print(
             f"{rows} validation rows: the lowest loss on them chooses the epoch (protocol.loss_below)", file=sys.stderr
+        )
+
+
+def _say_that_steps_decide(plan: Plan, trainer: pl.Trainer) -> None:
+    """Where few rows make more epochs than a person has typed."""
+    is_typed = any(word.lstrip("+").startswith("trainer.max_epochs=") for word in plan.words)
+    number, least_steps = (plan.plain["trainer"].get(key) for key in ("max_epochs", "least_steps"))
+    if is_typed and isinstance(number, int) and (trainer.max_epochs or 0) > number:
+        print(
+            f"trainer.least_steps={least_steps}: {trainer.max_epochs} epochs in place of trainer.max_epochs={number}; "
+            "trainer.least_steps=0 takes the number as it is",
+            file=sys.stderr,
         )
 
 
@@ -333,21 +347,37 @@ def _asks_for_steps(plain: Mapping[str, Any]) -> bool:
 
 
 class _RunLog:
-    """Log lines and warnings of a run into its run.log as well."""
+    """Log lines and warnings of a run into its run.log as well; warnings of ours stay on stderr.
+
+    Python writes them there itself only while no handler is set.
+    """
 
     def __init__(self, file: Path) -> None:
-        self.handler = logging.FileHandler(file)
-        self.handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self.handlers: list[logging.Handler] = [logging.FileHandler(file)]
+        self.handlers[0].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def __enter__(self) -> None:
         self.was_shown = warnings.showwarning
         logging.captureWarnings(True)
-        for name in (None, "lightning.pytorch"):
-            logging.getLogger(name).addHandler(self.handler)
+        root = logging.getLogger()
+        if not any(getattr(handler, "stream", None) in (sys.stdout, sys.stderr) for handler in root.handlers):
+            shown = logging.StreamHandler()
+            shown.setLevel(logging.WARNING)
+            shown.addFilter(_is_ours)
+            self.handlers.append(shown)
+        for handler in self.handlers:
+            root.addHandler(handler)
+        logging.getLogger("lightning.pytorch").addHandler(self.handlers[0])
 
     def __exit__(self, *_: object) -> None:
-        for name in (None, "lightning.pytorch"):
-            logging.getLogger(name).removeHandler(self.handler)
+        for handler in self.handlers:
+            logging.getLogger().removeHandler(handler)
+        logging.getLogger("lightning.pytorch").removeHandler(self.handlers[0])
         if warnings.showwarning is not self.was_shown:  # they were not logged before
             logging.captureWarnings(False)
-        self.handler.close()
+        self.handlers[0].close()
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a log line comes from a room of this project, the folders beside `tasks`."""
+    return (ROOMS / record.name.partition(".")[0] / "__init__.py").is_file()

@@ -1,7 +1,10 @@
 """A run from the command line to its files, on a toy CSV and a tiny encoder."""
 
 import json
+import logging
 import math
+import sys
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -10,6 +13,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from datamodules.texts.datamodule import TextDataModule
 from lightning_modules.methods.supervised.sharprecl import SharpReCLModule
+from tasks.fit import _RunLog, _say_that_steps_decide
 from tests.command_lines import best_weights, outcome, rows, same_weights
 
 
@@ -157,3 +161,32 @@ def test_a_stricter_imbalance_is_kept_on_record(fit):
     counts = result.metrics["class_counts"]
     assert max(counts) / min(counts) == 2
     assert len(json.loads((result.folder / "kept_indices.json").read_text())["train"]) == sum(counts)
+
+
+def test_warnings_of_ours_stay_on_stderr_once(tmp_path, capsys):
+    def lines() -> list[str]:
+        with _RunLog(tmp_path / "run.log"):
+            logging.getLogger("datamodules.corpus").warning("%d rows left out", 3)
+            logging.getLogger("datamodules.corpus").info("too much")
+            logging.getLogger("another").warning("of others")
+        return capsys.readouterr().err.splitlines()
+
+    assert lines() == ["3 rows left out"]
+    logging.getLogger().addHandler(own := logging.StreamHandler(sys.stderr))
+    try:
+        assert lines() == ["3 rows left out", "of others"]
+    finally:
+        logging.getLogger().removeHandler(own)
+    assert (tmp_path / "run.log").read_text().count("rows left out") == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "epochs", "is_said"),
+    [("trainer.max_epochs=1", 160, True), ("trainer.max_epochs=1", 1, False), ("seed=1", 160, False)],
+)
+def test_steps_that_overrule_a_number_of_epochs_are_said(capsys, word, epochs, is_said):
+    plan = SimpleNamespace(words=(word,), plain={"trainer": {"max_epochs": 1, "least_steps": 160}})
+    _say_that_steps_decide(plan, SimpleNamespace(max_epochs=epochs))
+    line = "trainer.least_steps=160: 160 epochs in place of trainer.max_epochs=1; "
+    line += "trainer.least_steps=0 takes the number as it is\n"
+    assert capsys.readouterr().err == line * is_said

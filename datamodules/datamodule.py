@@ -271,7 +271,11 @@ class DataModule(LightningDataModule):
                 for split in ("unlabelled", *held_out)
             }
             is_leak = np.isin(inputs["unlabelled"], np.concatenate([inputs[split] for split in held_out]))
-            if number := int(is_leak.sum()):
+            number = int(is_leak.sum())
+            if self.trains_unlabelled and not len(self.indices["train"]) and number == len(is_leak):
+                problem = f"no row has a label, and the {number} texts without one are also in test or validation"
+                raise InputError(f"dataset: {problem}; allowed: some labels, or texts of neither split")
+            if number:
                 log.warning("dataset: %d texts without a label are also in test or validation; left out", number)
                 self.indices["unlabelled"] = self.indices["unlabelled"][~is_leak]
         rng = np.random.default_rng([self.seed, 0, UNLABELLED_STREAM])

@@ -115,7 +115,8 @@ def _task_findings(plain: Plain) -> Iterator[str]:
 
 def _findings(plain: Plain) -> Iterator[str]:
     yield from _method_findings(plain)
-    yield from _label_findings(plain)
+    if plain["dataset"].get("labels") == 0:
+        yield from label_findings(plain, "dataset.labels: found 0", ">= 1")
     yield from _callback_findings(plain)
     yield from _protocol_findings(plain)
     yield from _view_findings(plain)
@@ -154,14 +155,14 @@ def _method_findings(plain: Plain) -> Iterator[str]:
             yield f"{group}: has no effect with {name}; allowed: {group}=null"
 
 
-def _label_findings(plain: Plain) -> Iterator[str]:
-    """No label at all, for a method that has nothing else to learn from."""
+def label_findings(plain: Plain, problem: str, allowed: str) -> Iterator[str]:
+    """No label at all, which is the problem of a method that has nothing else to learn from."""
     method = target_class(plain["method"])
-    if plain["dataset"].get("labels") != 0 or not getattr(method, "needs_labels", False):
+    if not getattr(method, "needs_labels", False):
         return
     methods = ", ".join(_without_labels(target_class(plain["dataset"]).kind, method.multilabel))
     others = f", or a method that reads the names of the classes: {methods}" if methods else ""
-    yield f"dataset.labels: found 0, and method={plain['method']['name']} learns from labels; allowed: >= 1{others}"
+    yield f"{problem}, and method={plain['method']['name']} learns from labels; allowed: {allowed}{others}"
 
 
 def _without_labels(kind: str, multilabel: bool) -> Iterator[str]:

@@ -20,12 +20,12 @@ from datamodules.class_descriptions import called_alike
 from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import DataModule
 from datamodules.sources import SourceFile, fetch
-from engine.composition import check_composition, check_kinds, is_module, serves, target_class
+from engine.composition import check_composition, check_kinds, is_module, label_findings, serves, target_class
 from engine.features import cached_features, texts_to_encode
 from engine.label_kind import check_label_kind
 from engine.trainer import on_processor, resolve_precision
 from engine.unread import refuse_unread
-from engine.validation import check_targets, signature, validate
+from engine.validation import ConfigError, check_targets, signature, validate
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.methods.clustering.base import ClusteringModule
 from lightning_modules.methods.few_labels.class_names import ClassNames, read_alike
@@ -139,7 +139,14 @@ class Plan:
         return instantiate(self.config.sampler)
 
     def module(self, datamodule: DataModule) -> ClassifierModule:
-        """The method over the encoder; what the encoder's frozen part makes of the inputs is computed once."""
+        """The method over the encoder; what the encoder's frozen part makes of the inputs is computed once.
+
+        Raises:
+            ConfigError: no train row has a label, and the method learns from nothing else.
+        """
+        if not len(datamodule.indices["train"]):
+            for finding in label_findings(self.plain, "dataset: no train row has a label", "some labels"):
+                raise ConfigError(finding)
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
         self.encode_once(module.encoder, datamodule, beside_inputs=module.solved_from == "both")
         return module

@@ -58,7 +58,7 @@ def write_rows(path, table, columns=("text", "label")):
     path.write_text("\n".join([",".join(columns), *(",".join(row) for row in table)]) + "\n")
 
 
-def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, toy_csv, tmp_path, caplog):
+def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, toy_csv, tmp_path):
     """And the figures differ for it; a text that is also in test is left out, whether the corpus drops it or not, and
     one that has a label elsewhere."""
     labelled = [(row["text"], row["label"]) for row in rows(toy_csv["train"])]
@@ -73,11 +73,10 @@ def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, to
         "file": [f"dataset.unlabelled={tmp_path}/more.jsonl"],
         "clean": [f"dataset.unlabelled={tmp_path}/more.jsonl", "dataset.deduplicate=leaks"],
     }.items():
-        caplog.clear()
         runs[kind] = solve(*line, *more)
-        said = " ".join(caplog.messages)
         for where in ("in test or validation", "among those with one"):
-            assert (f"1 texts without a label are also {where}; left out" in said) == (kind != "rows")
+            said = f": 1 texts without a label are also {where}; left out\n"
+            assert runs[kind].err.count(said) == (kind != "rows")
     indices = {kind: json.loads((run.folder / "kept_indices.json").read_text()) for kind, run in runs.items()}
     assert all(split["train"] == list(range(20)) for split in indices.values())
     sizes = {kind: len(split["unlabelled"]) for kind, split in indices.items()}
@@ -123,6 +122,17 @@ def test_texts_that_are_in_test_are_not_learned_from_where_test_is_not_read(toy_
              "dataset.test=TMP/two.csv", *NEIGHBOURS],
             "retrieval: needs rows with a label, found none; allowed: null, or some labels",
         ),
+        (
+            ["method=setfit_pairs", "dataset.train=TMP/empty.csv", "dataset.empty_label=unlabelled",
+             "dataset.label_names=[metal,fruit]", "dataset.test=TMP/two.csv"],
+            "dataset: no train row has a label, and method=setfit_pairs learns from labels; allowed: some labels, or a "
+            "method that reads the names of the classes: ",
+        ),
+        (
+            ["method=kontrast", "dataset.train=TMP/empty.csv", "dataset.empty_label=unlabelled",
+             "dataset.label_names=[metal,fruit]", "dataset.test=TMP/same.csv"],
+            "dataset: no row has a label, and the 2 texts without one are also in test or validation; allowed: ",
+        ),
         (["dataset.train=TMP/part.csv"], "TMP/part.csv:4: found an empty label, allowed: a name or a number"),
     ],
 )
@@ -133,6 +143,7 @@ def test_bad_input(solve, tmp_path, line, message):
     write_rows(tmp_path / "part.csv", [("iron", "metal"), ("pear", "fruit"), ("gold", "")])
     write_rows(tmp_path / "two.csv", [("iron", "metal"), ("pear", "fruit")])
     write_rows(tmp_path / "empty.csv", [("silver", ""), ("plum", "")])
+    write_rows(tmp_path / "same.csv", [("silver", "metal"), ("plum", "fruit")])
     line = [word.replace("TMP", str(tmp_path)) for word in line]
     assert solve("method=prototypes", *line).error.startswith(message.replace("TMP", str(tmp_path)))
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule, derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
-from lightning_modules.heads.co_training import STEPS, co_trained
+from lightning_modules.heads.co_training import STEPS, CoTrained, co_trained
 from lightning_modules.heads.discriminant import Discriminant, at_least, best_discriminant, discriminant_em
 from lightning_modules.heads.linear_solver import solve_and_choose, solve_linear
 from lightning_modules.heads.stacking import comparable, fold_numbers, spread, stacking_weights
@@ -141,20 +141,24 @@ class KontrastModule(PrototypesModule):
 
         Args:
             splits: token ids of each row with embeddings (N, D) by the encoder as it comes, and labels (N,).
+
+        Returns:
+            Steps of EM where it labels some, and of co-EM with the words and on pairs, 0 where they are left out.
         """
         self.refit_weight.zero_()  # those that it started from may have had one
         self.refit_bias.zero_()
         embeddings, labels = joined({split: (rows[1], known) for split, (rows, known) in splits.items()})
-        targets, figures = labels.clone(), {}
+        targets, figures = labels.clone(), {"solver/word_steps": 0, "solver/pair_steps": 0}
         if bool((labels < 0).any()):
             rows = functional.normalize(embeddings, dim=1)
             tokens = [ids for split in LEARNED if split in splits for ids in splits[split][0][0]]
             words = self._words(tokens) if self.word_steps else None
             start = self.discriminant(rows, labels)
-            scores = self._first_scores(rows, words, labels, start)
+            scores, is_fitted = self._first_scores(rows, words, labels, start)
             targets = torch.where(labels < 0, scores.argmax(1), labels)
-            figures = {"solver/steps": start.steps}
+            figures |= {"solver/steps": start.steps, "solver/word_steps": 0 if is_fitted is None else self.word_steps}
             if self.pair_steps and self._pairs_suffice(labels):
+                figures["solver/pair_steps"] = self.pair_steps
                 self._first_guesses = FirstGuesses(scores, *self._held_out_scores(rows, words, labels))
         self.register_buffer("targets", targets, persistent=False)
         self.register_buffer("is_true", labels >= 0, persistent=False)
@@ -181,13 +185,13 @@ class KontrastModule(PrototypesModule):
         """TF-IDF rows (N, V) of the token ids of each text."""
         return fitted_rows(tokens, len(self.encoder.token_embeddings()))[0]
 
-    def _first_scores(self, rows: Tensor, words: csr_matrix | None, labels: Tensor, start: Discriminant) -> Tensor:
-        """Scores (N, C) of unit-length embeddings (N, D), and of words where they are read."""
+    def _first_scores(self, rows: Tensor, words: csr_matrix | None, labels: Tensor, start: Discriminant) -> CoTrained:
+        """What unit-length embeddings (N, D) say of the texts, and words where they are read."""
         if words is None:
-            return start.scores(rows)
+            return CoTrained(start.scores(rows), None)
         seed = derived_seed(self.seed, "words") % 2**31
         options = (self.shrinkage, self.label_rows, self.word_steps, seed, self.anchors(), self.name_rows)
-        return co_trained(rows, words, labels, start, *options).scores
+        return co_trained(rows, words, labels, start, *options)
 
     def _pairs_suffice(self, labels: Tensor) -> bool:
         """Whether labels are enough to weigh by, one a class for each fold on the mean, and most texts have none.
@@ -207,7 +211,7 @@ class KontrastModule(PrototypesModule):
         for fold in range(FOLDS):
             withheld = labels.clone()
             withheld[is_labelled.nonzero().flatten()[folds == fold]] = -1
-            of_all = self._first_scores(rows, words, withheld, self.discriminant(rows, withheld))
+            of_all = self._first_scores(rows, words, withheld, self.discriminant(rows, withheld)).scores
             scores[folds == fold] = of_all[is_labelled][folds == fold].to(scores)
         return folds, scores
 

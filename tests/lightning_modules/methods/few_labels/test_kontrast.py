@@ -11,9 +11,13 @@ from sklearn.linear_model import LogisticRegression
 
 from attack.toy import TOPICS
 from callbacks.time_limit import LOOKED_AT, TimeLimit
+from engine.plan import Plan
+from lightning_modules.heads.co_training import CoTrained
+from lightning_modules.methods.few_labels import kontrast
 from lightning_modules.methods.few_labels.kontrast import KontrastModule
 from storage.run_store import RunFolder
 from tests.command_lines import best_weights, rows
+from tests.engine.plans import composed
 
 
 @pytest.fixture
@@ -149,6 +153,31 @@ def test_a_solved_head_begins_as_regression_on_the_labels_or_where_a_class_has_n
 def test_pairs_wait_for_labels_of_every_class(labelled, suffices):
     labels = torch.cat([torch.repeat_interleave(torch.arange(3), torch.tensor(labelled)), torch.full((40,), -1)])
     assert KontrastModule._pairs_suffice(SimpleNamespace(num_classes=3), labels) == suffices
+
+
+@pytest.mark.parametrize(
+    ("words", "is_even", "steps"),
+    [
+        (["dataset.labels_per_class=8"], True, (3, 60)),
+        (["dataset.labels=12"], False, (0, 0)),
+        (["dataset.labels=12", "method.word_steps=0"], True, (0, 0)),
+        ([], True, (0, 0)),
+    ],
+)
+def test_figures_say_whether_words_and_pairs_took_part(small, files, store, monkeypatch, words, is_even, steps):
+    def said(rows, _, labels, start, *__):
+        return CoTrained(start.scores(rows), labels >= 0 if is_even else None)
+
+    monkeypatch.setattr(kontrast, "co_trained", said)
+    plan = Plan.make(composed("method=kontrast", *files, *store, *small, *words))
+    datamodule = plan.datamodule(plan.corpus())
+    module = plan.module(datamodule)
+    splits = {}
+    for split in ("train", "unlabelled") if words else ("train",):
+        ids, labels = datamodule.token_rows(split)
+        splits[split] = (ids, torch.randn(len(labels), module.encoder.hidden_size)), labels
+    figures = module.begin(splits)
+    assert (figures["solver/word_steps"], figures["solver/pair_steps"]) == steps
 
 
 def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):

@@ -1,0 +1,19 @@
+"""The command line of the race of few labels."""
+
+import pytest
+
+from benchmarks import few_labels
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--seeds", "0"], "argument --seeds: found 0, allowed: a whole number above 0"),
+        (["--dataset", "unknown"], "argument --dataset: invalid choice: 'unknown'"),
+    ],
+)
+def test_bad_words_are_said(monkeypatch, capsys, words, problem):
+    monkeypatch.setattr("sys.argv", ["few_labels", *words])
+    with pytest.raises(SystemExit):
+        few_labels.main()
+    assert problem in capsys.readouterr().err

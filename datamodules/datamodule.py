@@ -281,7 +281,8 @@ class DataModule(LightningDataModule):
         rng = np.random.default_rng([self.seed, 0, UNLABELLED_STREAM])
         self.indices["unlabelled"] = self.budget.select_unlabelled(self.indices["unlabelled"], rng)
         if len(self.indices["unlabelled"]):
-            self.labels["unlabelled"] = np.full(len(self.indices["unlabelled"]), -1)
+            shape = (len(self.indices["unlabelled"]), *self.labels["train"].shape[1:])
+            self.labels["unlabelled"] = np.full(shape, -1)
         else:
             del self.indices["unlabelled"], self.labels["unlabelled"]
 

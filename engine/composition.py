@@ -119,6 +119,7 @@ def _findings(plain: Plain) -> Iterator[str]:
         yield from label_findings(plain, "dataset.labels: found 0", ">= 1")
     yield from _callback_findings(plain)
     yield from _protocol_findings(plain)
+    yield from _threshold_findings(plain)
     yield from _view_findings(plain)
     if plain.get("head"):
         yield from _head_findings(plain)
@@ -278,6 +279,19 @@ def _head_findings(plain: Plain) -> Iterator[str]:
         yield f"trainer.gradient_cache_chunk: allowed with {head}: null"
 
 
+def _has_rows_that_choose(protocol: Mapping[str, Any]) -> bool:
+    return protocol["name"] != "fixed" and (protocol["name"] != "kfold" or protocol["val_fraction"] > 0)
+
+
+def _threshold_findings(plain: Plain) -> Iterator[str]:
+    threshold, protocol = plain["method"].get("threshold"), plain["protocol"]
+    if isinstance(threshold, str) and not _has_rows_that_choose(protocol):  # test rows would
+        yield (
+            f"method.threshold: found {threshold}, without rows to choose it by under protocol={protocol['name']}; "
+            "allowed: a number above 0 and below 1, or protocol=few_shot, clean"
+        )
+
+
 def _retrieval_findings(plain: Plain) -> Iterator[str]:
     try:
         retrieval = instantiate(plain["retrieval"])
@@ -285,8 +299,7 @@ def _retrieval_findings(plain: Plain) -> Iterator[str]:
         yield first_line(error.__cause__ or error)
         return
     protocol = plain["protocol"]
-    validates = protocol["name"] != "fixed" and (protocol["name"] != "kfold" or protocol["val_fraction"] > 0)
-    if validates or "retrieval" in unused_groups(plain["method"]):
+    if _has_rows_that_choose(protocol) or "retrieval" in unused_groups(plain["method"]):
         return
     if plain["dataset"].get("labels") == 0:
         yield "retrieval: needs rows with a label, found dataset.labels=0; allowed: null, or some labels"

@@ -43,7 +43,7 @@ from losses.paco import ParametricContrastiveLoss
 from losses.pairs import pair_gradients
 from losses.proco import ProCoLoss, expected_logits, log_scaled_bessel
 from losses.prototypical import PrototypicalContrastiveLoss, SupervisedPrototypicalContrastiveLoss
-from losses.pseudo_labels import PseudoLabelLoss
+from losses.pseudo_labels import PseudoLabelLoss, SoftLabelLoss
 from losses.scl_hnm import HardNegativeContrastiveLoss
 from losses.sharprecl import (
     RebalancedSamples,
@@ -99,6 +99,7 @@ __all__ = [
     "SharpReCLLoss",
     "SimCSELoss",
     "SimilarityGuidedLoss",
+    "SoftLabelLoss",
     "StudentTClusteringLoss",
     "SupervisedContrastiveLoss",
     "SupervisedPrototypicalContrastiveLoss",

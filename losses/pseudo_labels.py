@@ -1,4 +1,4 @@
-"""Classification where most labels are guesses: cross-entropy of the true ones, a bounded loss of the others."""
+"""Classification where most labels are guesses: cross-entropy of the true ones, a bounded or a soft loss of the others."""
 
 from __future__ import annotations
 
@@ -46,3 +46,38 @@ class PseudoLabelLoss(nn.Module):
         bounded = -(-self.q * cross_entropy).expm1() / self.q
         weights = 1 + (self.label_weight - 1) * is_true.to(logits)
         return (weights * cross_entropy.where(is_true, bounded)).sum() / weights.sum()
+
+
+class SoftLabelLoss(nn.Module):
+    """Weighted mean over rows of the mean over labels of -[t log s(f) + (1 - t) log(1 - s(f))], s the sigmoid.
+
+    t is 0 or 1 where the labels of a row are true, a probability where they are guesses. Rows with true labels weigh
+    ``label_weight`` rows. Over the global batch of all processes. Shapes: see `forward`.
+    Source: distillation, Hinton, Vinyals and Dean (2015), at temperature 1, of each label by itself.
+
+    Args:
+        label_weight: > 0, of a row with true labels; one of guesses weighs 1.
+    """
+
+    def __init__(self, label_weight: Annotated[float, "> 0"] = 5.0) -> None:
+        super().__init__()
+        if not label_weight > 0:
+            raise ValueError(f"label_weight must be > 0, got {label_weight}")
+        self.label_weight = label_weight
+
+    @full_precision
+    def forward(self, logits: Tensor, targets: Tensor, is_true: Tensor) -> Tensor:
+        """Logits (B, C), targets (B, C) in [0, 1] and whether a row's are true (B,) -> scalar; 0 for an empty batch.
+
+        Raises:
+            ValueError: logits and targets of other shapes.
+        """
+        if logits.shape != targets.shape or logits.dim() != 2:
+            shapes = f"{tuple(logits.shape)} and {tuple(targets.shape)}"
+            raise ValueError(f"logits and targets must both be (B, C), got {shapes}")
+        logits, targets, is_true = gather(logits), gather(targets.to(logits.dtype)), gather(is_true)
+        if not len(logits):
+            return logits.sum() * 0.0
+        of_rows = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
+        weights = 1 + (self.label_weight - 1) * is_true.to(logits)
+        return (weights * of_rows).sum() / weights.sum()

@@ -46,6 +46,7 @@ from losses import (
     SharpReCLLoss,
     SimCSELoss,
     SimilarityGuidedLoss,
+    SoftLabelLoss,
     StudentTClusteringLoss,
     SupervisedContrastiveLoss,
     SupervisedPrototypicalContrastiveLoss,
@@ -235,6 +236,7 @@ CASES = {
     **{name: Case(loss, lambda b: (b.logits, b.labels, b.counts)) for name, loss in CLASSIFICATION.items()},
     "bilateral": Case(BilateralLoss(), lambda b: (b.logits, b.labels, b.more_logits, b.labels.flip(0), 0.3)),
     "bce": Case(BinaryCrossEntropy(), lambda b: (b.logits, b.label_sets.to(b.logits))),
+    "soft_labels": Case(SoftLabelLoss(), lambda b: (b.logits, b.label_sets.to(b.logits), b.labels % 2 == 0)),
     "pseudo_labels": Case(PseudoLabelLoss(), lambda b: (b.logits, b.labels, b.labels % 2 == 0)),
     # contrast within a batch
     "scl": Case(SupervisedContrastiveLoss(0.3), one_label, no_pair),

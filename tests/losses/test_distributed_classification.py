@@ -17,6 +17,7 @@ from losses import (
     LADELoss,
     LDAMLoss,
     LogitCompensatedCrossEntropy,
+    SoftLabelLoss,
 )
 from tests.losses.two_processes import in_two_processes
 
@@ -36,6 +37,7 @@ LOSSES = {
     "generalised_reweighting": GeneralisedReweightingLoss(),
     "label_aware_smoothing": LabelAwareSmoothingLoss(),
     "bilateral": lambda logits, labels, _: BilateralLoss()(logits, labels, logits.flip(1), (labels + 1) % 3, 0.3),
+    "soft_labels": lambda logits, labels, _: SoftLabelLoss()(logits, logits.detach().sigmoid() ** 2, labels == 0),
     "binary": lambda logits, labels, _: BinaryCrossEntropy()(logits, labels[:, None] >= torch.arange(3)),
 }
 

@@ -173,7 +173,7 @@ def test_scl_hnm_takes_several_labels(fit):
 
 def test_what_takes_one_label_is_refused_in_one_line(fit, toy_csv):
     data = "dataset=csv has any number of labels a text"
-    several = "bce, bce_words, knn_mltc, scl_hnm_bce, tfidf_labels"
+    several = "bce, bce_words, knn_mltc, kontrast_labels, scl_hnm_bce, tfidf_labels"
     assert fit("method=ce").error == f"method: found ce, which takes one label a text; {data}; allowed: {several}"
     assert fit("method=bce", "sampler=m_per_class").error == (
         f"sampler: found m_per_class, which takes one label a text; {data}; allowed: length_grouped, shuffle"

@@ -1,0 +1,91 @@
+"""method=kontrast_labels: what the texts without labels are told, where the head begins, and a whole run beside bce."""
+
+import csv
+import random
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attack.toy import FILLERS, TOPICS
+from lightning_modules.base import derived_seed
+from lightning_modules.encoders.transformer import TextEncoder
+from lightning_modules.heads.label_stack import label_stack, random_folds
+from lightning_modules.heads.tfidf import fitted_rows, token_counts, weighted
+from lightning_modules.methods.multilabel.kontrast_labels import KontrastLabelsModule
+from losses import SoftLabelLoss
+from tests.command_lines import command
+
+SETS = [(), ("fruit",), ("animal",), ("fruit", "animal"), ("metal", "weather"), ("metal", "weather"), ("metal",)]
+
+
+@pytest.fixture
+def run(store, tiny_encoder_dir, tmp_path):
+    """`run("method=bce")`: texts of none, one or two of four topics, whose words tell them; few have labels."""
+    rng, inputs = random.Random(0), []
+    for split, copies in (("train", 24), ("test", 6)):
+        with (tmp_path / f"{split}.csv").open("w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(("text", "label"))
+            for topics in SETS * copies:
+                words = [word for topic in topics for word in rng.sample(TOPICS[topic], 3)] + rng.choices(FILLERS, k=3)
+                table.writerow((" ".join(words), "|".join(topics)))
+        inputs.append(f"dataset.{split}={tmp_path / split}.csv")
+    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "dataset.max_length=32", "logger=csv"]
+    line = ["dataset=csv", "dataset.label_separator=|", "dataset.labels=40", "optimizer.lr=1e-3", *inputs, *encoder, *store]
+    return lambda *words: command([*line, *words])
+
+
+class Encoder(TextEncoder):
+    """As far as `begin` asks: hidden size and vocabulary."""
+
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.hidden_size, self.frozen = 6, False
+
+    def token_embeddings(self):
+        return torch.zeros(30, 6)
+
+
+@pytest.fixture
+def splits():
+    """Embeddings, token ids and 4 labels of 60 rows; the last label has no row, the last 20 rows no labels."""
+    rng = np.random.default_rng(0)
+    labels = (rng.random((60, 4)) < 0.4).astype(np.uint8)
+    labels[:, 3] = 0
+    embeddings = torch.from_numpy(np.pad(labels, ((0, 0), (0, 2))) + rng.normal(scale=0.5, size=(60, 6))).float()
+    tokens = [rng.integers(30, size=8) for _ in range(60)]
+    of_none = torch.full((20, 4), -1)
+    return {
+        "train": ((tokens[:40], embeddings[:40]), torch.from_numpy(labels[:40])),
+        "unlabelled": ((tokens[40:], embeddings[40:]), of_none),
+    }
+
+
+@pytest.fixture
+def module():
+    optimizer = partial(torch.optim.AdamW, lr=1e-3)
+    return KontrastLabelsModule(Encoder(), SoftLabelLoss(), torch.ones(4), optimizer, None, name="kontrast_labels")
+
+
+def test_texts_without_labels_are_told_what_the_sum_says_of_them(module, splits):
+    module.begin(splits)
+    ((tokens, embeddings), labels), ((other_tokens, others), _) = splits.values()
+    rows, other_rows = (nn.functional.normalize(part, dim=1).numpy() for part in (embeddings, others))
+    words, frequency = fitted_rows(tokens, 30)
+    folds = random_folds(40, np.random.default_rng(derived_seed(0, "folds")))
+    stack = label_stack(rows, words, labels.numpy(), None, folds)
+    logits = stack.on_embeddings(other_rows) + stack.on_words(weighted(token_counts(other_tokens, 30), frequency))
+    assert torch.equal(module.targets[:40], labels.float()) and module.is_true.tolist() == [True] * 40 + [False] * 20
+    assert np.allclose(module.targets[40:], 1 / (1 + np.exp(-logits)), atol=1e-6)
+
+
+def test_a_run_reads_texts_without_labels_and_says_so(run, use, tmp_path):
+    result, beside = run("method=kontrast_labels"), run("method=kontrast_labels", "dataset.most_unlabelled=1")
+    assert result.metrics["reads"] == "NU" and result.metrics["solver/weight_words"] > 0
+    assert result.metrics["test/micro_f1"] > max(0.75, beside.metrics["test/micro_f1"])
+    assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/p.csv").code == 0
+    alone = run("method=kontrast_labels", "dataset.labels=null", "trainer.least_steps=0", "trainer.max_epochs=1")
+    assert alone.metrics["reads"] == "" and "solver/weight_words" not in alone.metrics

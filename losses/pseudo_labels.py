@@ -1,4 +1,4 @@
-"""Classification where most labels are guesses: cross-entropy of the true ones, a bounded or a soft loss of the others."""
+"""Classification where most labels are guesses: cross-entropy of true ones, a bounded or a soft loss of the others."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ CLUSTERING = [  # refused alike; not every message advises a word
     ("method=ce dataset.labels=0", "dataset.labels: found 0, and method=ce learns from labels; allowed: >= 1, or a "
      "method that reads the names of the classes: kontrast, nearest_name, prototypes, prototypes_words"),
     ("method=setfit_pairs dataset.labels=0", "dataset.labels: found 0, and method=setfit_pairs learns from labels; "),
-    ("method=kontrast_labels dataset=reuters21578 method.threshold=global", "method.threshold: found global, without rows "),
+    ("method=kontrast_labels dataset=reuters21578 method.threshold=global", "method.threshold: found global, without "),
     ("method=bce_words dataset=reuters21578 dataset.labels=0", "dataset.labels: found 0, and method=bce_words learns "),
     ("method=ce dataset=digits dataset.labels=0", "dataset.labels: found 0, and method=ce learns from labels; "),
 ]

@@ -34,8 +34,8 @@ def run(store, tiny_encoder_dir, tmp_path):
                 table.writerow((" ".join(words), "|".join(topics)))
         inputs.append(f"dataset.{split}={tmp_path / split}.csv")
     encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "dataset.max_length=32", "logger=csv"]
-    line = ["dataset=csv", "dataset.label_separator=|", "dataset.labels=40", "optimizer.lr=1e-3", *inputs, *encoder, *store]
-    return lambda *words: command([*line, *words])
+    line = ["dataset=csv", "dataset.label_separator=|", "dataset.labels=40", *inputs, *encoder, *store]
+    return lambda *words: command([*line, "optimizer.lr=1e-3", *words])
 
 
 class Encoder(TextEncoder):

@@ -285,10 +285,10 @@ def _has_rows_that_choose(protocol: Mapping[str, Any]) -> bool:
 
 def _threshold_findings(plain: Plain) -> Iterator[str]:
     threshold, protocol = plain["method"].get("threshold"), plain["protocol"]
-    if isinstance(threshold, str) and not _has_rows_that_choose(protocol):  # test rows would
+    if threshold in ("global", "per_label") and not _has_rows_that_choose(protocol):  # test rows would
         yield (
             f"method.threshold: found {threshold}, without rows to choose it by under protocol={protocol['name']}; "
-            "allowed: a number above 0 and below 1, or protocol=few_shot, clean"
+            "allowed: folds, a number above 0 and below 1, or protocol=few_shot, clean"
         )
 
 

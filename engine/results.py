@@ -95,7 +95,7 @@ class MultiLabelResults:
     """Results on texts with any number of labels. The split that is measured first chooses the threshold."""
 
     def __init__(self, run: RunFolder, datamodule: DataModule, module: MultiLabelModule) -> None:
-        self.run, self.names, self.rule = run, datamodule.label_names, module.threshold
+        self.run, self.names, self.module = run, datamodule.label_names, module
         self.class_counts = datamodule.class_counts.tolist()
         self.collector = MultiLabelPredictions(run, label_names=self.names)
         self.shares = datamodule.class_counts / max(len(datamodule.indices["train"]), 1)
@@ -127,7 +127,8 @@ class MultiLabelResults:
 
     def choose_threshold(self, labels: NDArray, scores: Scores) -> ArrayLike:
         """The threshold for scores (N, C) by the method's rule."""
-        return best_threshold(labels, scores, self.rule) if isinstance(self.rule, str) else self.rule
+        rule = self.module.threshold  # a method may have chosen a number before its training
+        return best_threshold(labels, scores, rule) if isinstance(rule, str) else rule
 
     def metrics(self, labels: NDArray, scores: Scores, threshold: ArrayLike) -> dict[str, float]:
         """Metrics of scores (N, C)."""

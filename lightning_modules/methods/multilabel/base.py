@@ -95,10 +95,11 @@ class LabelScores(Metric):
     def _cuts(self, scores: Tensor, true: Tensor) -> Tensor:
         """The lowest score that is predicted: (1,), or (C,), of best F1."""
         pairs = [(scores.ravel(), true.ravel())] if self.threshold == "global" else zip(scores.T, true.T, strict=True)
-        return torch.stack([_best_cut(*pair) for pair in pairs])
+        return torch.stack([best_cut(*pair) for pair in pairs])
 
 
-def _best_cut(scores: Tensor, true: Tensor) -> Tensor:
+def best_cut(scores: Tensor, true: Tensor) -> Tensor:
+    """The least of the scores (N,) that is predicted where F1 of `true` (N,) is best, a scalar; 0.5 where none is."""
     if not true.any():
         return scores.new_tensor(0.5)
     precision, recall, cuts = binary_precision_recall_curve(scores, true.long())

@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule, derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
-from lightning_modules.heads.label_stack import LabelStack, label_stack, random_folds
+from lightning_modules.heads.label_stack import label_stack, random_folds
 from lightning_modules.heads.tfidf import fitted_rows, token_counts, weighted
 from lightning_modules.methods.few_labels.class_names import ClassNames
-from lightning_modules.methods.multilabel.base import MultiLabelModule
+from lightning_modules.methods.multilabel.base import MultiLabelModule, Threshold, best_cut
 from losses import SoftLabelLoss
 
 
@@ -27,11 +27,13 @@ class KontrastLabelsModule(MultiLabelModule):
        that has no label a probability of each.
     2. Encoder and head learn from true labels and from these probabilities (`losses.SoftLabelLoss`).
 
-    Prediction is the encoder and the head alone. Where no text lacks its labels, 1. is left out.
+    Prediction is the encoder and the head alone.
 
     Args:
         class_names: of the labels; None where they are codes and no descriptions are given.
         use_names: false withholds them.
+        threshold: see `MultiLabelModule`; or `folds`: that of best micro-F1 of what 1. says of labelled rows whose fold
+            was held out, so that no row is set aside for it.
         num_views: 1, the text itself.
 
     The remaining arguments are those of `MultiLabelModule`.
@@ -55,19 +57,17 @@ class KontrastLabelsModule(MultiLabelModule):
         *args: Any,
         class_names: Annotated[ClassNames | None, "with use_names=True"] = None,
         use_names: bool = True,
+        threshold: Threshold | Literal["folds"] = "folds",
         num_views: Literal[1] = 1,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs | {"num_views": num_views})
+        super().__init__(*args, **kwargs | {"threshold": threshold, "num_views": num_views})
         if not isinstance(self.encoder, TextEncoder):
             raise ValueError("encoder: found one of words, allowed with method=kontrast_labels: transformers")
         self.class_names = class_names if use_names else None
 
     def information(self, has_unlabelled: bool) -> str:
-        """The names label texts: where there are none to label, they are not read."""
-        if not has_unlabelled:
-            return ""
-        return "NU" if self.class_names is not None else "U"
+        return ("N" if self.class_names is not None else "") + ("U" if has_unlabelled else "")
 
     @torch.no_grad()
     def begin(self, splits: Mapping[str, tuple[tuple[Any, Tensor], Tensor]]) -> dict[str, Any]:
@@ -78,31 +78,31 @@ class KontrastLabelsModule(MultiLabelModule):
                 "train" and "unlabelled".
 
         Raises:
-            ValueError: there is one train row, beside texts without labels.
+            ValueError: there is one train row.
         """
-        train, labels = splits["train"]
-        targets, figures = labels.float(), {}
-        if "unlabelled" in splits:
-            stack, guesses = self._guesses(train, labels, splits["unlabelled"][0])
-            targets = torch.cat([targets, guesses])
-            figures = {f"solver/{name}": value for name, value in stack.figures.items()}
-        self.register_buffer("targets", targets, persistent=False)
-        self.register_buffer("is_true", torch.arange(len(targets)) < len(labels), persistent=False)
-        return figures
-
-    def _guesses(
-        self, train: tuple[Any, Tensor], labels: Tensor, unlabelled: tuple[Any, Tensor]
-    ) -> tuple[LabelStack, Tensor]:
-        """The sum fitted to labels (N, C), and the probabilities (M, C) that it gives the texts without one."""
-        (tokens, embeddings), (other_tokens, others) = train, unlabelled
-        rows, other_rows = (functional.normalize(part, dim=1).numpy() for part in (embeddings, others))
+        (tokens, embeddings), labels = splits["train"]
+        rows = functional.normalize(embeddings, dim=1).numpy()
         words, frequency = fitted_rows(tokens, len(self.encoder.token_embeddings()))
         names = self.class_names(self.encoder.eval()).numpy() if self.class_names is not None else None
         folds = random_folds(len(rows), np.random.default_rng(derived_seed(self.seed, "folds")))
         stack = label_stack(rows, words, labels.numpy(), names, folds)
-        other_words = weighted(token_counts(other_tokens, len(frequency)), frequency)
-        logits = stack.on_embeddings(other_rows) + stack.on_words(other_words)
-        return stack, torch.from_numpy(logits).sigmoid().float()
+        targets = labels.float()
+        if "unlabelled" in splits:
+            (tokens, embeddings), _ = splits["unlabelled"]
+            rows, words = functional.normalize(embeddings, dim=1).numpy(), token_counts(tokens, len(frequency))
+            logits = stack.on_embeddings(rows) + stack.on_words(weighted(words, frequency))
+            targets = torch.cat([targets, torch.from_numpy(logits).sigmoid().float()])
+        self.register_buffer("targets", targets, persistent=False)
+        self.register_buffer("is_true", torch.arange(len(targets)) < len(labels), persistent=False)
+        if self.threshold == "folds":
+            self._predict_above(float(best_cut(torch.from_numpy(stack.held_out).sigmoid().ravel(), labels.ravel() > 0)))
+        return {f"solver/{name}": value for name, value in stack.figures.items()}
+
+    def _predict_above(self, threshold: float) -> None:
+        """From now on the threshold is this number."""
+        self.threshold = threshold
+        for metric in self.metrics.values():
+            metric.threshold = threshold
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         rows = batch["indices"]

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 from torch import nn
 
 from attack.toy import FILLERS, TOPICS
@@ -80,6 +81,10 @@ def test_texts_without_labels_are_told_what_the_sum_says_of_them(module, splits)
     logits = stack.on_embeddings(other_rows) + stack.on_words(weighted(token_counts(other_tokens, 30), frequency))
     assert torch.equal(module.targets[:40], labels.float()) and module.is_true.tolist() == [True] * 40 + [False] * 20
     assert np.allclose(module.targets[40:], 1 / (1 + np.exp(-logits)), atol=1e-6)
+    held_out = 1 / (1 + np.exp(-stack.held_out))
+    by_cut = {cut: f1_score(labels.ravel(), held_out.ravel() >= cut) for cut in held_out.ravel()}
+    assert by_cut[min(by_cut, key=lambda cut: abs(cut - module.threshold))] == max(by_cut.values())
+    assert module.metrics["val"].threshold == module.threshold
 
 
 def test_a_run_reads_texts_without_labels_and_says_so(run, use, tmp_path):
@@ -88,4 +93,6 @@ def test_a_run_reads_texts_without_labels_and_says_so(run, use, tmp_path):
     assert result.metrics["test/micro_f1"] > max(0.75, beside.metrics["test/micro_f1"])
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/p.csv").code == 0
     alone = run("method=kontrast_labels", "dataset.labels=null", "trainer.least_steps=0", "trainer.max_epochs=1")
-    assert alone.metrics["reads"] == "" and "solver/weight_words" not in alone.metrics
+    assert alone.metrics["reads"] == "N" and 0 < alone.metrics["threshold"] < 1
+    number = run("method=kontrast_labels", "trainer.least_steps=0", "trainer.max_epochs=1", "method.threshold=0.5")
+    assert number.metrics["threshold"] == 0.5 != result.metrics["threshold"]

@@ -179,18 +179,24 @@ def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Map
 def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts with one corrected p a comparison: that of the claim that corrects it most.
 
-    Two claims of one table may rest on one comparison, each with the others of its own.
+    Two claims of one table may rest on one comparison, each with the others of its own. Power is that of the largest of
+    these lists.
     """
     largest: dict[Any, float] = {}
+    families: dict[Any, tuple[Check, ...]] = {}
     for verdict in verdicts:
         for check in (check for check in verdict.checks if check.holm_p is not None):
             place = _place(verdict.claim, check)
             largest[place] = max(largest.get(place, 0.0), check.holm_p or 0.0)
+            families[place] = max(families.get(place, ()), verdict.checks, key=len)
     judged = []
     for verdict in verdicts:
-        claim = verdict.claim
-        checks = [replace(check, holm_p=largest.get(_place(claim, check))) for check in verdict.checks]
+        claim, places = verdict.claim, [_place(verdict.claim, check) for check in verdict.checks]
+        checks = [replace(check, holm_p=largest.get(place)) for check, place in zip(verdict.checks, places, strict=True)]
         checks = [replace(check, outcome=_outcome(claim, check, check.holm_p)) for check in checks]
+        family = max((families[place] for place in places if place in families), key=len, default=())
+        if len(family) > len(checks):
+            verdict = replace(verdict, power=_power(claim, family), detectable=_detectable(claim, family))
         verdict = replace(verdict, checks=tuple(checks))
         judged.append(replace(verdict, verdict=_word(verdict)))
     return judged

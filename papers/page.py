@@ -39,9 +39,9 @@ HOW_JUDGED = (
     "none. A claim holds where as many comparisons as its quantifier asks for are significant its way, and is "
     "contradicted where so many are significant the other way that it cannot hold; not shown is no proof of the "
     "contrary. Power: how often the runs at hand would show the least difference of interest, simulated with the "
-    "measured spreads; seen 80 times of 100: the least difference that they would show so often, of claims of equality "
-    "a difference from zero. Over seeds and test rows: a bootstrap of both, rows within their class, where predictions "
-    "of ten seeds were kept."
+    "measured spreads and over the longest list of comparisons that corrects it; seen 80 times of 100: the least "
+    "difference that they would show so often, of claims of equality a difference from zero. Over seeds and test rows: "
+    "a bootstrap of both, rows within their class, where predictions of ten seeds were kept."
 )
 STYLES = {"holds": "v-holds", "holds in part": "v-part", "contradicted": "v-contradicted", "not shown": "v-not"}
 

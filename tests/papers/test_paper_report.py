@@ -285,6 +285,7 @@ def test_one_comparison_has_one_corrected_p(report):
     assert alone.checks[0].holm_p < beside.checks[0].holm_p
     verdicts = one_p([alone, beside])
     assert [verdict.checks[0].holm_p for verdict in verdicts] == [beside.checks[0].holm_p] * 2
+    assert alone.power > beside.power and [verdict.power for verdict in verdicts] == [beside.power] * 2
     lists = (*report.against_reference, *report.against_best)
     of_lists = [test.holm_p for test in lists if (test.row, test.metric) == ("sharprecl", "test/accuracy")]
     shown = with_one_p(report, verdicts)

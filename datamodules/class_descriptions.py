@@ -17,13 +17,13 @@ from storage.plain_yaml import load_yaml
 from storage.tables import TextLines, folded, parsed_json
 
 KNOWN = Path(__file__).parent / "class_names"
-NUMBERED = r"(?:(?:label|class|category|topic|cluster)[-_. ]?|[A-Z]{0,2}[-_.]?)\d+(?:[-_.]\d+)*"
-CODE = re.compile(rf"{NUMBERED}|[A-Z]|[IVX]+|true|false", re.IGNORECASE)
-NUMBER_OR_LETTER = re.compile(r"[\d\s+\-\u2212]+|(?<![^\W\d_])[A-Za-z]$")  # a letter by itself, at the end
+STEM = "(?:label|class|cls|category|cat|topic|cluster|group|type|level|grade|star|tag|intent)"
+NUMBERED = rf"(?:{STEM}[-_. ]?|[A-Z]{{0,2}}[-_.]?|[+\u2212])\d+(?:[-_.]\d+)*"
+CODE = re.compile(rf"{NUMBERED}|{STEM}[-_. ][A-Z]|[A-Z]|[IVX]+|true|false", re.IGNORECASE)
 
 
 def is_code(label: str) -> bool:
-    """Whether a label says nothing by itself: `3`, `C01`, `1.2`, `LABEL_0`, `A`, `IV`, `true`."""
+    """Whether a label says nothing by itself: `3`, `C01`, `1.2`, `LABEL_0`, `group_2`, `class A`, `A`, `IV`, `true`."""
     return CODE.fullmatch(label.strip()) is not None
 
 
@@ -34,11 +34,9 @@ def spelt_out(label: str) -> str:
 
 
 def names_of(label_names: Sequence[str]) -> tuple[str, ...] | None:
-    """The labels as words, which are the names of the classes; None where half of them or more are codes, or where a
-    number, a sign or a letter alone tells them apart: `group_1` and `group_2`."""
-    codes, words = sum(map(is_code, label_names)), tuple(map(spelt_out, label_names))
-    are_numbered = len(words) > 1 and len({NUMBER_OR_LETTER.sub("", word) for word in words}) == 1
-    return None if are_numbered or 2 * codes >= len(words) else words
+    """The labels as words, which are the names of the classes; None where half of them or more are codes."""
+    codes = sum(map(is_code, label_names))
+    return None if 2 * codes >= len(label_names) else tuple(map(spelt_out, label_names))
 
 
 def called_alike(descriptions: Sequence[str]) -> tuple[int, int] | None:

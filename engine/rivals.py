@@ -46,7 +46,8 @@ def rival_metrics(plan: Plan, datamodule: DataModule, module: ClassifierModule, 
     features = plan.features(datamodule, splits=splits, source=simplest and simplest(plan.dataset))
     rows = {name: (torch.from_numpy(features[name][0]), torch.from_numpy(datamodule.labels[name])) for name in splits}
     if isinstance(module, MultiLabelModule):
-        metrics = _of_several(rows, module.threshold, has_val, split)
+        threshold = plan.plain["method"]["threshold"]  # as the run was given it, also where the method has chosen one
+        metrics = _of_several(rows, "global" if threshold == "folds" else threshold, has_val, split)
         return {f"logistic_{name}": metrics[name] for name in MULTILABEL_INTERVAL_METRICS}
     solution = _solved(rows, datamodule.num_classes, has_val)
     predictions = solution.logits(rows[split][0]).argmax(1).numpy()

@@ -18,7 +18,7 @@ from typing import IO, Protocol
 RESULT_VARIABLE = "KONTRAST_JOB_RESULT"
 POLL_SECONDS = 0.02
 LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
-WARM = "from launching.warm import serve; serve()"
+WARM = "import sys; sys.path.insert(0, sys.argv[1]); from launching.warm import serve; serve()"
 
 
 class Process(Protocol):
@@ -103,11 +103,11 @@ class WarmStarter:
         self.codes: dict[int, int] = {}
         self.started: list[int] = []
         self.pending = b""
-        root = str(Path(__file__).resolve().parents[1])
+        root = str(Path(__file__).resolve().parents[1])  # before the working folder, which may hold a `callbacks.py`
         path = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH", ""))))
         with (folder / "warm.log").open("wb") as log:
             self.server = subprocess.Popen(
-                [sys.executable, "-c", WARM],
+                [sys.executable, "-c", WARM, root],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

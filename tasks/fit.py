@@ -39,6 +39,7 @@ from storage.errors import Stopped
 from storage.run_store import RunFolder, find_run, first_line
 
 ROOMS = Path(__file__).resolve().parents[1]
+_SAID: set[str] = set()  # warnings that reached the terminal
 log = logging.getLogger(__name__)
 
 
@@ -316,7 +317,10 @@ def measure(
             figures |= retrieval_figures(plan, run, module, datamodule, results, outputs, keep_store)
             search = figures["seconds/retrieval_search_per_text"]
             figures |= {"seconds/model_per_text": model, "seconds/retrieval_per_text": model + search}
-    return figures | (results.finish() if splits else {})
+    if splits:
+        return figures | results.finish()
+    threshold = getattr(module, "threshold", None)  # a number that no row had to choose holds without any
+    return figures | ({"threshold": threshold} if isinstance(threshold, float) else {})
 
 
 def _callbacks(plan: Plan, run: RunFolder, datamodule: DataModule) -> list[Any]:
@@ -379,5 +383,13 @@ class _RunLog:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a log line comes from a room of this project, the folders beside `tasks`."""
-    return (ROOMS / record.name.partition(".")[0] / "__init__.py").is_file()
+    """Whether a log line comes from a room of this project, the folders beside `tasks`, and is new to this process."""
+    is_ours = (ROOMS / record.name.partition(".")[0] / "__init__.py").is_file()
+    return is_ours and _is_new(record.getMessage())
+
+
+def _is_new(message: str) -> bool:
+    """Whether it was not said before, as rounds of active learning and folds would."""
+    is_new = message not in _SAID
+    _SAID.add(message)
+    return is_new

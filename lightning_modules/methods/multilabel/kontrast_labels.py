@@ -65,9 +65,12 @@ class KontrastLabelsModule(MultiLabelModule):
         if not isinstance(self.encoder, TextEncoder):
             raise ValueError("encoder: found one of words, allowed with method=kontrast_labels: transformers")
         self.class_names = class_names if use_names else None
+        self.chooses_by_folds = threshold == "folds"
 
     def information(self, has_unlabelled: bool) -> str:
-        return ("N" if self.class_names is not None else "") + ("U" if has_unlabelled else "")
+        """The names have a say in what texts without labels are told, and in the threshold that folds choose."""
+        reads_names = self.class_names is not None and (has_unlabelled or self.chooses_by_folds)
+        return ("N" if reads_names else "") + ("U" if has_unlabelled else "")
 
     @torch.no_grad()
     def begin(self, splits: Mapping[str, tuple[tuple[Any, Tensor], Tensor]]) -> dict[str, Any]:
@@ -94,7 +97,7 @@ class KontrastLabelsModule(MultiLabelModule):
             targets = torch.cat([targets, torch.from_numpy(logits).sigmoid().float()])
         self.register_buffer("targets", targets, persistent=False)
         self.register_buffer("is_true", torch.arange(len(targets)) < len(labels), persistent=False)
-        if self.threshold == "folds":
+        if self.chooses_by_folds:
             self._predict_above(float(best_cut(torch.from_numpy(stack.held_out).sigmoid().ravel(), labels.ravel() > 0)))
         return {f"solver/{name}": value for name, value in stack.figures.items()}
 
@@ -103,6 +106,17 @@ class KontrastLabelsModule(MultiLabelModule):
         self.threshold = threshold
         for metric in self.metrics.values():
             metric.threshold = threshold
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """With the threshold that folds chose, which evaluation cannot choose again."""
+        super().on_save_checkpoint(checkpoint)
+        if self.chooses_by_folds and isinstance(self.threshold, float):
+            checkpoint["threshold"] = self.threshold
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        if "threshold" in checkpoint:
+            self._predict_above(checkpoint["threshold"])
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         rows = batch["indices"]

@@ -1,6 +1,7 @@
 """method=kontrast_labels: what the texts without labels are told, where the head begins, and a whole run beside bce."""
 
 import csv
+import json
 import random
 from functools import partial
 
@@ -91,6 +92,10 @@ def test_a_run_reads_texts_without_labels_and_says_so(run, use, tmp_path):
     result, beside = run("method=kontrast_labels"), run("method=kontrast_labels", "dataset.most_unlabelled=1")
     assert result.metrics["reads"] == "NU" and result.metrics["solver/weight_words"] > 0
     assert result.metrics["test/micro_f1"] > max(0.75, beside.metrics["test/micro_f1"])
+    assert use("evaluate", result).code == 0
+    evaluated = json.loads((result.folder / "evaluation.json").read_text())
+    assert evaluated["threshold"] == result.metrics["threshold"]
+    assert evaluated["test/micro_f1"] == result.metrics["test/micro_f1"]
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/p.csv").code == 0
     alone = run("method=kontrast_labels", "dataset.labels=null", "trainer.least_steps=0", "trainer.max_epochs=1")
     assert alone.metrics["reads"] == "N" and 0 < alone.metrics["threshold"] < 1

@@ -192,7 +192,8 @@ def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
     judged = []
     for verdict in verdicts:
         claim, places = verdict.claim, [_place(verdict.claim, check) for check in verdict.checks]
-        checks = [replace(check, holm_p=largest.get(place)) for check, place in zip(verdict.checks, places, strict=True)]
+        pairs = zip(verdict.checks, places, strict=True)
+        checks = [replace(check, holm_p=largest.get(place)) for check, place in pairs]
         checks = [replace(check, outcome=_outcome(claim, check, check.holm_p)) for check in checks]
         family = max((families[place] for place in places if place in families), key=len, default=())
         if len(family) > len(checks):

@@ -133,6 +133,6 @@ def test_every_method_trains_on_images_or_is_refused_in_one_line(method, train, 
         return
     run = train(f"method={method}", "trainer.max_epochs=1")
     if get_object(choices("method")[method]).multilabel:
-        assert run.error.startswith("method: found ")
+        assert run.code == 2 and run.err.strip().splitlines()[-1].startswith("error: method: found ")
     else:
         assert run.metrics["status"] == "finished"

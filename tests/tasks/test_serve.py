@@ -176,9 +176,9 @@ def test_a_page_says_what_may_be_asked_and_asks_it(toy_service, width):
         assert tab.locator("tbody th").all_text_contents() == ["texts", "explain", "probabilities", *statuses]
         for path in described:
             tab.click(f"button:text-matches(' {path}$')")
-        tab.fill("textarea", '{"texts": ["<b>"]}')
+        tab.fill("textarea", '{"texts": ["<b>x"]}')
         tab.click("button")
-        tab.wait_for_selector("[role=status]:has-text('<b><b>')")
+        tab.wait_for_selector("[role=status]:has-text('<b>x<b>x')")
         for answer in tab.locator("[role=status]").all():
             answer.filter(has_text=re.compile("^200")).wait_for()
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -272,16 +272,8 @@ def difference_beyond_p(a: Mapping[int, float], b: Mapping[int, float], margin: 
 
     None below two pairs. Without any spread 0 where the difference lies outside, else 1.
     """
-    from scipy.stats import ttest_1samp
-
-    seeds = sorted(set(a) & set(b))
-    if len(seeds) < T_TEST_MIN_PAIRS:
-        return None
-    differences = np.array([a[seed] - b[seed] for seed in seeds], dtype=np.float64)
-    if _is_constant(differences):
-        return 0.0 if abs(float(differences[0])) > margin else 1.0
-    towards = differences if differences.mean() >= 0 else -differences
-    return min(1.0, 2 * float(ttest_1samp(towards, margin, alternative="greater").pvalue))
+    ends = above_p(a, b, margin), above_p(b, a, margin)
+    return None if None in ends else min(1.0, *(2 * p for p in ends if p is not None))
 
 
 def above_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:

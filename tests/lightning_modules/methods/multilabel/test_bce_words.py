@@ -1,34 +1,20 @@
 """method=bce_words: what the sum consists of, and a whole run whose files, served answers and export agree."""
 
-import csv
 import json
-import random
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from attack.toy import FILLERS, TOPICS
+from attack.toy import TOPICS
 from lightning_modules.heads.label_stack import label_stack, random_folds
 from tests.command_lines import command, rows
 
-SETS = [(), ("fruit",), ("animal",), ("fruit", "animal"), ("metal", "weather"), ("metal", "weather"), ("metal",)]
-
 
 @pytest.fixture
-def run(store, tiny_encoder_dir, tmp_path):
-    """`run("method.use_names=false")`: texts of none, one or two of four topics, whose words tell them."""
-    rng, inputs = random.Random(0), []
-    for split, copies in (("train", 12), ("test", 3)):
-        with (tmp_path / f"{split}.csv").open("w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(("text", "label"))
-            for topics in SETS * copies:
-                words = [word for topic in topics for word in rng.sample(TOPICS[topic], 3)] + rng.choices(FILLERS, k=3)
-                table.writerow((" ".join(words), "|".join(topics)))
-        inputs.append(f"dataset.{split}={tmp_path / split}.csv")
-    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "dataset.max_length=32", "logger=csv"]
-    line = ["method=bce_words", "dataset=csv", "dataset.label_separator=|", *inputs, *encoder, *store]
+def run(store, topic_files):
+    """`run("method.use_names=false")`."""
+    line = ["method=bce_words", *topic_files(train=12, test=3), *store]
     return lambda *words: command([*line, *words])
 
 

@@ -1,8 +1,6 @@
 """method=kontrast_labels: what the texts without labels are told, where the head begins, and a whole run beside bce."""
 
-import csv
 import json
-import random
 from functools import partial
 
 import numpy as np
@@ -11,7 +9,6 @@ import torch
 from sklearn.metrics import f1_score
 from torch import nn
 
-from attack.toy import FILLERS, TOPICS
 from lightning_modules.base import derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.heads.label_stack import label_stack, random_folds
@@ -20,24 +17,12 @@ from lightning_modules.methods.multilabel.kontrast_labels import KontrastLabelsM
 from losses import SoftLabelLoss
 from tests.command_lines import command
 
-SETS = [(), ("fruit",), ("animal",), ("fruit", "animal"), ("metal", "weather"), ("metal", "weather"), ("metal",)]
-
 
 @pytest.fixture
-def run(store, tiny_encoder_dir, tmp_path):
-    """`run("method=bce")`: texts of none, one or two of four topics, whose words tell them; few have labels."""
-    rng, inputs = random.Random(0), []
-    for split, copies in (("train", 24), ("test", 6)):
-        with (tmp_path / f"{split}.csv").open("w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(("text", "label"))
-            for topics in SETS * copies:
-                words = [word for topic in topics for word in rng.sample(TOPICS[topic], 3)] + rng.choices(FILLERS, k=3)
-                table.writerow((" ".join(words), "|".join(topics)))
-        inputs.append(f"dataset.{split}={tmp_path / split}.csv")
-    encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "dataset.max_length=32", "logger=csv"]
-    line = ["dataset=csv", "dataset.label_separator=|", "dataset.labels=40", *inputs, *encoder, *store]
-    return lambda *words: command([*line, "optimizer.lr=1e-3", *words])
+def run(store, topic_files):
+    """`run("method=kontrast_labels")`: few texts have labels."""
+    line = [*topic_files(train=24, test=6), "dataset.labels=40", "optimizer.lr=1e-3", *store]
+    return lambda *words: command([*line, *words])
 
 
 class Encoder(TextEncoder):

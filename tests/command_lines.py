@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+import tasks.fit
 from storage.run_store import may_differ
 
 RUN_PY = Path(__file__).resolve().parents[1] / "run.py"
@@ -52,6 +53,7 @@ def command(arguments: list[str], stdin: str = "") -> Result:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     hook = sys.unraisablehook
     sys.argv, sys.stdin = [str(RUN_PY), *arguments], io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    tasks.fit._SAID.clear()  # warnings are said once a process, and this stands for a new one
     try:
         with redirect_stdout(out), redirect_stderr(err):
             runpy.run_path(str(RUN_PY), run_name="__main__")

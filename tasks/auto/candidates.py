@@ -189,6 +189,16 @@ OF_SEVERAL = (  # labels a text
         6,
         ("method=knn_mltc", "method.threshold=global", "retrieval=knn", "retrieval.metric=macro_f1", BY_LOSS),
     ),
+    Candidate(
+        "kontrast_labels",
+        "{encoder}, fine-tuned on labels and on what words and embeddings guess for the texts without a label",
+        "trained",
+        6,
+        ("method=kontrast_labels", "trainer.max_epochs=3", "trainer.least_steps=160", BY_LOSS),
+        ("many unlabelled",),
+        reads_unlabelled=True,
+        reads_words=True,
+    ),
 )  # fmt: skip
 
 

@@ -198,7 +198,9 @@ def nothing_validates(folds, runs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tfidf_linear", "logistic", "neighbours", "linear_words", "knn_mltc"])
+@pytest.mark.parametrize(
+    "name", ["tfidf_linear", "logistic", "neighbours", "linear_words", "knn_mltc", "kontrast_labels"]
+)
 def test_texts_of_several_labels_get_a_model_that_gives_several(words, use, tmp_path, toy_csv, name):
     """Pairs of texts joined have the labels of both; a third of the texts has one."""
     table = rows(toy_csv["train"])
@@ -207,6 +209,10 @@ def test_texts_of_several_labels_get_a_model_that_gives_several(words, use, tmp_
     lines = [f'"{text}",{"|".join(sorted(labels))}' for text, labels in joined]
     toy_csv["train"].write_text("\n".join(["text,label", *lines]) + "\n")
     options = [word for word in words if not word.startswith("methods")]
+    if name == "kontrast_labels":
+        more = [f"{a['text']} {b['text']}" for a, b in zip(table, table[9:], strict=False)]
+        (tmp_path / "more.csv").write_text("\n".join(["text", *more, *more[::2]]) + "\n")
+        options.append(f"unlabelled={tmp_path / 'more.csv'}")
     result = command([*options, f"methods=[{name}]"])
     candidates = {entry["candidate"]: entry for entry in json.loads((result.folder / "candidates.json").read_text())}
     assert candidates[name]["status"] == "finished", candidates[name]["reason"]

@@ -45,6 +45,7 @@ if __name__ == "__main__":
         check_sweep,
         exit_code,
         is_multirun,
+        known_mode,
         with_keys_of_each_job,
         with_literal_texts,
         without_null_groups,
@@ -66,6 +67,7 @@ if __name__ == "__main__":
         sys.argv[1:] = with_literal_texts(sys.argv[1:])
         if is_multirun(sys.argv[1:]):
             sys.argv[1:] = with_keys_of_each_job(sys.argv[1:])
-        main()
+        with known_mode(sys.argv[1:]):
+            main()
 
     sys.exit(exit_code(checked))

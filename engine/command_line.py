@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,18 @@ def with_keys_of_each_job(arguments: list[str]) -> list[str]:
 def is_multirun(arguments: Sequence[str]) -> bool:
     """Whether a command line sweeps: by -m, or by a file of `conf/sweep`."""
     return bool({"-m", "--multirun"} & set(arguments)) or any(word.startswith("sweep=") for word in arguments)
+
+
+def known_mode(arguments: Sequence[str]) -> AbstractContextManager:
+    """Within it, Hydra does not compose a config once more only to read `hydra.mode`, where the words say what that is:
+    half of what a command takes before its task begins."""
+    from unittest.mock import patch
+
+    from hydra._internal.hydra import Hydra
+
+    if is_multirun(arguments) or any(re.match(r"[+~]*(sweep|hydra)\b", word) for word in arguments):
+        return nullcontext()
+    return patch.object(Hydra, "get_mode", return_value=None)
 
 
 def with_literal_texts(arguments: list[str]) -> list[str]:

@@ -200,7 +200,7 @@ def _idle(target: str, node: Mapping[str, Any]) -> set[str]:
 
 
 @cache
-def _parameters(target: str) -> tuple[dict[str, inspect.Parameter], bool]:
+def _parameters(target: str) -> tuple[Mapping[str, inspect.Parameter], bool]:
     return signature(pkgutil.resolve_name(target))
 
 

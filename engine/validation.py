@@ -212,7 +212,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def signature(target: Any) -> tuple[dict[str, inspect.Parameter], bool]:
+@cache
+def signature(target: Any) -> tuple[Mapping[str, inspect.Parameter], bool]:
     """Parameters by name, `**kwargs` followed up the classes it is passed to; and whether anything goes.
 
     Their annotations are resolved; where a class and its parent have one of a name, the class's own counts.

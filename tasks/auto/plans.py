@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
 from omegaconf import OmegaConf
 
 from engine.identify import compose_run
@@ -17,6 +18,8 @@ KFOLD = (
     *("protocol=kfold", f"protocol.val_fraction={INNER_SHARE}", "protocol.ties=latest"),
     "dataset.singleton_classes=keep_in_train",
 )
+# composing takes as long as a cheap candidate's fold: these, which no other key reads, are set afterwards
+OF_A_FOLD = ("protocol.fold", "protocol.repeat", "+callbacks.time_limit.seconds")
 UNTRAINED = (  # candidates whose protocol is their own
     *("nearest_name", "prototypes", "discriminant_unlabelled", "words_unlabelled"),
 )
@@ -24,10 +27,14 @@ UNTRAINED = (  # candidates whose protocol is their own
 
 def plan_of(words: Sequence[str]) -> Plan:
     """The plan of these overrides; the last of one key counts. Raises InputError where they do not go together."""
-    run = compose_run(tuple(words))
+    run = compose_run(tuple(word for word in words if word.partition("=")[0] not in OF_A_FOLD))
     if run.problem:
         raise InputError(run.problem)
-    return Plan.make(OmegaConf.create(dict(run.config)))
+    config = OmegaConf.create(dict(run.config))
+    for key, _, value in (word.partition("=") for word in words):
+        if key in OF_A_FOLD:
+            OmegaConf.update(config, key.lstrip("+"), yaml.safe_load(value))
+    return Plan.make(config)
 
 
 def data_words(rows: Path, name: str, max_length: int, markup: str, descriptions: Path | None = None) -> list[str]:

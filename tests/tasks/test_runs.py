@@ -1,5 +1,9 @@
 """task=runs: what a store holds, and the words that filter it."""
 
+import pytest
+from hydra._internal.hydra import Hydra
+
+from engine.command_line import known_mode
 from storage.run_store import RunFolder
 from tests.command_lines import command
 
@@ -30,3 +34,25 @@ def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path, monkeypatch)
     assert rest.code == 0 and "2 of 2 runs" in rest.out and "warning: left out: run two: metrics.json" in rest.err
     refused = command(["task=runs", f"paths.runs={tmp_path}", "force=true"])
     assert refused.error.startswith("force: task=runs lists runs")
+
+
+def test_a_command_composes_its_config_once(tmp_path, monkeypatch):
+    composed, original = [], Hydra.compose_config
+
+    def counted(*arguments, **options):
+        composed.append(original(*arguments, **options))
+        return composed[-1]
+
+    monkeypatch.setattr(Hydra, "compose_config", counted)
+    assert command(["task=runs", f"paths.runs={tmp_path}"]).code == 0
+    assert len(composed) == 1 and composed[0].hydra.mode.name == "RUN"
+
+
+@pytest.mark.parametrize("word", ["-m", "--multirun", "sweep=tau", "+sweep=tau", "hydra.mode=MULTIRUN", "hydra=other"])
+def test_what_may_sweep_is_left_to_hydra(word):
+    original = Hydra.get_mode
+    with known_mode(["method=ce", word]):
+        assert Hydra.get_mode is original
+    with known_mode(["method=ce", "seed=1", "input=hydra.csv"]):
+        assert Hydra.get_mode is not original
+    assert Hydra.get_mode is original

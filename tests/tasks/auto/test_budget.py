@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from callbacks import time_limit
+from engine.identify import compose_run
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
@@ -21,7 +22,7 @@ from tasks.auto.durations import foretold_training, solving_seconds
 from tasks.auto.embeddings import encoded
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.last_fit import words_of_all_rows
-from tasks.auto.plans import plan_of
+from tasks.auto.plans import plan_of, protocol_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study, enough_folds
 from tasks.auto.trained import better_half, those_that_can_end
@@ -167,6 +168,15 @@ def test_what_is_cut_is_said_and_stands_twice_by_its_whole_text_alone(tmp_path, 
     monkeypatch.setattr(answer, "encoded", lambda *_: rows)
     answer._embeddings(None, ["a"], 3, 1e-3, RunFolder(tmp_path), Clock(1))
     assert np.load(tmp_path / "embeddings.npy").any(axis=1).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("fold", [2, None])
+def test_the_plan_of_a_fold_is_the_one_that_its_words_compose(fold):
+    words = ["dataset=trec", "method=ce", *protocol_words("ce", fold, folds=3, repeat=1)]
+    words += ["+callbacks.time_limit._target_=callbacks.time_limit.TimeLimit", "+callbacks.time_limit.seconds=12.5"]
+    plain = plan_of(words).plain
+    assert plain == compose_run(tuple(words)).config
+    assert (plain["protocol"]["fold"], plain["protocol"]["repeat"]) == (fold, 1)
 
 
 def test_texts_of_which_the_beginning_alone_is_encoded_are_told_by_their_tokens(store, toy_csv, tiny_encoder_dir):

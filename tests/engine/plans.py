@@ -1,5 +1,6 @@
 """Plans of command lines, as far as a config goes without data."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
@@ -25,8 +26,13 @@ def plain(*overrides: str) -> dict:
 
 def findings(line: str) -> list[str]:
     """What a command line is refused for, a finding each; none where it gives a plan."""
+    return refused(composed(*line.split()), without_null_groups(line.split()))
+
+
+def refused(config: DictConfig, words: Sequence[str] = ()) -> list[str]:
+    """What a config is refused for, a finding each; none where it gives a plan."""
     try:
-        Plan.make(composed(*line.split()), without_null_groups(line.split()))
+        Plan.make(config, words)
     except ConfigError as error:
         return str(error).splitlines()
     return []

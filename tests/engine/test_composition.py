@@ -5,12 +5,15 @@ import re
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
+from omegaconf import OmegaConf
 
 from engine.choices import choices
 from engine.command_line import with_keys_of_each_job, with_literal_texts
 from engine.composition import serves
 from engine.identify import compose_run
-from tests.engine.plans import CONF, findings
+from engine.identity import completed, run_id
+from engine.validation import validate
+from tests.engine.plans import CONF, composed, findings, refused
 
 TASKS = {"classification": "fit", "clustering": "cluster"}
 # a line; what it is refused for; which of what is allowed is typed, as a whole line
@@ -76,12 +79,12 @@ CLUSTERING = [  # refused alike; not every message advises a word
 def test_what_does_not_go_together_is_one_line(line: str, message: str) -> None:
     (finding,) = findings(line)
     assert finding.startswith(message)
+    if (line, message) in REFUSED:
+        what_it_advises_is_accepted(line, finding)
 
 
-@pytest.mark.parametrize("line", [line for line, _ in REFUSED])
-def test_what_a_message_advises_is_accepted(line: str) -> None:
+def what_it_advises_is_accepted(line: str, finding: str) -> None:
     """The key with the first value that is allowed, typed behind the line in place of what was refused."""
-    (finding,) = findings(line)
     key, allowed = finding.partition(":")[0], finding.rpartition("allowed")[2].rpartition(": ")[2]
     if key == "callbacks.best":
         key, allowed = "callbacks", allowed.rpartition("=")[2]
@@ -98,19 +101,23 @@ def test_no_thinning_is_a_plan() -> None:
 
 
 @pytest.mark.parametrize("method", choices("method"))
-def test_a_method_says_what_it_takes(method: str) -> None:
-    kind = get_object(choices("method")[method])
+def test_a_method_says_what_it_takes_and_is_the_same_run_with_every_default(method: str) -> None:
+    kind, serves_ = get_object(choices("method")[method]), serves({"_target_": choices("method")[method]})
     assert "losses" in vars(kind) or any("losses" in vars(parent) for parent in kind.__mro__[1:-1])
-    assert findings(f"method={method} task={TASKS[serves({'_target_': choices('method')[method]})]}") == []
+    config = composed(f"method={method}", f"task={TASKS[serves_]}")
+    assert refused(config) == []
+    plain = OmegaConf.to_container(config, resolve=True)
+    validate(completed(plain))
+    assert run_id(completed(plain)) == run_id(plain)
+    if serves_ == "classification":
+        config.dataset.labels = 0
+        lines = refused(config)
+        assert len(lines) == kind.needs_labels and all("dataset.labels: " in line for line in lines)
 
 
-def test_without_a_label_a_method_reads_names_or_is_refused() -> None:
-    read_names = set()
-    for method, target in choices("method").items():
-        if serves({"_target_": target}) == "classification":
-            lines = findings(f"method={method} dataset=agnews dataset.labels=0")
-            assert len(lines) == get_object(target).needs_labels and all("dataset.labels: " in line for line in lines)
-            read_names |= set() if lines else {method}
+def test_few_methods_learn_from_names_alone() -> None:
+    kinds = {name: get_object(target) for name, target in choices("method").items()}
+    read_names = {name for name, kind in kinds.items() if not getattr(kind, "needs_labels", True)}
     assert read_names == {"kontrast", "nearest_name", "prototypes", "prototypes_words"}
 
 

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.choices import choices
 from engine.command_line import CONF
 from engine.identify import compose_run
 from engine.identity import SCHEMA, completed, formerly, place, relocated, run_id, unknown_options
-from engine.validation import validate
 from storage.records import read_store
 from storage.run_store import ReportError
 
@@ -194,13 +192,6 @@ def test_no_two_classes_of_the_configs_share_a_name():
     texts = [file.read_text(encoding="utf-8") for file in CONF.rglob("*.yaml")]
     targets = {target for text in texts for target in re.findall(r"_target_:\s*([\w.]+)", text)}
     assert len(targets) > 100 and len({target.rpartition(".")[2] for target in targets}) == len(targets)
-
-
-@pytest.mark.parametrize("method", choices("method"))
-def test_the_whole_config_of_a_method_is_valid_and_is_the_same_run(method):
-    plain = compose_run((f"method={method}", "dataset=trec")).config
-    validate(completed(plain))
-    assert run_id(completed(plain)) == run_id(plain)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def test_the_share_is_of_all_batches_of_an_epoch(monkeypatch):
     assert work.shares(layer) == pytest.approx([10 * 5 * 7 / 2000, 5 * 7 / 1000])
 
 
+@pytest.mark.slow
 def test_each_contestant_has_its_share(small, files, store, monkeypatch):
     monkeypatch.setattr(_peak, "SQUARE", 64)
     plan = Plan.make(composed("method=ce", *small, *files, *store))

@@ -18,6 +18,7 @@ def events_of(folder) -> EventAccumulator:
     return events
 
 
+@pytest.mark.slow
 def test_a_run_for_tensorboard(fit):
     result = fit("method=ce", "logger=tensorboard", "seed=3")
     assert result.code == 0, result.err
@@ -64,6 +65,7 @@ def test_a_run_for_mlflow_and_its_repetition(fit, client, tmp_path):
     assert run.info.artifact_uri.startswith(str(tmp_path / "runs"))
 
 
+@pytest.mark.slow
 def test_a_server_of_mlflow_that_is_not_there(fit):
     error = fit("method=ce", "logger=mlflow", "logger.tracking_uri=nowhere://here").error
     assert error.startswith("logger.tracking_uri: nowhere://here (") and "logger=csv goes without" in error
@@ -74,6 +76,7 @@ def test_an_option_of_another_logger_is_refused(fit):
     assert error.startswith("logger.project: unknown key; allowed under logger: embedding_picture")
 
 
+@pytest.mark.slow
 def test_the_choice_of_a_logger_is_no_part_of_a_run(fit):
     folders = {fit("method=ce", f"logger={name}").folder for name in ("tensorboard", "csv")}
     assert len(folders) == 1

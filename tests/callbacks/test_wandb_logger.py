@@ -30,6 +30,7 @@ def logged_out(wandb, monkeypatch, tmp_path):
     return tmp_path / "netrc"
 
 
+@pytest.mark.slow
 def test_logged_in_is_read_from_the_environment_or_netrc(logged_out, monkeypatch):
     assert not is_logged_in()
     logged_out.write_text("machine example.org login user password x\n")

@@ -85,6 +85,7 @@ def test_silhouette_by_hand():
     assert simplified_silhouette(rows, centres) == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[40, 40], [30] * 5, [25] * 12, [60, 20, 5, 40]])
 def test_separated_groups_are_counted(sizes):
     rows, _ = blobs(sizes, dimensions=12)

@@ -41,6 +41,7 @@ def test_words_mend_what_embeddings_mix_up():
     assert clustering_scores(labels, ended)["acc"] > max(best + 0.05, clustering_scores(labels, start)["acc"])
 
 
+@pytest.mark.slow
 def test_it_starts_from_both_views_where_words_alone_tell_the_texts_apart():
     vectors, words, labels = two_views([150] * 4, spread=6, words_a_cluster=5)
     told = agreed_clusters(vectors, words, 4, np.random.default_rng(0))

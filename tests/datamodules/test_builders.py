@@ -109,6 +109,7 @@ def test_prepared_rows_equal_the_expected_ones(name, prepared, expected_data):
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_card_agrees_with_the_statistics_of_the_sources(name, prepared, expected_data, mirror, tmp_path):
     manifest = json.loads((expected_data / "MANIFEST.json").read_text())["datasets"][FOLDERS[name]]
@@ -148,6 +149,7 @@ def test_card_agrees_with_the_statistics_of_the_sources(name, prepared, expected
             assert facts["leaks_folded"] == expected["leak_rows_casefold_ws"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ohsumed", "biomedical", "tweet", "googlenews_t_gsdmm"])
 def test_a_whole_set_has_every_row_in_the_order_of_the_source(name, mirror, expected_data, tmp_path):
     whole = prepare(dataset(name), tmp_path, mirror, offline=True, all_rows=True)

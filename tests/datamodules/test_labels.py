@@ -151,6 +151,7 @@ def test_degenerate_label_sets():
         multilabel_split(same[:2], 0.2, rng)
 
 
+@pytest.mark.slow
 def test_card(tmp_path, capsys):
     corpus = prepare(Rows(TRAIN, TEST), tmp_path, None)
     train, test = corpus.card["splits"]["train"], corpus.card["splits"]["test"]

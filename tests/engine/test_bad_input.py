@@ -113,6 +113,7 @@ def test_a_label_that_only_test_has(store, small, toy_csv) -> None:
     assert "thought" in error and "test" in error
 
 
+@pytest.mark.slow
 def test_a_file_that_must_be_given_or_is_not_there(store, small) -> None:
     assert "dataset.train" in command(["dataset=csv", *store, *small]).error
     assert "nowhere.csv" in command(["dataset=csv", "dataset.train=nowhere.csv", *store, *small]).error

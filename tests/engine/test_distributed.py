@@ -105,6 +105,7 @@ def test_accumulated_batches_make_the_step_of_their_union(plain, tmp_path):
     assert max((half[name] - whole[name]).abs().max() for name in whole if "classifier" in name) > 1e-3
 
 
+@pytest.mark.slow
 def test_steps_and_random_numbers_under_accumulation(plain, tmp_path):
     line = plain("method=paco", "trainer.accumulate_grad_batches=3", "method.momentum=0.9")
     losses, module = trained(line, str(tmp_path))

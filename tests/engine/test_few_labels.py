@@ -11,6 +11,7 @@ from tests.command_lines import rows
 from tests.engine.plans import composed
 
 
+@pytest.mark.slow
 def test_labels_are_thinned_and_the_rest_is_text_without_label(solve, use, toy_csv, tmp_path):
     kept = {}
     for number in (4, 12):
@@ -58,6 +59,7 @@ def write_rows(path, table, columns=("text", "label")):
     path.write_text("\n".join([",".join(columns), *(",".join(row) for row in table)]) + "\n")
 
 
+@pytest.mark.slow
 def test_texts_of_a_file_and_rows_with_an_empty_label_are_learned_from(solve, toy_csv, tmp_path):
     """And the figures differ for it; a text that is also in test is left out, whether the corpus drops it or not, and
     one that has a label elsewhere."""
@@ -157,6 +159,7 @@ def test_no_label_and_no_name_says_what_to_do(solve, tmp_path):
     assert result.code == 2 and result.err.splitlines()[-1] == wanted
 
 
+@pytest.mark.slow
 def test_a_trained_method_sees_the_thinned_labels_alone(fit, toy_csv):
     """Validation rows come out of the budget too, where some are shipped as well."""
     line = ["method=ce", "dataset.labels_per_class=4", "trainer.max_epochs=1"]
@@ -167,6 +170,7 @@ def test_a_trained_method_sees_the_thinned_labels_alone(fit, toy_csv):
     assert json.loads((shipped.folder / "kept_indices.json").read_text()) == indices
 
 
+@pytest.mark.slow
 def test_a_text_to_which_no_label_applies_is_labelled_and_one_that_nobody_looked_at_is_not(solve, tmp_path):
     table = [(f"text {n}", ["a", "b", "a/b", ""][n % 4]) for n in range(60)]
     write_rows(tmp_path / "train.csv", table)

@@ -19,6 +19,7 @@ def counted():
         yield forward
 
 
+@pytest.mark.slow
 def test_features_are_cached_and_a_damaged_cache_is_made_again(fit, counted, tmp_path):
     line = ["encoder.train=frozen", "trainer.max_epochs=3"]
     first = fit(*line)
@@ -39,6 +40,7 @@ def test_features_are_cached_and_a_damaged_cache_is_made_again(fit, counted, tmp
     assert counted.call_count == 2 * passes
 
 
+@pytest.mark.slow
 def test_every_draw_of_labels_reads_the_same_features(solve, counted, tmp_path):
     folders = [solve("method=prototypes", f"seed={seed}", f"dataset.labels={n}").folder for seed, n in ((0, 8), (1, 4))]
     assert len(list((tmp_path / "cache" / "features").glob("*.npy"))) == 2  # train and test
@@ -87,6 +89,7 @@ def test_below_layers_that_train_each_text_is_encoded_once(fit, cluster, task):
     assert remembered == [True] * (len(actual) - read_once) + [False] * read_once and len(actual) > read_once
 
 
+@pytest.mark.slow
 def test_cross_entropy_over_a_frozen_encoder_is_solved(solve, use, toy_csv, tmp_path):
     run = solve("method=ce", "encoder.train=frozen")
     assert run.code == 0, run.err
@@ -98,6 +101,7 @@ def test_cross_entropy_over_a_frozen_encoder_is_solved(solve, use, toy_csv, tmp_
     assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
 
 
+@pytest.mark.slow
 def test_heads_over_few_rows_take_as_many_epochs_as_their_steps_take(solve):
     run = solve("method=ldam_drw", "encoder.train=frozen", "sampler.batch_size=4")
     assert run.metrics["epochs"] == HEAD_STEPS // 15 > HEAD_EPOCHS, "57 to 60 rows train"

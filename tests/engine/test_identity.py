@@ -114,6 +114,7 @@ def test_a_word_that_says_what_the_method_says_for_the_protocol_changes_no_id():
 VALUES = st.lists(st.one_of(st.integers(), st.floats(), st.none()))
 
 
+@pytest.mark.slow
 def test_a_published_archive_counts_by_its_digest_wherever_it_lies():
     line = ("method=ce", "dataset=cifar100", "dataset.archive=")
     here, there = (compose_run((*line[:2], line[2] + place)).id(0) for place in ("/a.tar.gz", "/b.tar.gz"))
@@ -207,6 +208,7 @@ def test_an_old_run_that_thinned_is_none_of_the_new_kind(imbalance, protocol, dr
     assert formerly({"imbalance": imbalance, "protocol": protocol})["protocol"].get("val_from") == drawn
 
 
+@pytest.mark.slow
 def test_every_committed_record_is_called_by_its_id():
     """A default that changes, or a class that is renamed, wants `python -m papers.rename_records`."""
     runs = [run for folder in sorted((ROOT / "reports").iterdir()) if folder.is_dir() for run in read_store(folder)]

@@ -18,6 +18,7 @@ def with_rival(no_rival, monkeypatch):
     monkeypatch.setattr(rivals, "MOST_TEXTS", 3000)
 
 
+@pytest.mark.slow
 def test_the_rival_is_the_run_of_method_logistic(fit, solve):
     ours = fit("method=ce", "trainer.max_epochs=1", "imbalance.ir=3")
     rival = solve("method=logistic", "imbalance.ir=3").metrics
@@ -43,6 +44,7 @@ def several(tmp_path):
     return words
 
 
+@pytest.mark.slow
 def test_with_several_labels_it_is_the_run_of_bce_on_a_frozen_encoder(fit, solve, several):
     line = ["method=bce", *several, "method.threshold=per_label"]
     ours = fit(*line, "trainer.max_epochs=1")
@@ -59,6 +61,7 @@ def test_with_several_labels_it_is_the_run_of_bce_on_a_frozen_encoder(fit, solve
         assert chosen[f"test/logistic_{name}"] == half[f"test/logistic_{name}"], "test rows choose no threshold for it"
 
 
+@pytest.mark.slow
 def test_each_round_of_active_learning_has_its_rival(fit):
     result = fit("method=ce", "active=entropy", "active.query_size=20", "active.budget=40", "trainer.max_epochs=1")
     curve = rows(result.folder / "curve.csv")

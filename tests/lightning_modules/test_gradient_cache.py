@@ -79,6 +79,7 @@ def assert_same(actual, expected, tolerance):
     assert largest > 100 * tolerance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("chunk", [1, 5])
 def test_value_and_gradient_are_those_of_the_whole_batch(method, chunk):
@@ -108,6 +109,7 @@ def kept_chunks(function, parameters, chunk, *tokens):
     return torch.cat([function(*rows) for rows in zip(*(part.split(chunk) for part in tokens), strict=True)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_dropout_is_replayed(method, monkeypatch):
     actual = step(build(method, dropout=0.3), 5)

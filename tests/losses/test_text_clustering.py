@@ -123,6 +123,7 @@ def objective(log_plan, log_p, e1, e2):
     return -(plan * log_p).sum() + e1 * entropy - e2 * (np.log(b) + np.log1p(-b)).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("e1", "e2"), [(0.1, 0.1), (0.1, 1.0), (0.05, 0.01), (1.0, 5.0)])
 def test_transport_against_an_optimizer(e1, e2):
     log_p = (2 * normal(6, 3) + torch.tensor([3.0, 0.0, 0.0])).log_softmax(1)
@@ -149,6 +150,7 @@ def test_uniform_sizes_are_sinkhorn():
     assert np.abs(actual.plan.numpy() - u[:, None] * kernel * v).max() < 1e-10
 
 
+@pytest.mark.slow
 def test_sizes_adapt_between_the_data_and_even_ones():
     shares = torch.tensor([0.7, 0.2, 0.1]).double()
     truth = torch.tensor([0] * 14 + [1] * 4 + [2] * 2)
@@ -158,6 +160,7 @@ def test_sizes_adapt_between_the_data_and_even_ones():
     assert torch.allclose(sizes[0], shares, atol=0.02) and spread[0] > spread[1] > spread[2] and spread[2] < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e1", [1e-3, 1e-2])
 def test_nothing_underflows(e1):
     """exp(log p / e1) is 0 in double precision from log p = -0.75 on at e1 = 1e-3."""

@@ -297,6 +297,7 @@ def test_one_comparison_has_one_corrected_p(report):
     assert "p (Holm) is that of the claim which makes the comparison" in markdown(shown)
 
 
+@pytest.mark.slow
 def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b", "c"], (60, 30, 10))

@@ -101,6 +101,7 @@ def test_a_store_that_is_none_or_empty_is_one_line(tmp_path):
     assert refused.error.startswith("seed: task=board shows all runs")
 
 
+@pytest.mark.slow
 def test_a_run_says_the_line_that_does_it_again_and_its_texts(fit, store, tmp_path):
     result = fit("method=ce", "trainer.max_epochs=1", "seed=3")
     done = command(["task=board", f"paths.runs={tmp_path / 'runs'}", f"paths.data={tmp_path / 'data'}"])
@@ -140,6 +141,7 @@ def test_active_learning_is_a_curve_over_labels(tmp_path):
     assert shown["last_run"] == "b"
 
 
+@pytest.mark.slow
 def test_a_clustering_has_its_figures_texts_and_the_way_to_its_own_page(toy_csv, store, tmp_path):
     data = [f"dataset.{split}={path}" for split, path in toy_csv.items()]
     done = command(["task=cluster", "method=tfidf_kmeans", "logger=none", "dataset=csv", *data, *store])

@@ -118,6 +118,7 @@ def test_what_no_run_has_is_one_line(store: Path) -> None:
         main([str(store), "dataset=toy", "columns=f1"])
 
 
+@pytest.mark.slow
 def test_runs_without_an_encoder_and_without_the_figure(store: Path, capsys) -> None:
     for run, encoder in zip(list_runs(store), [None, "minilm", "tiny", None, "minilm", "tiny", "tiny"], strict=True):
         run.write_metrics(encoder=encoder, protocol="clean")

@@ -31,6 +31,7 @@ def within(count, rate, trials=TRIALS):
     return stats.binomtest(count, trials, rate).pvalue > 0.001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_the_paired_test_and_its_interval_hold_five_percent(seeds):
     generator = np.random.default_rng(seeds)
@@ -39,6 +40,7 @@ def test_the_paired_test_and_its_interval_hold_five_percent(seeds):
     assert within(sum(not first.interval[0] <= 0 <= first.interval[1] for first in outcomes), 0.05)
 
 
+@pytest.mark.slow
 def test_a_family_of_ten_holds_five_percent_and_would_not_without_holm():
     generator = np.random.default_rng(0)
     corrected = plain = 0
@@ -60,6 +62,7 @@ def test_equivalence_is_claimed_wrongly_in_at_most_five_percent():
     assert np.mean([p < 0.05 for p in inside]) > 0.8
 
 
+@pytest.mark.slow
 def test_a_difference_is_called_large_wrongly_in_at_most_five_percent():
     generator = np.random.default_rng(4)
     on_the_margin = [difference_beyond_p(*draws(generator, 10, mean=-0.02), margin=0.02) for _ in range(TRIALS)]

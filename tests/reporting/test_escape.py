@@ -93,6 +93,7 @@ def texts_of(svg: Path) -> str:
     return " ".join(ElementTree.fromstring(svg.read_bytes()).itertext())
 
 
+@pytest.mark.slow
 @settings(fast, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=several)
 def test_a_figure_shows_any_label(names, tmp_path):

@@ -23,6 +23,7 @@ def ends_of(figures):
     return pytest.approx(np.quantile(figures, [0.025, 0.975]), abs=0.015)
 
 
+@pytest.mark.slow
 def test_a_gamma_draw_a_cell_is_a_weight_a_row():
     rng = np.random.default_rng(0)
     labels, predictions = rows(150, rng)
@@ -35,6 +36,7 @@ def test_a_gamma_draw_a_cell_is_a_weight_a_row():
     assert [bounds["accuracy_low"], bounds["accuracy_high"]] == ends_of(accuracy)
 
 
+@pytest.mark.slow
 def test_several_labels_are_resampled_by_rows_too():
     rng = np.random.default_rng(3)
     true = rng.random((150, 6)) < np.array([0.4, 0.3, 0.2, 0.1, 0.02, 0])
@@ -54,6 +56,7 @@ def test_rare_classes_that_are_never_right_do_not_move_the_interval_off_its_figu
     assert bounds["macro_f1_low"] < value < bounds["macro_f1_high"] < 1.1 * value
 
 
+@pytest.mark.slow
 def test_accuracy_is_covered_as_often_as_promised():
     rng = np.random.default_rng(1)
     true = 0.8 + 0.2 / 5  # a wrong row is right by chance among five answers

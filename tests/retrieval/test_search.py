@@ -127,6 +127,7 @@ print("both work")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [("torch", "faiss"), ("faiss", "torch")])
 def test_faiss_and_torch_share_a_process(first, second):
     """In either order of import, threads of both in turn: no abort over a second OpenMP, and nobody waits for ever."""

@@ -61,6 +61,7 @@ def chat(server, store, files, monkeypatch):
     return lambda *more: command([*files, *store, *options, *more])
 
 
+@pytest.mark.slow
 def test_the_test_split_is_asked_once_and_reported(chat, server):
     server.failures = [429, 503]
     result = chat("task=chat")
@@ -87,6 +88,7 @@ def test_an_answer_without_a_class_is_an_error(chat, server):
     assert f"answers that name no class: {len(missing)}" in result.out
 
 
+@pytest.mark.slow
 def test_a_server_that_gives_up_loses_nothing(chat, server):
     server.failures = [200] * 10 + [401] * 100
     result = chat("task=chat", "chat.requests_at_once=1")

@@ -29,6 +29,7 @@ def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_word_vectors_from_scores_to_new_texts(texts, store, use, tmp_path):
     result = command(["task=cluster", "method=tfidf_kmeans", *texts, *store])
     rows, metrics = rows_of(result.folder, "predictions.csv"), result.metrics
@@ -55,6 +56,7 @@ def test_word_vectors_from_scores_to_new_texts(texts, store, use, tmp_path):
     assert "a clustering; allowed with task=evaluate" in use("evaluate", result).error
 
 
+@pytest.mark.slow
 def test_texts_without_a_known_word_are_near_to_nothing(store, use, tmp_path):
     texts = ["red apple", "green apple", "iron bolt", "steel bolt", "zzz", "qqq"]
     (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts) + "\n")
@@ -74,6 +76,7 @@ def test_texts_without_a_known_word_are_near_to_nothing(store, use, tmp_path):
     assert "model.npz: cannot be read" in use("predict", result, "input=-", "output=-", stdin="text\napple\n").error
 
 
+@pytest.mark.slow
 def test_markup_that_was_taken_out_is_taken_out_of_new_texts(store, use, tmp_path):
     texts = [f"<span>{text}</span>" for text in ("red apple", "green apple", "iron bolt", "steel bolt")]
     (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts) + "\n")
@@ -92,6 +95,7 @@ def texts_in(overrides: list[str]) -> list[str]:
     return [row["text"] for file in files for row in rows_of(file.parent, file.name)]
 
 
+@pytest.mark.slow
 def test_embeddings_without_labels_and_an_estimated_number(texts, store, tiny_encoder_dir, tmp_path, use):
     file = tmp_path / "texts.csv"
     with file.open("w", newline="") as handle:
@@ -117,6 +121,7 @@ def test_embeddings_without_labels_and_an_estimated_number(texts, store, tiny_en
 DENSE = ["method.min_cluster_size=4", "method.num_components=5", "method.num_neighbours=6"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "figures", "refused", "error"),
     [

@@ -35,6 +35,7 @@ def content(folder):
     return page, json.loads(re.search(r"const page = (.*);\n", page)[1])
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_text_as_text_and_level_and_names_are_asked_for_anew(line, use, tmp_path):
     result = command(line)
     page, shown = content(result.folder)
@@ -81,6 +82,7 @@ def test_the_page_shows_every_text_as_text_and_level_and_names_are_asked_for_ane
     assert sum(int(row["texts_after"]) for row in (first, *others)) == len(texts) + 1
 
 
+@pytest.mark.slow
 def test_a_chat_model_names_the_clusters_and_the_run_stays_the_same(line, monkeypatch):
     server = Server()
     server.answer = lambda question: f'"{question.split()[0].title()}."'
@@ -99,6 +101,7 @@ def test_a_chat_model_names_the_clusters_and_the_run_stays_the_same(line, monkey
         server.server_close()
 
 
+@pytest.mark.slow
 def test_outliers_are_a_cluster_of_their_own_and_clusters_train_a_classifier(line, tiny_encoder_dir, use, tmp_path):
     encoder = [f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null", "dataset.max_length=32"]
     options = ["method=hdbscan", "method.min_cluster_size=4", "method.num_components=5", "method.num_neighbours=6"]

@@ -61,6 +61,7 @@ def test_typed_again_a_finished_run_is_not_repeated_and_force_gives_the_same_bit
     assert same_weights(best_weights(forced.folder), weights)
 
 
+@pytest.mark.slow
 def test_what_changes_the_run_id(fit, toy_csv):
     first = fit("trainer.max_epochs=1").folder.name
     idle = ("logger=none", "callbacks.progress=null", "trainer.num_threads=1")
@@ -70,6 +71,7 @@ def test_what_changes_the_run_id(fit, toy_csv):
     assert fit("trainer.max_epochs=1").folder.name != first
 
 
+@pytest.mark.slow
 def test_clean_reads_test_once_after_the_epoch_is_chosen(fit):
     events = []
 
@@ -84,6 +86,7 @@ def test_clean_reads_test_once_after_the_epoch_is_chosen(fit):
     assert events.count("test_dataloader") == 1 and events[-1] == "test_dataloader"
 
 
+@pytest.mark.slow
 def test_published_chooses_by_test_and_says_so(fit):
     result = fit("protocol=published", "trainer.max_epochs=3")
     assert result.metrics["protocol"] == "published"
@@ -94,6 +97,7 @@ def test_published_chooses_by_test_and_says_so(fit):
     assert result.metrics["class_counts"] == [12, 32, 16, 8]  # no row went to a validation split
 
 
+@pytest.mark.slow
 def test_as_published_does_what_it_says(fit):
     modes, norms, weights = [], [], []
     training_losses = SharpReCLModule.training_losses
@@ -112,6 +116,7 @@ def test_as_published_does_what_it_says(fit):
     assert result.metrics["protocol"] == "published"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [["full"], ["top_layers", "encoder.num_top_layers=1"]], ids=lambda train: train[0])
 def test_dropout_acts_in_training_and_only_what_is_named_trains(fit, train):
     trained = []
@@ -130,6 +135,7 @@ def test_dropout_acts_in_training_and_only_what_is_named_trains(fit, train):
     assert trained and all(layers == [train == ["full"], True] for layers in trained)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -149,6 +155,7 @@ def test_corners_train_to_a_finite_loss(fit, options):
         assert all(math.isfinite(float(row["train/loss"])) for row in rows(result.folder / "history.csv"))
 
 
+@pytest.mark.slow
 def test_two_classes(fit, toy_csv):
     for file in toy_csv.values():
         lines = file.read_text().splitlines()
@@ -156,6 +163,7 @@ def test_two_classes(fit, toy_csv):
     assert len(fit().metrics["class_counts"]) == 2
 
 
+@pytest.mark.slow
 def test_a_stricter_imbalance_is_kept_on_record(fit):
     result = fit("imbalance.ir=2", "trainer.max_epochs=1")
     counts = result.metrics["class_counts"]

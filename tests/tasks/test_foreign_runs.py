@@ -39,6 +39,7 @@ def executing(mark: Path) -> dict:
     return {"_target_": "pathlib.Path.write_text", "_args_": [{"_target_": "pathlib.Path", "_args_": [str(mark)]}, "x"]}
 
 
+@pytest.mark.slow
 def test_nothing_foreign_is_executed(run, predict, tmp_path):
     """Every group, in turn at its top, below an own key, and in a list."""
     mark = tmp_path / "executed"
@@ -108,6 +109,7 @@ def test_a_damaged_file_is_one_line_that_names_it(run, predict):
     assert predict(run).code == 0
 
 
+@pytest.mark.slow
 def test_weights_of_other_shapes(run, predict):
     file = run / "checkpoints" / "best.ckpt"
     checkpoint = torch.load(file, weights_only=True)
@@ -118,6 +120,7 @@ def test_weights_of_other_shapes(run, predict):
     assert "tensors are not those of method=ce" in predict(run).error
 
 
+@pytest.mark.slow
 def test_figures_that_do_not_fit(run, predict):
     original = json.loads((run / "metrics.json").read_text())
     for key, value in (("label_names", None), ("label_names", [1]), ("class_counts", "x"), ("class_counts", [1])):
@@ -125,6 +128,7 @@ def test_figures_that_do_not_fit(run, predict):
         assert predict(run).error.startswith(f"run {run.name}: metrics.json: ")
 
 
+@pytest.mark.slow
 def test_a_copy_elsewhere_serves_whatever_it_is_called(run, predict, tmp_path, monkeypatch):
     copy = shutil.copytree(run, tmp_path / "elsewhere" / run.name)
     assert predict(copy).code == 0

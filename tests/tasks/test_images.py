@@ -41,6 +41,7 @@ def digit_files(folder: Path, number: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_has_its_rivals_and_is_evaluated_and_predicts(train, store, tmp_path, monkeypatch):
     monkeypatch.setattr("engine.rivals.MOST_TEXTS", 3000)
     run = train("method=ce")

@@ -59,6 +59,7 @@ def test_evaluate_gives_the_stored_figures(run, use):
     assert (run.folder / "predictions.csv").read_text() == predictions
 
 
+@pytest.mark.slow
 def test_evaluate_refuses_rows_that_the_run_did_not_learn_from_and_a_model_of_auto(fit, use, toy_csv):
     run = fit("trainer.max_epochs=1")
     predictions = (run.folder / "predictions.csv").read_text()
@@ -82,6 +83,7 @@ def test_evaluate_refuses_rows_that_the_run_did_not_learn_from_and_a_model_of_au
     )
 
 
+@pytest.mark.slow
 def test_a_labelled_file_as_test_rows_gives_the_figures_of_those_rows(run, use, toy_csv, tmp_path):
     again = use("evaluate", run, f"input={toy_csv['test']}")
     figures = json.loads((again.folder / "evaluation-input.json").read_text())
@@ -119,6 +121,7 @@ def test_figures_of_a_file_are_shown_where_nothing_can_be_written(run, use, toy_
     assert warning in result.err.splitlines()
 
 
+@pytest.mark.slow
 def test_objects_may_lack_a_text_or_a_label_but_not_all_of_them(run, use, toy_csv, tmp_path):
     table, source, output = rows(toy_csv["test"]), tmp_path / "new.jsonl", tmp_path / "pred.jsonl"
     source.write_text("\n".join(map(json.dumps, [{"text": "a"}, {"label": table[0]["label"]}, *table])))
@@ -151,6 +154,7 @@ def test_predictions_of_the_test_file_are_those_of_the_run(run, use, toy_csv, tm
         assert float(row["probability"]) == pytest.approx(float(expected["probability"]), abs=2e-6)
 
 
+@pytest.mark.slow
 def test_a_row_without_a_text_is_kept_and_not_answered(run, use, toy_csv, tmp_path):
     table = rows(toy_csv["test"])
     blank = [*table[:2], {"text": " \u200b", "label": "metal"}, *table[2:]]
@@ -172,6 +176,7 @@ def test_a_row_without_a_text_is_kept_and_not_answered(run, use, toy_csv, tmp_pa
     assert json.loads((run.folder / "evaluation-input.json").read_text())["rows"] == len(table)
 
 
+@pytest.mark.slow
 def test_order_columns_quotes_and_line_ends_are_kept(run, use, tmp_path):
     table = [{"id": str(7 * number), "text": text, "note": "a,b"} for number, text in enumerate(TEXTS * 3)]
     source, output = tmp_path / "new.csv", tmp_path / "deep" / "pred.csv"
@@ -189,6 +194,7 @@ def test_order_columns_quotes_and_line_ends_are_kept(run, use, tmp_path):
     assert from_lines == [row | {"probability": float(row["probability"])} for row in predicted]
 
 
+@pytest.mark.slow
 def test_a_pipe_carries_nothing_but_the_csv(run, use):
     result = use("predict", run, "input=-", "output=-", "text_column=title", stdin=csv_of([{"title": TEXTS[1]}]))
     assert result.code == 0, result.err
@@ -234,6 +240,7 @@ def test_columns_that_are_joined_train_and_predict_as_one(fit, use, toy_csv, tmp
     assert [row["prediction"] for row in csv.DictReader(io.StringIO(piped.out))] == stored
 
 
+@pytest.mark.slow
 def test_without_a_header_a_table_is_read_as_the_run_learned_from_its_own(solve, use, toy_csv, tmp_path):
     lines = {split: file.read_text() for split, file in toy_csv.items()}
     for split, file in toy_csv.items():
@@ -258,6 +265,7 @@ def test_without_a_header_a_table_is_read_as_the_run_learned_from_its_own(solve,
     assert use("predict", run, f"input={source}", f"output={output}").code == 0
 
 
+@pytest.mark.slow
 def test_a_sheet_that_the_run_learned_from_is_read_where_the_new_book_has_it(solve, use, toy_csv, tmp_path, caplog):
     import openpyxl
 
@@ -308,6 +316,7 @@ def test_probabilities_of_all_labels_and_the_lines(run, use, tmp_path):
     assert result.err.splitlines()[-1].startswith("2 rows, ")
 
 
+@pytest.mark.slow
 def test_answers_are_sure_from_where_validation_rows_show_the_precision_on(run, use, toy_csv, tmp_path):
     line = ("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/pred.csv")
     use(*line)
@@ -329,6 +338,7 @@ def test_answers_are_sure_from_where_validation_rows_show_the_precision_on(run, 
     assert use(*line, "sure=0.9").error.startswith("sure: found 0.9; allowed: null; a model of task=auto")
 
 
+@pytest.mark.slow
 def test_what_was_stopped_goes_on_after_its_answers(run, use, tmp_path, monkeypatch):
     source, whole, output = tmp_path / "new.csv", tmp_path / "whole.csv", tmp_path / "pred.csv"
     source.write_text(csv_of([{"text": f"{text} {number}"} for number, text in enumerate(TEXTS * 5)]))
@@ -368,6 +378,7 @@ def test_answers_are_kept_for_the_same_question_and_as_far_as_they_are_whole(tmp
     assert ask("b", stops=False) == [(0, False), (1, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "finding"),
     [
@@ -433,6 +444,7 @@ def test_a_model_of_auto_reads_new_files_with_the_delimiter_that_was_typed(tmp_p
     assert open_table(file, delimiter=dataset.delimiter).columns[0] == "text"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_there_or_not_finished(run, use):
     assert "nearest: " + run.folder.name in use("predict", "sharprecl-cvs-1", "input=-", "output=-").error
     metrics = run.metrics | {"status": "failed"}
@@ -440,6 +452,7 @@ def test_a_run_that_is_not_there_or_not_finished(run, use):
     assert "its status is failed; needed: finished" in use("evaluate", run.folder.name).error
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_refused(run, use):
     best = run.folder / "checkpoints" / "best.ckpt"
     best.write_bytes(best.read_bytes()[:1000])

@@ -41,6 +41,7 @@ def test_a_text_without_a_token_and_a_long_one():
     torch.testing.assert_close(encoder(mask, mask), encoder.eval()(mask, mask), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_dropout_is_drawn_anew_in_every_block_that_trains_and_repeats_by_its_seed():
     torch.manual_seed(0)
     encoder = TextEncoder(MODELS["bert"](), "mean", "top_layers", 1).train()

@@ -59,6 +59,7 @@ def test_rows_of_one_text_are_one_row():
     assert difference_test(*copied, 3, np.random.default_rng(8), groups=groups) == pytest.approx(test)
 
 
+@pytest.mark.slow
 def test_all_rows_of_a_text_are_exchanged_whatever_their_labels():
     labels = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 1, 0, 0, 1, 1])
     groups = np.array([5, 5, 5, 1, 1, 2, 2, 2, 3, 3, 4, 0, 6, 7])
@@ -216,6 +217,7 @@ def test_a_fine_tuned_candidate_counts_as_better_the_less_the_rows_tell():
         assert recommend(later.assign(known_gain=[0.0, known])) == chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 10])
 def test_what_is_known_of_fine_tuning_counts_whichever_is_better_by_the_rows(size):
     labels = np.repeat([0, 1, 2], 100 * size)
@@ -261,6 +263,7 @@ def test_a_sum_is_taken_in_place_of_its_part_unless_the_part_is_shown_to_be_bett
     assert recommend(finished, "quality", parts) == "part"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [1, 4])
 def test_calibrated_answers_have_the_error_that_chance_gives_them(repeats):
     """A row that four drawings predict alike is one row."""

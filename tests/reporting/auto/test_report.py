@@ -93,6 +93,7 @@ def test_a_report_that_rests_on_some_of_the_folds_says_so(tmp_path):
     assert len(pd.read_csv(folder / "out_of_fold.csv")) == 191
 
 
+@pytest.mark.slow
 def test_the_sentence_says_what_macro_f1_is_without_a_label_that_is_mistyped_once(tmp_path):
     folder = write_folder(tmp_path / "auto-mistyped", rows=400)
     data, rows = json.loads((folder / "data.json").read_text()), pd.read_parquet(folder / "rows.parquet")
@@ -130,6 +131,7 @@ def test_no_rows_are_to_be_labelled_where_the_file_has_more_than_were_read(tmp_p
     assert "Pairs that are equal or nearly so among the 300 rows drawn: 2," in page
 
 
+@pytest.mark.slow
 def test_the_page_says_which_texts_that_stand_twice_were_looked_for(tmp_path):
     folder = write_folder(tmp_path / "auto-twice")
     data = json.loads((folder / "data.json").read_text())

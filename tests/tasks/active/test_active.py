@@ -24,6 +24,7 @@ def learn(fit):
     return lambda *arguments, stdin="": fit(*SHORT, *arguments, stdin=stdin)
 
 
+@pytest.mark.slow
 def test_a_curve_from_the_first_query_to_the_budget(learn):
     result = learn("active=rep_clun")
     curve, chosen = rows(result.folder / "curve.csv"), rows(result.folder / "chosen.csv")
@@ -287,6 +288,7 @@ def _distance(single, other):
     return float((weights[0] - weights[1]).abs().max())
 
 
+@pytest.mark.slow
 def test_a_start_that_does_not_fit_is_one_line(fit):
     run = fit("method=scl_hnm", "trainer.max_epochs=1").folder.name
     assert f"start_from={run}: found method=scl_hnm; allowed: method=ce" in fit("method=ce", f"start_from={run}").error
@@ -325,6 +327,7 @@ def test_the_published_protocol_chooses_by_test_and_says_so(learn):
     assert "protocol published" in result.out and result.metrics["protocol"] == "published"
 
 
+@pytest.mark.slow
 def test_several_classes_a_text_are_asked_for(fit, toy_csv, tmp_path):
     files = {}
     for split in ("train", "test"):
@@ -349,6 +352,7 @@ def test_several_classes_a_text_are_asked_for(fit, toy_csv, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_every_label_trains_where_nothing_validates(fit, toy_csv, tmp_path):
     line = ["method=kontrast", "protocol=fixed", "active=random", "active.query_size=8", "active.budget=8"]
     result = fit(*line, "trainer.least_steps=0")
@@ -363,6 +367,7 @@ def test_every_label_trains_where_nothing_validates(fit, toy_csv, tmp_path):
     assert "protocol: found fixed without test rows" in fit(*line, *alone).error
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_changed_while_the_last_round_is_trained_counts(fit, toy_csv, tmp_path, monkeypatch):
     pool, answers = tmp_path / "pool.csv", tmp_path / "answers.jsonl"
     texts = [row["text"] for row in rows(toy_csv["train"])][:8]
@@ -382,6 +387,7 @@ def test_an_answer_that_is_changed_while_the_last_round_is_trained_counts(fit, t
     assert before["labels"] == after["labels"] == "8" and before["run"] != after["run"] == result.metrics["last_run"]
 
 
+@pytest.mark.slow
 def test_a_class_that_a_person_added_is_described_by_its_name(fit, toy_csv, tmp_path):
     pool, names, answers = tmp_path / "pool.csv", tmp_path / "names.yaml", tmp_path / "answers.jsonl"
     texts = [row["text"] for row in rows(toy_csv["train"])]

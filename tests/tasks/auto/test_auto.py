@@ -240,6 +240,7 @@ def thresholds_are_of_its_own_validation_rows(run):
     assert predictor.threshold == pytest.approx(own.thresholds.tolist(), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", [[], ["encoder=pixels"]])
 def test_images_are_refused_whichever_encoder_is_named(store, encoder):
     refused = command(["task=auto", "dataset=digits", *encoder, *store])

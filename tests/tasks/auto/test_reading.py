@@ -437,6 +437,7 @@ def test_a_sheet_is_named_and_handed_on(tmp_path):
         read_labelled(more, sheet="My answers")
 
 
+@pytest.mark.slow
 def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, store):
     (folder := tmp_path / "Ann's $HOME \"new\" rows!2").mkdir()
     file = write(folder / "my texts.csv", ("id", "the `text`"), enumerate(TEXTS))

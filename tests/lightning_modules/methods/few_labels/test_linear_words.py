@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 from tests.command_lines import rows
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_two_models_added(solve, use, toy_csv, tmp_path, tiny_encoder_dir):
     result = solve("method=linear_words")
     assert result.code == 0, result.err

@@ -6,6 +6,7 @@ import torch
 from tests.command_lines import best_weights, rows
 
 
+@pytest.mark.slow
 def test_words_count_in_the_test_rows_and_in_new_files(solve, use, toy_csv, tmp_path):
     run = solve("method=prototypes_words", "dataset.labels=12")
     assert run.code == 0, run.err
@@ -18,6 +19,7 @@ def test_words_count_in_the_test_rows_and_in_new_files(solve, use, toy_csv, tmp_
     assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == [row["prediction"] for row in stored]
 
 
+@pytest.mark.slow
 def test_with_a_label_on_every_text_it_is_prototypes(solve):
     runs = [solve(f"method={name}") for name in ("prototypes", "prototypes_words")]
     ours, theirs = (best_weights(run.folder) for run in runs)

@@ -17,6 +17,7 @@ def run(files, store):
     return lambda *words: command([*files, *store, "method=tfidf_linear", "logger=csv", *words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sublinear", [True, False])
 def test_predictions_are_those_of_the_pipeline(run, use, toy_csv, tmp_path, sublinear):
     result = run(f"method.sublinear={sublinear}".lower(), "dataset.labels=24")

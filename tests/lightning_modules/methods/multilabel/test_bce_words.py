@@ -59,6 +59,7 @@ def test_a_held_out_row_has_no_say_in_what_is_said_of_it(texts):
     assert np.mean((before > 0) == labels) > 0.85
 
 
+@pytest.mark.slow
 def test_a_run_its_predictions_its_evaluation_and_its_export_agree(run, use, tmp_path):
     result = run("method.threshold=global")
     metrics = result.metrics
@@ -77,6 +78,7 @@ def test_a_run_its_predictions_its_evaluation_and_its_export_agree(run, use, tmp
     assert refused.endswith("allowed with method=bce_words: transformers, onnx")
 
 
+@pytest.mark.slow
 def test_names_are_left_out_where_that_is_said_or_labels_are_codes(run, tmp_path):
     withheld = run("method.use_names=false")
     assert withheld.metrics["reads"] == "" and "solver/weight_names" not in withheld.metrics

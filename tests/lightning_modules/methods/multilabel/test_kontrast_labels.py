@@ -73,6 +73,7 @@ def test_texts_without_labels_are_told_what_the_sum_says_of_them(module, splits)
     assert module.metrics["val"].threshold == module.threshold
 
 
+@pytest.mark.slow
 def test_a_run_reads_texts_without_labels_and_says_so(run, use, tmp_path):
     result, beside = run("method=kontrast_labels"), run("method=kontrast_labels", "dataset.most_unlabelled=1")
     assert result.metrics["reads"] == "NU" and result.metrics["solver/weight_words"] > 0

@@ -198,6 +198,7 @@ def test_centres_of_paco_as_cosines_share_the_temperature_of_the_samples():
         build("paco", cosine_scale=10.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_resumed_module_goes_on_to_the_bit(method):
     module = build(method)
@@ -214,6 +215,7 @@ def test_a_resumed_module_goes_on_to_the_bit(method):
     assert {"queue", "queue_labels", "queue_position"} | of_tsc <= first.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_features_take_the_place_of_tokens(method):
     module, batch = build(method, frozen=True), make_batch()
@@ -265,6 +267,7 @@ def test_the_first_stage_leaves_the_classifier_and_the_second_all_else(method):
             assert not module.classifier.weight.any() and not module(make_batch())["logits"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighting", ["inverse_frequency", "none"])
 def test_rows_of_the_second_stage_weigh_as_under_a_balanced_sampler(weighting):
     module = at_step(build("tsc", representation_share=0.7, classifier_weighting=weighting), 9)
@@ -278,6 +281,7 @@ def test_rows_of_the_second_stage_weigh_as_under_a_balanced_sampler(weighting):
     assert module.training_losses(batch)["loss"].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighting", ["inverse_frequency", "none"])
 def test_the_solved_classifier_is_where_its_weighted_loss_is_least(weighting):
     module = build("tsc", representation_share=1.0, classifier_weighting=weighting)

@@ -62,7 +62,9 @@ def read_answers(
             several questions of which none is called so.
     """
     said: list[tuple[str, Said]] = []
-    for where, row in open_table(file, **reading).rows:
+    table = open_table(file, **reading)
+    table.refuse_uncalculated([*text_columns(table.columns or (), text_column), label_column, "text", "label"])
+    for where, row in table.rows:
         if "annotations" in row and isinstance(row.get("data"), Mapping):
             parts = _as_exported(where, row, _of_label_studio, "tasks of Label Studio")
         elif isinstance(row.get("fields"), Mapping) and "responses" in row:

@@ -80,6 +80,7 @@ class Table:
         lines: of a text, from which the rows come.
         has_header: whether columns have names of their own, from the first row or as the format has them.
         own_columns: "text", "label" -> that of a finished run, where it is read because nobody typed one.
+        uncalculated: columns of XLSX that are read as empty, for they hold formulas whose values the file lacks.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Table:
     lines: TextLines | None = None
     has_header: bool = True
     own_columns: Mapping[str, str] = field(default_factory=dict)
+    uncalculated: Sequence[str] = ()
 
     @property
     def encoding(self) -> str | None:
@@ -117,6 +119,13 @@ class Table:
         """Raises InputError where the table has no such column; ``hint`` says which option names it."""
         if self.columns is not None and column not in self.columns:
             raise InputError(f"{self.name}:1: {self._lacks('column', column, hint, self.columns)}")
+        self.refuse_uncalculated([column])
+
+    def refuse_uncalculated(self, columns: Iterable[str]) -> None:
+        """Raises InputError where one of these columns holds formulas that no program has calculated."""
+        for column in columns:
+            if column in self.uncalculated:
+                raise _without_values(self.name, column)
 
     def need_text(self, column: str, hint: str) -> None:
         """The same of a column of texts, or of each of those that it joins."""
@@ -742,29 +751,41 @@ def _open_xlsx(path: Path, has_header: bool | None, name: str | None) -> Table:
             log.warning(said, path, errors[0], len(errors))
 
     columns = _checked_columns(str(path), header)
-    calculated = _calculated(rows(), path, title, columns, start + 1 if has_header else start)
-    return Table(str(path), columns, calculated, sheet=title, has_header=bool(has_header))
+    read, uncalculated = _calculated(rows(), path, title, columns, start + 1 if has_header else start)
+    return Table(str(path), columns, read, sheet=title, has_header=bool(has_header), uncalculated=uncalculated)
 
 
 def _calculated(
     rows: Iterator[tuple[str, Row]], path: Path, sheet: str, columns: Sequence[str], start: int
-) -> Iterator[tuple[str, Row]]:
-    """The same rows, the first of which is row `start` of the sheet. Raises InputError where a column begins empty
-    because what stands there are formulas that no program has calculated."""
+) -> tuple[Iterator[tuple[str, Row]], list[str]]:
+    """The same rows, the first of which is row `start` of the sheet, and the columns that begin empty because what
+    stands there are formulas that no program has calculated. Raises InputError where nothing else stands there."""
     ahead = list(itertools.islice(rows, COMPARED_ROWS))
     empty = [place for place, column in enumerate(columns) if not any(row[column] for _, row in ahead)]
-    if empty and (place := _without_values(path, sheet, empty, start)) is not None:
-        raise InputError(
-            f"{path}: column {short(columns[place])} holds formulas without values; allowed: values (open and save the "
-            f"file in a spreadsheet program)"
-        )
-    yield from ahead
-    yield from rows
+    uncalculated = [columns[place] for place in _uncalculated(path, sheet, empty, start)] if empty else []
+    if uncalculated and not ahead:
+        raise _without_values(str(path), uncalculated[0])
+
+    def with_warning() -> Iterator[tuple[str, Row]]:  # not before it is known that none of them is asked for
+        if uncalculated:
+            why = "formulas without values are read as empty cells (saved by a spreadsheet program they have one)"
+            log.warning("%s: column %s: %s", path, short_list(uncalculated), why)
+        yield from ahead
+        yield from rows
+
+    return with_warning(), uncalculated
 
 
-def _without_values(path: Path, title: str, places: Sequence[int], start: int) -> int | None:
-    """The first of these columns that holds a formula whose value the file lacks, in the first rows from `start` on;
-    None where none does. One whose value is an empty text, or an error, has one."""
+def _without_values(file: str, column: str) -> InputError:
+    return InputError(
+        f"{file}: column {short(column)} holds formulas without values; allowed: values (open and save the file in a "
+        f"spreadsheet program)"
+    )
+
+
+def _uncalculated(path: Path, title: str, places: Sequence[int], start: int) -> list[int]:
+    """Those of these columns that hold a formula whose value the file lacks, in the first rows from `start` on. One
+    whose value is an empty text, or an error, has one."""
     rows = _rows_of_cells(path, title, start, data_only=False)
     formulas = [
         (number, place)
@@ -773,9 +794,9 @@ def _without_values(path: Path, title: str, places: Sequence[int], start: int) -
         if place < len(cells) and cells[place].data_type == "f"
     ]
     if not formulas:
-        return None
+        return []
     values = _rows_of_cells(path, title, start, data_only=True)
-    return next((place for number, place in formulas if values[number][place].data_type not in ("str", ERROR)), None)
+    return sorted({place for number, place in formulas if values[number][place].data_type not in ("str", ERROR)})
 
 
 def _rows_of_cells(path: Path, title: str, start: int, data_only: bool) -> list[Any]:

@@ -113,6 +113,7 @@ class UserFiles(TextDataset):
         table = self.table(path)
         for key in needed:
             (table.need_text if key == "text" else table.need)(self.columns[key], f"dataset.{key}_column")
+        table.refuse_uncalculated(self.columns.values())  # one that may be missing may not be empty by mistake
         always = needed - {"aug"} if table.columns is None else ()
         for where, row in table.rows:
             for key in always:

@@ -178,6 +178,12 @@ def _with_headlines(text: str, free: Sequence[str]) -> str:
     return text if text in headlines or JOIN in text else JOIN.join([*headlines, text])
 
 
+def called_as(kinds: Sequence[str], columns: Iterable[str]) -> list[str]:
+    """The columns whose names say that they may be what was guessed, "text" or "label"."""
+    names = {"text": (*TEXT_NAMES, *HEADLINE_NAMES), "label": LABEL_NAMES}
+    return [column for column in columns if any(_is_named(column, names[kind]) for kind in kinds)]
+
+
 def _is_named(name: str, names: Sequence[str]) -> bool:
     return name.strip().lower() in names
 

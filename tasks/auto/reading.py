@@ -31,9 +31,10 @@ from storage.tables import (
     is_visible,
     label_name,
     open_table,
+    text_columns,
     text_of,
 )
-from tasks.auto.guesses import LISTS, MOST_CLASSES, guess_columns, guess_separator, holds_names, json_list
+from tasks.auto.guesses import LISTS, MOST_CLASSES, called_as, guess_columns, guess_separator, holds_names, json_list
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
 GUESS = "guess"
@@ -173,6 +174,7 @@ def read_labelled(
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
     rows = [row for _, row in first]
     text, label, guessed, others = guess_columns(columns, rows, text_column, label_column, file, typed)
+    table.refuse_uncalculated([*text_columns(columns, text), label, *called_as(guessed, columns)])
     if "label" in guessed and table.columns:
         _refuse_no_header(file, label, first)
     data = Labelled(file, markup=markup)

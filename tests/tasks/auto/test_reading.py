@@ -209,6 +209,22 @@ def test_labels_of_merged_cells_are_told_from_rows_without_one(tmp_path, labels,
     assert not any("merged" in note for note in as_csv.notes)
 
 
+def test_formulas_without_values_are_refused_where_they_may_be_texts_or_labels(tmp_path):
+    import openpyxl
+
+    def read(name, **columns):
+        book = openpyxl.Workbook()
+        for row in [("text", name, "kind"), *((text, "=1+1", place % 2) for place, text in enumerate(TEXTS))]:
+            book.active.append(row)
+        book.save(tmp_path / "a.xlsx")
+        return read_labelled(str(tmp_path / "a.xlsx"), **columns)
+
+    assert read("words").labels == read("topic", label_column="kind").labels == ["0", "1"] * 6
+    for columns in ({}, {"label_column": "topic"}):
+        with pytest.raises(InputError, match="a.xlsx: column 'topic' holds formulas without values; allowed: values"):
+            read("topic", **columns)
+
+
 def test_objects_that_lack_keys_and_numbers_that_have_become_fractions(tmp_path):
     file = tmp_path / "a.jsonl"
     rows = [{"text": text, "label": float(place % 2)} for place, text in enumerate(TEXTS)]

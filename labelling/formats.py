@@ -48,8 +48,9 @@ def read_answers(
     separator: str | None = None,
     reading: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Answer]:
-    """The answers of a file in any of the formats; rows without a label are left out. Of several questions about a text
-    that one counts which is called as the label column, or `label`.
+    """The answers of a file in any of the formats; rows without a label are left out, and so are objects without its
+    key where others have it. Of several questions about a text that one counts which is called as the label column, or
+    `label`.
 
     Args:
         file: CSV, TSV, XLSX, JSON, JSON Lines or Parquet, see `storage.tables.open_table`.
@@ -64,6 +65,7 @@ def read_answers(
     said: list[tuple[str, Said]] = []
     table = open_table(file, **reading)
     table.refuse_uncalculated([*text_columns(table.columns or (), text_column), label_column, "text", "label"])
+    has_labels, lacking = False, None
     for where, row in table.rows:
         if "annotations" in row and isinstance(row.get("data"), Mapping):
             parts = _as_exported(where, row, _of_label_studio, "tasks of Label Studio")
@@ -71,9 +73,14 @@ def read_answers(
             parts = _as_exported(where, row, _of_argilla, "records of Argilla 2")
         elif any(key.endswith(RESPONSES) for key in row):
             parts = _as_exported(where, row, _of_argilla_columns, "records of Argilla 2")
+        elif table.columns is None and not {label_column, QUESTION} & row.keys():
+            lacking, parts = lacking or (where, row), []
         else:
+            has_labels = True
             parts = list(_of_table(where, row, text_column, label_column, separator))
         said += [(where, part) for part in parts]
+    if lacking is not None and not has_labels:
+        raise _lacks_columns(*lacking, text_column, label_column)
     question = _question(file, dict.fromkeys(part.question for _, part in said), label_column)
     of_question = [(where, part) for where, part in said if part.question in (None, question)]
     return [_answer(where, part, separator) for where, part in of_question if part.label not in (None, "")]
@@ -103,12 +110,11 @@ def _as_exported(
 def _of_table(
     where: str, row: Mapping[str, Any], text_column: str, label_column: str, separator: str | None
 ) -> Iterator[Said]:
-    asked = f"{text_column} and {label_column}"
-    text_column = text_column if _has_text(row, text_column) else "text"
-    label_column = label_column if label_column in row else "label"
-    if not _has_text(row, text_column) or label_column not in row:
-        raise InputError(f"{where}: found the columns {', '.join(row)}; allowed: {asked}")
-    text, label = text_of(row, text_column), row[label_column]
+    own_text = text_column if _has_text(row, text_column) else "text"
+    own_label = label_column if label_column in row else QUESTION
+    if not _has_text(row, own_text) or own_label not in row:
+        raise _lacks_columns(where, row, text_column, label_column)
+    text, label = text_of(row, own_text), row[own_label]
     if is_missing(label) or (label == [] and separator is None):
         return
     if isinstance(label, str) and separator is not None:
@@ -116,6 +122,10 @@ def _of_table(
     person = str(row["annotator"]) if row.get("annotator") else ""
     ours = set(COLUMNS) <= row.keys()  # elsewhere a column `time` may hold anything
     yield Said(None, text, label, person, _details(where, row, separator) if ours else {"note": row.get("note")})
+
+
+def _lacks_columns(where: str, row: Mapping[str, Any], text_column: str, label_column: str) -> InputError:
+    return InputError(f"{where}: found the columns {', '.join(row)}; allowed: {text_column} and {label_column}")
 
 
 def _details(where: str, row: Mapping[str, Any], separator: str | None) -> dict[str, Any]:

@@ -358,6 +358,7 @@ def label_more_line(data: Labelled, more: int = 40) -> str | None:
     words = [f"{COMMAND} method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
     words += [in_shell_quotes(f"dataset.label_separator={quoted(str(separator))}")] if data.several else []
     words += [f"dataset.train={quoted_word(data.file)}", f"active.answers_from={quoted_word(data.file)}"]
+    words += ["dataset.markup=strip"] if data.markup == "strip" else []
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}
     words += [f"dataset.{key}_column={quoted_word(name)}" for key, name in columns.items() if name != key]
     words.append(in_shell_quotes(f"dataset.label_names=[{names}]"))

@@ -117,6 +117,13 @@ def test_tables_of_a_run(tmp_path):
     assert [a.label for a in read_answers(tmp_path / "mine.csv", "body", "topic")] == ["yes"]
 
 
+def test_objects_may_lack_a_label_where_others_have_one(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b", "kind": "yes"}\n')
+    assert [(a.text, a.label) for a in read_answers(tmp_path / "a.jsonl", label_column="kind")] == [("b", "yes")]
+    with pytest.raises(InputError, match="a.jsonl:1: found the columns text; allowed: text and topic"):
+        read_answers(tmp_path / "a.jsonl", label_column="topic")
+
+
 def test_labels_of_a_table_are_named_as_training_names_them(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\na,1.0\nb,nan\nc, 2 \n")
     assert [(a.text, a.label) for a in read_answers(tmp_path / "a.csv")] == [("a", "1"), ("c", "2")]

@@ -534,11 +534,16 @@ def test_no_text_of_a_fold_is_learned_from_as_one_without_a_label():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("joined", [False, True])
-def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, store, small, joined):
+@pytest.mark.parametrize("kind", ["plain", "joined", "objects"])
+def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, store, small, kind):
     rows = [*zip(TEXTS, LABELS, strict=True), *((f"apple pear {number}", "") for number in range(9))]
     data = read_labelled(write(tmp_path / "a.csv", ("body", "kind"), rows), "body", "kind")
-    if joined:
+    if kind == "objects":  # with markup, and without the key where there is no label
+        objects = [{"body": f"<b>{text}</b>"} | ({"kind": label} if label else {}) for text, label in rows]
+        (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, objects)))
+        data = read_labelled(str(tmp_path / "o.jsonl"), "body", "kind", markup="strip")
+        assert data.texts == TEXTS and len(data.unlabelled) == 9
+    if kind == "joined":
         table = [(f"{label} title", text, label) for text, label in rows]
         data = read_labelled(write(tmp_path / "j.csv", ("title", "body", "kind"), table), "title+body")
         assert data.texts[0] == f"red title\n{TEXTS[0]}"
@@ -547,7 +552,7 @@ def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, s
     options = [*store, *small, "active.query_size=2", "trainer.max_epochs=1", "trainer.least_steps=0", "logger=csv"]
     result = command([*words, *options], "12\n")
     assert result.metrics["labels"] == len(LABELS) + 2, result.err
-    assert f"{len(LABELS)} of {len(LABELS)} answers are new" in result.err
+    assert f"{len(LABELS)} of {len(LABELS)} answers are new\n" in result.err
     assert label_more_line(read_labelled(write(tmp_path / "b.csv", ("text", "label"), rows[:12]))) is None
 
 

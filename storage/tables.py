@@ -54,7 +54,10 @@ TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json",
 FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
 TOO_DEEP = f"JSON that is nested too deeply, allowed: {MAX_DEPTH} levels"
 WRITTEN = {**TEXT_FORMATS, ".jsonl": "json lines", ".ndjson": "json lines", ".txt": "csv", "": "csv"}
-NO_TABLES = {b"PK\x03\x04": "a ZIP archive, as XLSX is", b"\xd0\xcf\x11\xe0": "an old Excel file", b"%PDF": "a PDF"}
+NO_TABLES = {
+    **{b"PK\x03\x04": "a ZIP archive, as XLSX is", b"\xd0\xcf\x11\xe0": "an old Excel file", b"%PDF": "a PDF"},
+    **{b"\x1f\x8b": "gzip", b"PAR1": "Parquet"},
+}
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark begins the same
@@ -159,8 +162,9 @@ def text_of(row: Mapping[str, Any], column: str) -> Any:
     values = [row.get(part) for part in text_columns(row, column)]
     if len(values) == 1:
         return values[0]
-    strange = [value for value in values if value is not None and not isinstance(value, str)]
-    return strange[0] if strange else "\n".join(value for value in values if value and is_visible(value))
+    filled = [value for value in values if not is_blank(value)]
+    strange = [value for value in filled if not isinstance(value, str)]
+    return strange[0] if strange else "\n".join(filled)
 
 
 def is_visible(text: str) -> bool:
@@ -179,8 +183,8 @@ def is_text(value: Any) -> bool:
 
 
 def is_blank(value: Any) -> bool:
-    """Whether a cell of texts holds none, nothing that can be seen."""
-    return value is None or (isinstance(value, str) and not is_visible(value))
+    """Whether a cell of texts holds none, nothing that can be seen; NaN is what pandas writes there."""
+    return value is None or value != value or (isinstance(value, str) and not is_visible(value))
 
 
 def checked_text(value: Any, where: str) -> str:
@@ -377,7 +381,7 @@ class TextLines:
             InputError: it is no text.
         """
         if kind := next((kind for m, kind in NO_TABLES.items() if sample.startswith(m)), None):
-            allowed = "text, as CSV; XLSX or Parquet under a name that ends so"
+            allowed = "text, as CSV; XLSX or Parquet under a name that ends so, gzip as .gz"
             raise InputError(f"{name}: found {kind}, allowed: {allowed}")
         if marked is not None:
             if marked != "utf-8":
@@ -617,7 +621,8 @@ def _objects(lines: Iterable[str], name: str) -> Iterator[tuple[str, Row]]:
     for number, line in enumerate(lines, 1):
         if line := line.strip():
             where = f"{name}:{number}"
-            yield where, _object(parsed_json(line, where, "one object a line"), where)
+            allowed = "one object a line, or an array of objects"
+            yield where, _object(parsed_json(line, where, allowed), where, allowed)
 
 
 def _array(lines: Iterable[str], name: str) -> Iterator[tuple[str, Row]]:
@@ -625,7 +630,7 @@ def _array(lines: Iterable[str], name: str) -> Iterator[tuple[str, Row]]:
     entries = parsed_json("".join(lines), f"{name}:1", "an array of objects, or one object a line")
     for number, entry in enumerate(entries, 1):
         where = f"{name}: entry {number}"
-        yield where, _object(entry, where)
+        yield where, _object(entry, where, "objects, as {\"text\": …}")
 
 
 def parsed_json(text: str, where: str, allowed: str) -> Any:
@@ -672,9 +677,9 @@ def _refuse_surrogates(value: Any, where: str) -> None:
             raise InputError(f"{where}: {name} holds half a surrogate pair, allowed: Unicode text") from error
 
 
-def _object(value: Any, where: str) -> Row:
+def _object(value: Any, where: str, allowed: str) -> Row:
     if not isinstance(value, dict):
-        raise InputError(f"{where}: found a {type(value).__name__}, allowed: one JSON object a line")
+        raise InputError(f"{where}: found a {type(value).__name__}, allowed: {allowed}")
     return value
 
 

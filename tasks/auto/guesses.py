@@ -12,7 +12,7 @@ from typing import Any
 
 from reporting.auto.commands import topics_line
 from storage.errors import InputError, short, short_list
-from storage.tables import JOIN, Row, is_text, text_columns, text_of
+from storage.tables import JOIN, Row, is_blank, is_missing, is_text, text_columns, text_of
 
 TEXT_NAMES = (
     *("text", "texts", "content", "body", "message", "sentence", "document", "review", "comment", "tweet", "post"),
@@ -41,6 +41,7 @@ MOSTLY = 0.9  # of the values of a column, that are strings, or single words
 PROSE = 5  # words on the mean, from which different values are texts, whatever their column is called
 SPARSE = 0.5  # of the rows that another column of texts fills, below which one is mostly empty
 KNOWN_PARTS = 0.8  # of the parts of cells with a separator, that stand in other cells too, from which they are labels
+FLAGS = ({"0", "1"}, {"0.0", "1.0"}, {"false", "true"})  # cells that say whether a label applies
 URL = r"(https?://|www\.)\S+"
 UNSPACED = re.compile(  # characters of scripts that set no space between words
     "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
@@ -184,6 +185,13 @@ def called_as(kinds: Sequence[str], columns: Iterable[str]) -> list[str]:
     return [column for column in columns if any(_is_named(column, names[kind]) for kind in kinds)]
 
 
+def flag_columns(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Those of the columns that hold nothing but 0 and 1, or true and false, both of them."""
+    cells = {column: [row.get(column) for row in rows] for column in columns}
+    values = {name: {str(cell).strip().lower() for cell in own if not is_missing(cell)} for name, own in cells.items()}
+    return [column for column in columns if values[column] in FLAGS]
+
+
 def _is_named(name: str, names: Sequence[str]) -> bool:
     return name.strip().lower() in names
 
@@ -193,17 +201,17 @@ class _Column:
 
     def __init__(self, values: Sequence[Any]) -> None:
         as_text = partial(json.dumps, ensure_ascii=False, default=str)
-        plain = [as_text(value) if isinstance(value, list) else value for value in values]
-        texts = [str(value).strip() for value in plain if value is not None and not isinstance(value, dict)]
-        texts = [text for text in texts if text]
+        cells = [value for value in values if not is_blank(value)]
+        plain = [as_text(value) if isinstance(value, list) else value for value in cells]
+        texts = [str(value).strip() for value in plain if not isinstance(value, dict)]
         different = len(set(texts))
         are_different = different > 0.5 * len(texts)
         self.filled = len(texts) / max(len(values), 1)
         self.length = sum(map(len, texts)) / max(len(texts), 1)
         words = [words_in(text) for text in texts]
         mean_words = sum(words) / max(len(texts), 1)
-        strings = sum(isinstance(value, str) for value in values)
-        self.are_strings = bool(texts) and strings >= MOSTLY * sum(value is not None for value in values)
+        strings = sum(isinstance(value, str) for value in cells)
+        self.are_strings = bool(texts) and strings >= MOSTLY * len(cells)
         self.has_words = mean_words >= 2
         self.is_reference = _numbers(texts) or all(re.fullmatch(URL, text) for text in texts)
         self.is_text = self.are_strings and (self.has_words or are_different) and not self.is_reference

@@ -34,7 +34,16 @@ from storage.tables import (
     text_columns,
     text_of,
 )
-from tasks.auto.guesses import LISTS, MOST_CLASSES, called_as, guess_columns, guess_separator, holds_names, json_list
+from tasks.auto.guesses import (
+    LISTS,
+    MOST_CLASSES,
+    called_as,
+    flag_columns,
+    guess_columns,
+    guess_separator,
+    holds_names,
+    json_list,
+)
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
 GUESS = "guess"
@@ -171,6 +180,7 @@ def read_labelled(
     first = list(islice(table.rows, LOOKED_AT))
     if not first:
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
+    _refuse_whole_columns(file, table, first)
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
     rows = [row for _, row in first]
     text, label, guessed, others = guess_columns(columns, rows, text_column, label_column, file, typed)
@@ -193,6 +203,12 @@ def read_labelled(
     for kind, names in others.items():
         if names:
             data.notes.append(f"{kind}s may also stand in {short_list(names)}: {kind}_column=NAME")
+    may_be_labels = [name for name in columns if name in (label, *others["label"])]
+    if "label" in guessed and len(flags := flag_columns(may_be_labels, rows)) > 1:
+        data.notes.append(
+            f"columns {short_list(flags)} of 0 and 1 may each be a label; several labels a text are learned where one "
+            f"column names them, as {'|'.join(flags[:2])}"
+        )
     if format_of(path) == "xlsx" and _look_merged([row.get(label) for _, row in first]):
         data.notes.append(
             f"column {short(label)} looks merged: rows below a label have none, and are read as texts without one; "
@@ -211,6 +227,16 @@ def _look_merged(cells: Sequence[Any]) -> bool:
         return False
     above_blank = sum(below - place > 1 for place, below in pairwise([*filled, len(cells)]))
     return 2 * above_blank > len(filled) and all(cells[a] != cells[b] for a, b in pairwise(filled))
+
+
+def _refuse_whole_columns(file: str, table: Table, rows: Sequence[tuple[str, Row]]) -> None:
+    """Raises InputError: JSON of one object that holds all values of each column, as pandas writes it by default."""
+    row = rows[0][1]
+    if table.columns is None and len(rows) == 1 and all(isinstance(cell, dict | list) for cell in row.values()):
+        raise InputError(
+            f"{file}: found one object of {short_list(row)}; allowed: an object for each row, one a line or in an "
+            f"array (pandas: orient='records')"
+        )
 
 
 def _refuse_no_header(file: str, label: str, rows: Iterable[tuple[str, Row]]) -> None:
@@ -332,10 +358,12 @@ def _label_of(where: str, cell: Any, separator: str | None) -> Label | None:
 
 def _parts(where: str, label: Any, separator: str) -> list[Any] | None:
     """The labels in a cell; None where it is empty, so that they are not known. Raises InputError: it is no list."""
-    if label is None or isinstance(label, list | tuple):
-        return None if label is None else list(label)
+    if isinstance(label, list | tuple):
+        return list(label)
+    if is_missing(label):
+        return None
     if separator == LISTS:
-        if (parts := json_list(label)) is None and not is_blank(label):
+        if (parts := json_list(label)) is None:
             raise InputError(f"{where}: found {short(label)} where other cells hold lists; allowed: a list, or nothing")
         return parts
     parts = split_labels(str(label), separator)

@@ -148,8 +148,9 @@ def test_bad_csv(content, message, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": "a", "label": ', "FILE:3: not JSON (Expecting value at column 23), allowed: one object a line"),
-        ('["a", "x"]', "FILE:3: found a list, allowed: one JSON object a line"),
+        ('{"text": "a", "label": ', "FILE:3: not JSON (Expecting value at column 23), allowed: one object a line, "
+                                       "or an array of objects"),
+        ('["a", "x"]', "FILE:3: found a list, allowed: one object a line, or an array of objects"),
         ('{"sentence": "a", "label": "x"}', "FILE:3: no key 'text' (dataset.text_column), allowed: one of "
                                             "'sentence', 'label'"),
         ('{"text": 7, "label": "x"}', "FILE:3: found 7, allowed: a string with at least one visible character"),

@@ -238,6 +238,33 @@ def test_objects_that_lack_keys_and_numbers_that_have_become_fractions(tmp_path)
     assert read_labelled(as_pandas).labels == ["1", "0"] * 4
 
 
+def test_what_pandas_writes_where_a_text_or_a_list_is_missing_is_no_value(tmp_path):
+    file, nan = tmp_path / "a.jsonl", float("nan")
+    labels = [["red"], ["red", "green"], nan, ["green"]] * 3
+    texts = [nan if place % 6 == 3 else text for place, text in enumerate(TEXTS)]
+    file.write_text("\n".join(json.dumps({"text": t, "label": c}) for t, c in zip(texts, labels, strict=True)))
+    data = read_labelled(str(file))
+    assert data.about["label_separator"] == LISTS and len(data.labels) == 7 and len(data.unlabelled) == 3
+    assert data.notes[0] == "2 rows without a text are left out"
+
+
+def test_columns_of_0_and_1_may_be_labels_of_which_a_text_has_several(tmp_path):
+    rows = [(text, place % 2, place // 2 % 2, place % 5) for place, text in enumerate(TEXTS)]
+    said = "columns 'threat', 'rude' of 0 and 1 may each be a label; several labels a text are learned where one column"
+    notes = read_labelled(write(tmp_path / "a.csv", ("text", "threat", "rude", "stars_"), rows)).notes
+    assert any(note.startswith(said) and note.endswith("as threat|rude") for note in notes)
+    assert not read_labelled(write(tmp_path / "b.csv", ("text", "threat", "label", "age"), rows)).notes
+
+
+def test_a_json_file_of_whole_columns_is_told_how_rows_are_written(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"text": dict(enumerate(TEXTS)), "label": dict(enumerate(LABELS))}))
+    with pytest.raises(InputError, match="a.json: found one object of 'text', 'label'; allowed: an object for each"):
+        read_labelled(str(tmp_path / "a.json"))
+    (tmp_path / "a.json").write_text(json.dumps([*zip(TEXTS, LABELS, strict=True)]))
+    with pytest.raises(InputError, match="a.json: entry 1: found a list, allowed: objects, as"):
+        read_labelled(str(tmp_path / "a.json"))
+
+
 def test_a_second_file_of_texts(tmp_path):
     file = write(tmp_path / "more.csv", ("text", "label"), [("<b>one</b>", "x"), ("", ""), ("two", "")])
     assert read_texts(file, "text", markup="strip") == ["one", "two"]

@@ -344,6 +344,12 @@ class DataModule(LightningDataModule):
         """What a run may learn from or choose by: never test."""
         return [split for split in ("train", "val", "unlabelled") if split in self.indices]
 
+    def copies(self, split: str) -> list[tuple[int, int]]:
+        """Places in a split whose input stands there before, case and white space aside, and where it stands first."""
+        inputs = self.corpus.table(self._table_of[split]).take(self.indices[split])
+        _, first, number = np.unique(digests(inputs)[1], return_index=True, return_inverse=True)
+        return [(place, int(first[n])) for place, n in enumerate(number) if first[n] != place]
+
     def train_dataloader(self) -> DataLoader:
         data = self._data("train")
         if self.trains_unlabelled and "unlabelled" in self.indices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,18 @@ def brier_score(labels: Ints, probabilities: Floats) -> float:
 def answers(labels: Ints, probabilities: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The probability of the answer of each row (N, C), and whether it is the label."""
     return probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+
+
+def answers_of_texts(
+    confidence: Floats, right: NDArray[np.bool_], texts: NDArray[Any]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Of each different text, in the order in which `texts` (N,) sorts, what its rows (N,) say: as sure as the least
+    sure, and right where all are, so that a text that stands with two labels is wrong."""
+    numbers = np.unique(texts, return_inverse=True)[1]
+    least, all_right = np.ones(numbers.max() + 1), np.ones(numbers.max() + 1, bool)
+    np.minimum.at(least, numbers, confidence)
+    np.logical_and.at(all_right, numbers, right)
+    return least, all_right
 
 
 def calibration_bins(confidence: Floats, right: NDArray[np.bool_], bins: int = BINS) -> list[dict[str, float]]:

@@ -37,6 +37,7 @@ from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
 from storage.errors import Stopped
 from storage.run_store import RunFolder, find_run, first_line
+from tasks.sure import COPIES
 
 ROOMS = Path(__file__).resolve().parents[1]
 _SAID: set[str] = set()  # warnings that reached the terminal
@@ -147,6 +148,8 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     if plan.plain.get("retrieval"):
         need_neighbours(datamodule)
     run.write_json("kept_indices.json", datamodule.indices)
+    if "val" in datamodule.indices and (copies := datamodule.copies("val")):
+        run.write_json(COPIES, copies)
     if isinstance(plan.encoder, WordEncoder) and run.writes:
         plan.encoder.save(run.path / WORDS)
     module = plan.module(datamodule)

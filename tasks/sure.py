@@ -8,10 +8,11 @@ import numpy as np
 
 from callbacks.predictions import HEADER
 from lightning_modules.base import ClassifierModule
-from reporting.calibration import abstention
+from reporting.calibration import abstention, answers_of_texts
 from storage.run_store import RunFolder, damage_named
 
 CHOSEN = "abstention/threshold"  # of a model of `task=auto`
+COPIES = "val_copies.json"  # of validation rows that repeat the text of another: both places; nothing where none does
 HALF_DIGIT = 5e-7  # of a probability as a run writes it
 
 
@@ -19,7 +20,7 @@ def sure_from(run: RunFolder, module: ClassifierModule, votes: bool, precision: 
     """The probability, 0 to 1; None where nothing is said of it.
 
     A model of `task=auto` knows its own. Other runs have one where `precision` is asked for, by `abstention` on their
-    validation rows.
+    validation rows, of which those of equal texts count once.
 
     Args:
         run: the run, and `module` its method.
@@ -43,10 +44,14 @@ def sure_from(run: RunFolder, module: ClassifierModule, votes: bool, precision: 
         raise _refused(precision, f"null, for {run.id} has no validation rows")
     with damage_named(run):
         probabilities = np.array([float(row["probability"]) for row in rows])
-    rule = abstention(probabilities, np.array([row["prediction"] == row["label"] for row in rows]), precision)
+        first = dict(run.read_json(COPIES)) if run.has(COPIES) else {}
+        texts = np.array([first.get(place, place) for place in (int(row["index"]) for row in rows)])
+    right = np.array([row["prediction"] == row["label"] for row in rows])
+    rule = abstention(*answers_of_texts(probabilities, right, texts), precision)
+    number = len(set(texts.tolist()))
     if rule.threshold is None or rule.kept_precision is None:
-        raise _refused(precision, f"less, or null; the {len(rows)} validation rows of {run.id} do not show it")
-    shares = f"{100 * rule.coverage:.0f} % of {len(rows)} validation rows, {100 * rule.kept_precision:.1f} % of them"
+        raise _refused(precision, f"less, or null; the {number} validation rows of {run.id} do not show it")
+    shares = f"{100 * rule.coverage:.0f} % of {number} validation rows, {100 * rule.kept_precision:.1f} % of them"
     print(f"sure: answers from probability {rule.threshold:.6f} on; {shares} right", file=sys.stderr)
     return rule.threshold - HALF_DIGIT
 

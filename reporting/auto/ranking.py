@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from reporting.auto import resampling, several_labels
 from reporting.auto.resampling import Patterns, Scores, interval
-from reporting.calibration import Floats, answers, brier_score, expected_calibration_error
+from reporting.calibration import Floats, answers, answers_of_texts, brier_score, expected_calibration_error
 from reporting.statistics import holm
 
 LEVEL = 0.05
@@ -175,11 +175,8 @@ class OutOfFold:
         return sure, (self.answers[0] == self.labels).all(axis=1)
 
     def surest_of_texts(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """As `surest`, of each different text: as sure as its least sure row, and right where all its rows are, so that
-        a text that stands with two labels is wrong."""
-        sure, right = self.surest()
-        of_text = pd.DataFrame({"sure": sure, "right": right}).groupby(self.texts, sort=False)
-        return of_text["sure"].min().to_numpy(np.float64), of_text["right"].all().to_numpy(bool)
+        """As `surest`, of each different text."""
+        return answers_of_texts(*self.surest(), self.texts)
 
     def pooled(self) -> tuple[NDArray[Any], Floats]:
         """Labels (R N,) and probabilities (R N, C) of all repeats, one after the other."""

@@ -178,6 +178,12 @@ def test_a_shipped_validation_split_is_used(make):
     assert sum(len(batch["labels"]) for batch in data.val_dataloader()) == 7
 
 
+def test_rows_that_repeat_a_text_of_their_split_are_told(make):
+    corpus = FakeCorpus(val_rows=5)
+    corpus.tables["val"] = corpus.tables["val"].set_column(0, "text", [["w1", "w2", "W1 ", "w3", "w1"]])
+    assert make(corpus=corpus).copies("val") == [(2, 0), (4, 0)]
+
+
 def test_published_protocol_selects_on_test(make, tokenizer):
     data = make(protocol=PUBLISHED)
     assert len(data.indices["train"]) == 100

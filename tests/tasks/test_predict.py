@@ -17,6 +17,7 @@ from storage.errors import ReportError
 from storage.journal import kept_answers
 from storage.tables import open_table
 from tasks import predict
+from tasks.sure import COPIES
 from tests.command_lines import command, rows
 
 TEXTS = ["the copper near a zinc", 'a "quoted" apple,\nand a pear', "snow  and\thail", "ÄÖ 日本 tiger"]
@@ -324,13 +325,16 @@ def test_answers_are_sure_from_where_validation_rows_show_the_precision_on(run, 
     middle = sorted(float(row["probability"]) for row in plain)[len(plain) // 2]
     file = run.folder / "predictions.csv"
     kept = [{"split": split, "index": number, "label": "a", "prediction": "a" if right else "b", "probability": sure}
-            for split, number, right, sure in [("test", 0, False, 1.0)] * 90 + [("val", 0, True, middle)] * 30
-            + [("val", 0, False, middle - 0.01)] * 30]  # fmt: skip
+            for split, right, sure, numbers in [("test", False, 1.0, range(90)), ("val", True, middle, range(30)),
+            ("val", False, middle - 0.01, range(30, 60))] for number in numbers]  # fmt: skip
     file.write_text(csv_of(kept))
     assert f"from probability {middle:.6f} on; 50 % of 60 validation rows" in use(*line, "sure=0.9").err
     expected = [row | {"sure": "yes" if float(row["probability"]) >= middle else "no"} for row in plain]
     assert rows(tmp_path / "pred.csv") == expected and {row["sure"] for row in expected} == {"yes", "no"}
 
+    (run.folder / COPIES).write_text(json.dumps([[place, 0] for place in range(1, 10)]))
+    assert use(*line, "sure=0.9").error.startswith("sure: found 0.9; allowed: less, or null; the 51 validation rows")
+    (run.folder / COPIES).unlink()
     assert use(*line, "sure=0.99").error.startswith("sure: found 0.99; allowed: less, or null; the 60 validation rows")
     file.write_text(csv_of(kept[:1]))
     assert use(*line, "sure=0.9").error.endswith(f"allowed: null, for {run.folder.name} has no validation rows")

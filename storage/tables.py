@@ -566,7 +566,7 @@ def _checked_columns(name: str, header: Sequence[str]) -> tuple[str, ...]:
         twice = next(column for column in header if header.count(column) > 1)
         raise InputError(
             f"{name}:1: {header.count(twice)} columns {short(twice)}, allowed: a name of its own for each of "
-            + short_list(header)
+            f"{short_list(header)}{'' if format_of(name) == 'parquet' else '; header=false where these are no names'}"
         )
     return tuple(header)
 

@@ -115,8 +115,10 @@ class Labelled:
         where, rows = self.file, len(self.labels)
         if len(counts) == 1:
             column = f" in column {short(name)}" if (name := self.about.get("label_column")) else ""
+            number = self.about.get("unlabelled_rows")
+            blank = f"; the {number} rows of an empty cell are texts without a label" if number else ""
             raise InputError(
-                f"{where}: one class only{column}, {short(next(iter(counts)))}; allowed: at least 2 classes"
+                f"{where}: one class only{column}, {short(next(iter(counts)))}; allowed: at least 2 classes{blank}"
             )
         if rows < 10 or sum(count > 1 for count in counts.values()) < 2:
             more = f"; to label more{self.once_deleted}: {line}" if (line := label_more_line(self)) else ""
@@ -244,7 +246,8 @@ def _refuse_no_header(file: str, label: str, rows: Iterable[tuple[str, Row]]) ->
     if label in (row.get(label) for _, row in rows):
         raise InputError(
             f"{file}:1: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
-            f"allowed: a header line, as text,label, or header=false (label_column={label} says that it is one)"
+            f"allowed: a header line, as text,label, or header=false (label_column={quoted_word(label)} says that it "
+            f"is one)"
         )
 
 

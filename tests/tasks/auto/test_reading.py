@@ -347,7 +347,8 @@ def test_rows_without_text_or_label_are_set_aside_and_said(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["red"] * 12, "one class only in column 'label', 'red'"),
+        (["red"] * 12, "one class only in column 'label', 'red'; allowed: at least 2 classes$"),
+        (["yes", ""] * 6, "'yes'; allowed: at least 2 classes; the 6 rows of an empty cell are texts without a label$"),
         (["red", "green"], "2 labelled rows of 2 classes are too few"),
         (["red", *["green"] * 11], "12 labelled rows of 2 classes are too few"),
         ([f"label {number}" for number in range(12)], "12 labelled rows of 12 classes are too few"),
@@ -435,6 +436,9 @@ def test_a_table_without_a_header_is_offered_the_option_that_reads_it(tmp_path):
     refused = "headless.csv:1: found 'red', which is a label of other rows too, .* or header=false"
     with pytest.raises(InputError, match=refused):
         read_labelled(file)
+    spaced = write(tmp_path / "b.csv", ("a first text", "so so"), zip(TEXTS, ["so so", "good"] * 6, strict=True))
+    with pytest.raises(InputError, match=r"\(label_column=\"'so so'\" says that it is one\)"):
+        read_labelled(spaced)
     data = read_labelled(file, header=False)
     assert data.texts == ["a first text", *TEXTS[:-1]] and data.labels == ["red", *LABELS[1:]]
     assert data.lines == list(range(1, 13)) and data.unlabelled == TEXTS[-1:]

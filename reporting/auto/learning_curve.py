@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 LEAST_SIZES = 3
 TYPICAL, FALLING = 0.167, -0.35  # share of what macro-F1 lacks that twice 100 rows bring, and its power of the rows
-RANGE = (-0.9, 1.8)  # of differences from what was told, in typical gains
+RANGE = (-0.9, 1.8)  # of differences from what was told, in typical gains of 100 rows
+RANGE_FALLING = -0.2  # its power of the rows: drawings differ by chance too, which falls less than gains do
 OWN = 0.25  # of the difference between a typical gain and what a curve's own power law tells
 Floats = NDArray[np.float64]
 
@@ -35,12 +36,12 @@ def fit_power_law(rows: Floats, scores: Floats) -> tuple[float, float, float]:
 
 
 def learning_curve(points: pd.DataFrame, rows: int) -> dict[str, Any]:
-    """Means by size, and what twice `rows` labels would bring, with a range that held nine of ten other drawings.
+    """Means by size, and what twice `rows` labels would bring, with a range for nine of ten files.
 
     Macro-F1 rises by a share of what it lacks: `TYPICAL` times (rows / 100)^`FALLING`, the mean of eight data sets with
     one label a text, and by `OWN` of the difference between that and the inverse power law through this curve, which
-    says little by itself. The range is that of what twice the labels brought there, in those shares
-    (`benchmarks/twice_the_labels.py`).
+    says little by itself. The range is that of what twice the labels brought there, in such shares, and the standard
+    error of the folds' macro-F1 beside it, root of the sum of squares (`benchmarks/twice_the_labels.py`).
 
     Args:
         points: columns rows, repeat, fold, macro_f1, of one candidate; without classes of one row, which lack what no
@@ -56,9 +57,11 @@ def learning_curve(points: pd.DataFrame, rows: int) -> dict[str, Any]:
         note = f"{len(sizes)} sizes of {len(values)} folds are too few to tell"
         return {"points": _points(sizes, values), "twice_the_labels": None, "note": note}
     means = values.mean(axis=0)
-    typical = TYPICAL * (rows / 100) ** FALLING * (1 - means[-1])
+    typical, spread = (TYPICAL * (rows / 100) ** power * (1 - means[-1]) for power in (FALLING, RANGE_FALLING))
     gain = (1 - OWN) * typical + OWN * (_at(sizes, means, 2 * rows) - _at(sizes, means, rows))
-    ends = {"": gain, "_lower": gain + RANGE[0] * typical, "_upper": gain + RANGE[1] * typical}
+    error = values[:, -1].std(ddof=1) / np.sqrt(len(values))
+    lower, upper = (np.hypot(part * spread, error) for part in RANGE)
+    ends = {"": gain, "_lower": gain - lower, "_upper": gain + upper}
     twice: dict[str, float] = {"rows": 2 * rows, **{f"gain{end}": float(value) for end, value in ends.items()}}
     for name, end in (("macro_f1", ""), ("lower", "_lower"), ("upper", "_upper")):
         twice[name] = float(np.clip(means[-1] + ends[end], 0, 1))

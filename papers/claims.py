@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ from storage.records import Run
 LEVEL = 0.05
 Test = Literal["greater", "less", "equal", "differs", "not_below", "not_above", "positive", "steadier"]
 Outcome = Literal["yes", "no", "open"]
+Gain = tuple[str, str, str]  # of a row over a rival in a metric
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Claim:
     `quantifier`: how many of the comparisons it speaks of: all, most, or a share such as 6/8. `counts`: or of the data
     sets, of which one holds where all its comparisons do. `columns`: those alone, where it does not speak of all. The
     rival "0" is no row but the number.
+
+    `against_metrics`, `against_rows`: of a claim that compares gains. Each of its comparisons is a difference of
+    differences, paired by seed: the gain of `a` over a rival in one of `metrics`, less the same gain in one of
+    `against_metrics`, or less the gain of the first of `against_rows` over the second.
     """
 
     key: str
@@ -51,6 +57,8 @@ class Claim:
     metrics: tuple[str, ...]
     b: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    against_metrics: tuple[str, ...] = ()
+    against_rows: tuple[str, ...] = ()
     quantifier: str = "most"
     counts: Literal["comparisons", "data sets"] = "comparisons"
     margin: float = 0.0
@@ -72,7 +80,8 @@ class Check:
     """One comparison of a claim: yes and no are significant after Holm's correction, open is neither.
 
     `p` is of a two-sided test, whose difference says which of the two. Where a claim says that a difference is small,
-    at most so large or not small, `p` speaks for it alone, and `p_against` is of a test of the contrary.
+    at most so large or not small, `p` speaks for it alone, and `p_against` is of a test of the contrary. Where a claim
+    compares gains, `less` is the one taken from that over `against`, and `result` is of the two.
     """
 
     against: str
@@ -86,6 +95,7 @@ class Check:
     outcome: Outcome = "open"
     spread: float | None = None  # standard deviation of the paired differences
     bootstrap: BootstrapComparison | None = None
+    less: Gain | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,7 @@ class Verdict:
 
 def load_claims() -> list[Claim]:
     nodes = yaml.safe_load((HERE / "definitions" / "claims.yaml").read_text(encoding="utf-8"))
-    lists = ("metrics", "b", "columns", "tuned_on")
+    lists = ("metrics", "against_metrics", "against_rows", "b", "columns", "tuned_on")
     return [Claim(**{**node, **{key: _names(node.get(key, ())) for key in lists}}) for node in nodes]
 
 
@@ -129,34 +139,64 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
     Raises:
         ReportError: the claim names a row, column or metric that its table does not have.
     """
-    rivals = _rivals(claim, report)
     checks, wanting = [], []
-    for column in _columns(claim, report):
-        for metric in claim.metrics:
-            a = _scaled(report.values(claim.a, column.key, metric))
-            for rival in rivals:
-                b = (
-                    dict.fromkeys(a, 0.0)
-                    if rival == "0"
-                    else _scaled(report.values(rival, column.key, metric))
-                )
-                if len(set(a) & set(b)) < claim.seeds:
-                    wanting.append((rival, column.key, metric))
-                    continue
-                check = _check(claim, rival, column.key, metric, a, b)
-                of_a, of_b = (report.runs(row, column.key) for row in (claim.a, rival))
-                bootstrap = (
-                    bootstrap_of(of_a, of_b, metric, runs or {})
-                    if claim.test in ("greater", "less", "differs")
-                    else None
-                )
-                differences = [a[seed] - b[seed] for seed in sorted(set(a) & set(b))]
-                checks.append(replace(check, spread=float(np.std(differences, ddof=1)), bootstrap=bootstrap))
+    places = list(product(_columns(claim, report), claim.metrics, _rivals(claim, report)))
+    for column, metric, rival, less in [(*place, less) for place in places for less in _less(claim, *place[1:])]:
+        check = _compared(claim, report, column.key, (claim.a, rival, metric), less)
+        if check is None:
+            wanting.append((rival, column.key, metric))
+        else:
+            checks.append(replace(check, bootstrap=_bootstrap(claim, report, check, runs or {})))
     checks = _corrected(claim, checks)
     marks = tuple(_marks(claim, checks, report, runs or {}))
     figures = _power(claim, checks), _detectable(claim, checks)
     verdict = Verdict(claim, "", tuple(checks), tuple(wanting), *figures, marks)
     return replace(verdict, verdict=_word(verdict))
+
+
+def _less(claim: Claim, metric: str, rival: str) -> list[Gain] | list[None]:
+    """The gains that the gain over a rival is compared with; None where a claim compares no gains."""
+    if not (claim.against_metrics or claim.against_rows):
+        return [None]
+    row, other = claim.against_rows or (claim.a, rival)
+    return [(row, other, of_metric) for of_metric in claim.against_metrics or (metric,)]
+
+
+def _compared(claim: Claim, report: TableReport, column: str, gain: Gain, less: Gain | None) -> Check | None:
+    """None without enough paired seeds."""
+    a, b = _sides(report, column, gain)
+    if less is not None:
+        a, b = _differences(a, b), _differences(*_sides(report, column, less))
+    differences = list(_differences(a, b).values())
+    if len(differences) < claim.seeds:
+        return None
+    check = _check(claim, gain[1], column, gain[2], a, b)
+    return replace(check, spread=float(np.std(differences, ddof=1)), less=less)
+
+
+def _sides(report: TableReport, column: str, gain: Gain) -> tuple[dict[int, float], dict[int, float]]:
+    """Points by seed of a row and of its rival."""
+    row, rival, metric = gain
+    a = _scaled(report.values(row, column, metric))
+    return a, dict.fromkeys(a, 0.0) if rival == "0" else _scaled(report.values(rival, column, metric))
+
+
+def _differences(a: Mapping[int, float], b: Mapping[int, float]) -> dict[int, float]:
+    """Rounded, for gains that are equal in decimal would differ by their rounding, which is no difference to test."""
+    return {seed: round(a[seed] - b[seed], 9) for seed in sorted(set(a) & set(b))}
+
+
+def _bootstrap(claim: Claim, report: TableReport, check: Check, runs: Mapping[str, Run]) -> BootstrapComparison | None:
+    """Of differences; of two of them where they are of the same rows."""
+    if claim.test not in ("greater", "less", "differs") or len({gain[:2] for gain in gains_of(claim, check)}) > 1:
+        return None
+    of_a, of_b = (report.runs(row, check.column) for row in (claim.a, check.against))
+    return bootstrap_of(of_a, of_b, [metric for *_, metric in gains_of(claim, check)], runs)
+
+
+def gains_of(claim: Claim, check: Check) -> list[Gain]:
+    """That over the rival, and where a claim compares gains the one that is taken from it."""
+    return [(claim.a, check.against, check.metric), *([] if check.less is None else [check.less])]
 
 
 def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Mapping[str, Run]) -> Iterator[str]:
@@ -227,7 +267,11 @@ def _pair(report: TableReport, test: Comparison) -> tuple[Any, ...]:
 def _place(claim: Claim, check: Check) -> tuple[Any, ...]:
     """What a comparison tests, whichever claim asks: greater and less are the two sides of one test."""
     kind = "difference" if claim.test in ("greater", "less", "differs") else (claim.test, claim.margin)
-    return claim.table, kind, frozenset((claim.a, check.against)), check.column, check.metric
+    if check.less is None:
+        return claim.table, kind, frozenset((claim.a, check.against)), check.column, check.metric
+    (a, b, metric), (c, d, other) = gains_of(claim, check)
+    added, taken = frozenset(((a, metric), (d, other))), frozenset(((b, metric), (c, other)))
+    return claim.table, kind, frozenset((added, taken)), check.column
 
 
 def _power(claim: Claim, checks: Sequence[Check]) -> float | None:
@@ -245,12 +289,14 @@ def _detectable(claim: Claim, checks: Sequence[Check]) -> float | None:
 
 
 def _spreads(checks: Sequence[Check]) -> tuple[list[float], list[int]]:
-    """Standard deviation of the paired differences, pooled over the comparisons of a metric, and seeds of each."""
+    """Standard deviation of the paired differences, pooled over the comparisons of a metric (of gains: of a pair of
+    metrics), and seeds of each."""
     measured = [check for check in checks if check.spread and len(check.result.seeds) > 1]
-    variances: dict[str, list[float]] = {}
-    for check in measured:
-        variances.setdefault(check.metric, []).append((check.spread or 0.0) ** 2)
-    spread = [float(np.sqrt(np.mean(variances[check.metric]))) for check in measured]
+    metrics = [(check.metric, check.less and check.less[-1]) for check in measured]
+    variances: dict[tuple[str, str | None], list[float]] = {}
+    for metric, check in zip(metrics, measured, strict=True):
+        variances.setdefault(metric, []).append((check.spread or 0.0) ** 2)
+    spread = [float(np.sqrt(np.mean(variances[metric]))) for metric in metrics]
     return spread, [len(check.result.seeds) for check in measured]
 
 
@@ -263,9 +309,9 @@ def _columns(claim: Claim, report: TableReport) -> list[Line]:
 
 def _rivals(claim: Claim, report: TableReport) -> list[str]:
     rows = [row.key for row in report.grid.rows]
-    unknown = {claim.a, *claim.b} - {*rows, "others", "0"}
+    unknown = {claim.a, *claim.b, *claim.against_rows} - {*rows, "others", "0"}
     unknown |= set(claim.columns) - {column.key for column in report.grid.columns}
-    unknown |= set(claim.metrics) - {metric.key for metric in report.grid.metrics}
+    unknown |= {*claim.metrics, *claim.against_metrics} - {metric.key for metric in report.grid.metrics}
     if unknown:
         raise ReportError(f"claim {claim.key}: {claim.table} has no {', '.join(sorted(unknown))}")
     if claim.test == "positive" or claim.b == ("0",):

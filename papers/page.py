@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from papers.claims import Check, Verdict, number_asked, outcomes_of
+from papers.claims import Check, Claim, Verdict, gains_of, number_asked, outcomes_of
 from papers.grid import Budget
 from papers.render import (
     RANKING,
@@ -34,10 +34,11 @@ CHECK_HEADER = (
 HOW_JUDGED = (
     "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that two "
     "claims make has the larger p of the two. Where a claim says that a difference is small, at most so large or not "
-    "small, each side has a test and a correction of its own (within and beyond its margin). A claim is asked of the "
-    "columns that this budget has; one that names its columns of these alone, and it lacks runs where the budget has "
-    "none. A claim holds where as many comparisons as its quantifier asks for are significant its way, and is "
-    "contradicted where so many are significant the other way that it cannot hold; not shown is no proof of the "
+    "small, each side has a test and a correction of its own (within and beyond its margin). A claim that compares "
+    "gains is asked of differences of differences, paired by seed, whose four cells its comparisons name. A claim is "
+    "asked of the columns that this budget has; one that names its columns of these alone, and it lacks runs where "
+    "the budget has none. A claim holds where as many comparisons as its quantifier asks for are significant its way, "
+    "and is contradicted where so many are significant the other way that it cannot hold; not shown is no proof of the "
     "contrary. Power: how often the runs at hand would show the least difference of interest, simulated with the "
     "measured spreads and over the longest list of comparisons that corrects it; seen 80 times of 100: the least "
     "difference that they would show so often, of claims of equality a difference from zero. Over seeds and test rows: "
@@ -85,7 +86,7 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     seeds = sorted({len(check.result.seeds) for check in checks})
     return (
         f"{claim.paper}: {claim.statement}",
-        "; ".join([claim.source, *verdict.marks]),
+        "; ".join([claim.source, *_cells_text(claim), *verdict.marks]),
         word,
         effect,
         p_text(min(p_values)) if p_values else MISSING,
@@ -101,7 +102,7 @@ def check_rows(verdicts: Sequence[Verdict]) -> list[tuple[str, ...]]:
     return [
         (
             f"{verdict.claim.paper}: {verdict.claim.statement}",
-            *(check.against, check.column, check.metric, f"{check.result.difference:+.2f}"),
+            *(check.against, check.column, _metric_text(verdict.claim, check), f"{check.result.difference:+.2f}"),
             MISSING if check.result.interval is None else interval_text(check.result.interval, 1),
             MISSING if check.bootstrap is None else interval_text(check.bootstrap.interval, 1),
             p_text(check.p if deciding_p(check) == check.holm_p else check.p_against),
@@ -110,6 +111,23 @@ def check_rows(verdicts: Sequence[Verdict]) -> list[tuple[str, ...]]:
         for verdict in verdicts
         for check in verdict.checks
     ]
+
+
+def _metric_text(claim: Claim, check: Check) -> str:
+    """The metric; of a difference of differences the four cells it is of."""
+    if check.less is None:
+        return check.metric
+    return " - ".join(f"({row} - {rival}) {metric}" for row, rival, metric in gains_of(claim, check))
+
+
+def _cells_text(claim: Claim) -> list[str]:
+    """Of a claim that compares gains, the cells of its differences of differences."""
+    if not (claim.against_metrics or claim.against_rows):
+        return []
+    rows = " less ".join(claim.against_rows) or "the same"
+    metrics = f" in {', '.join(claim.against_metrics)}" if claim.against_metrics else ""
+    gain = f"{claim.a} less {', '.join(claim.b)} in {', '.join(claim.metrics)}"
+    return [f"difference of differences: {gain}, less {rows}{metrics}"]
 
 
 def claims_markdown(verdicts: Sequence[Verdict], budget: str) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 # Below 6 pairs the two-sided signed-rank test cannot reach 0.05, whatever the differences: its least p is 2 / 2^n.
 WILCOXON_MIN_PAIRS = 6
 T_TEST_MIN_PAIRS = 2
+RowMetric = Literal["accuracy", "macro_f1"] | NDArray[np.int64]  # classes, for their macro-F1
 ROUNDING = 1e-12  # share by which figures that are equal in decimal may differ in binary
 
 
@@ -215,7 +216,7 @@ def paired_bootstrap(
     labels: NDArray[np.int64],
     a: NDArray[np.int64],
     b: NDArray[np.int64],
-    metric: Literal["accuracy", "macro_f1"],
+    metrics: Sequence[RowMetric],
     rng: np.random.Generator,
     draws: int = 1000,
 ) -> BootstrapComparison:
@@ -229,7 +230,8 @@ def paired_bootstrap(
     Args:
         labels: (N,) class indices.
         a, b: (S, N) predictions of the seeds, S >= 2, -1 for no class.
-        metric: macro-F1 is over the classes that occur.
+        metrics: one, or two of which the difference in the second is taken from that in the first. Macro-F1 is over the
+            classes that occur; an array (K,) asks for that of these classes.
         rng: draws rows and seeds.
         draws: resamples.
     """
@@ -240,18 +242,21 @@ def paired_bootstrap(
         weights[:, rows] = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=draws)
     true = weights @ (labels[:, None] == classes).astype(np.float32)
 
-    def figures(predictions: NDArray[np.int64]) -> NDArray[np.float64]:
+    def figures(predictions: NDArray[np.int64], metric: RowMetric) -> NDArray[np.float64]:
         predicted = (predictions[:, None] == classes).astype(np.float32)
         hits = weights @ (predicted * (labels == predictions)[:, None])
-        if metric == "accuracy":
+        if isinstance(metric, str) and metric == "accuracy":
             return hits.sum(axis=1) / len(labels)
         total = true + weights @ predicted
         f1 = np.divide(2 * hits, total, out=np.zeros_like(total), where=total > 0)
-        return f1.sum(axis=1) / (total > 0).sum(axis=1)
+        return f1.sum(axis=1) / (total > 0).sum(axis=1) if isinstance(metric, str) else f1[:, metric].mean(axis=1)
 
-    by_seed = np.stack([figures(first) - figures(second) for first, second in zip(a, b, strict=True)])
-    seeds = rng.integers(len(by_seed), size=(draws, len(by_seed) - 1))
-    differences = by_seed[seeds.T, np.arange(draws)].mean(axis=0)
+    def by_seed(metric: RowMetric) -> NDArray[np.float64]:
+        return np.stack([figures(first, metric) - figures(second, metric) for first, second in zip(a, b, strict=True)])
+
+    difference = by_seed(metrics[0]) - sum(map(by_seed, metrics[1:]))
+    seeds = rng.integers(len(difference), size=(draws, len(difference) - 1))
+    differences = difference[seeds.T, np.arange(draws)].mean(axis=0)
     low, high = np.quantile(differences, [0.025, 0.975])
     tail = min((differences <= 0).sum(), (differences >= 0).sum())
     return BootstrapComparison((float(low), float(high)), float(min(1.0, 2 * (tail + 1) / (draws + 1))))

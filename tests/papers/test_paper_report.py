@@ -10,11 +10,12 @@ from typing import get_args
 import numpy as np
 import pytest
 import yaml
+from scipy import stats
 
 from papers import claims, test_rows
 from papers.claims import Claim, judge, load_claims, one_p, with_one_p
 from papers.grid import Metric, load_grid
-from papers.page import claim_row
+from papers.page import check_rows, claim_row
 from papers.paper_report import write_report_again
 from papers.render import blocks, figure_text, latex, markdown
 from papers.table_report import TableReport, table_report
@@ -297,6 +298,50 @@ def test_one_comparison_has_one_corrected_p(report):
     assert "p (Holm) is that of the claim which makes the comparison" in markdown(shown)
 
 
+GAINS = {"metrics": ("test/macro_f1_head",), "against_metrics": ("test/macro_f1_middle", "test/macro_f1_tail")}
+
+
+def test_a_claim_that_compares_gains_is_asked_of_differences_of_differences(report, monkeypatch):
+    rng = np.random.default_rng(0)
+    thirds = ("head", "middle", "tail")
+    values = {(row, third): rng.normal(0.5, 0.01, 5) for row in ("sharprecl", "ce") for third in thirds}
+    values["sharprecl", "head"] += 0.1
+    monkeypatch.setattr(
+        TableReport, "values", lambda self, row, _, key: dict(enumerate(values[row, key.split("_")[-1]].tolist()))
+    )
+    monkeypatch.setattr(claims, "_rivals", lambda *_: ["ce"])
+    verdict = judge(claim(**GAINS, quantifier="all"), report)
+    assert verdict.verdict == "holds" and verdict.power is not None
+    for check, other in zip(verdict.checks, ("middle", "tail"), strict=True):
+        gains = [100 * (values["sharprecl", third] - values["ce", third]) for third in ("head", other)]
+        expected = stats.ttest_rel(*gains)
+        assert check.result.difference == pytest.approx(np.mean(gains[0] - gains[1]))
+        assert check.p == pytest.approx(expected.pvalue)
+        assert check.result.interval == pytest.approx(expected.confidence_interval(0.95))
+        assert check.spread == pytest.approx(np.std(gains[0] - gains[1], ddof=1))
+    shown = check_rows([verdict])[0]
+    assert shown[3] == "(sharprecl - ce) test/macro_f1_head - (sharprecl - ce) test/macro_f1_middle"
+    assert "less the same in test/macro_f1_middle, test/macro_f1_tail" in claim_row(verdict, "cpu")[1]
+    of_rows = judge(claim(metrics=GAINS["metrics"], against_rows=("ce", "sharprecl")), report).checks[0]
+    assert of_rows.result.difference == pytest.approx(200 * np.mean(values["sharprecl", "head"] - values["ce", "head"]))
+    mirrored = judge(claim(metrics=("test/macro_f1_middle",), against_metrics=("test/macro_f1_head",)), report)
+    level = judge(claim(metrics=("test/macro_f1_head",)), report)
+    gained, reverse, alone = one_p([verdict, mirrored, level])
+    assert reverse.verdict == "contradicted" and reverse.checks[0].holm_p == gained.checks[0].holm_p
+    assert alone.checks[0].holm_p == level.checks[0].p, "a level is another comparison"
+
+
+def test_gains_that_are_equal_but_for_rounding_are_no_difference(report, monkeypatch):
+    values = {"sharprecl_head": (0.55, 0.45, 0.45), "ce_head": (0.35, 0.29, 0.4)}
+    values |= {"sharprecl_middle": (0.51, 0.54, 0.33), "ce_middle": (0.31, 0.38, 0.28)}
+    monkeypatch.setattr(
+        TableReport, "values", lambda self, row, _, key: dict(enumerate(values[f"{row}_{key.split('_')[-1]}"]))
+    )
+    monkeypatch.setattr(claims, "_rivals", lambda *_: ["ce"])
+    (check,) = judge(claim(metrics=GAINS["metrics"], against_metrics=("test/macro_f1_middle",)), report).checks
+    assert check.p is None and check.outcome == "open" and check.spread == 0
+
+
 @pytest.mark.slow
 def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
@@ -315,6 +360,12 @@ def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp
     (check,) = judge(claim(), report, runs).checks
     assert 0 < check.bootstrap.interval[0] < check.bootstrap.interval[1] < 30 and check.bootstrap.p < 0.05
     assert judge(claim(), report).checks[0].bootstrap is None, "without predictions"
+    a, b = ({seed: f"{row}-{seed}" for seed in range(5)} for row in ("sharprecl", "ce"))
+    head, tail = (test_rows.bootstrap_of(a, b, [f"test/macro_f1_{third}"], runs) for third in ("head", "tail"))
+    gains = test_rows.bootstrap_of(a, b, ["test/macro_f1_tail", "test/macro_f1_head"], runs)
+    assert gains.interval[0] < np.mean(tail.interval) - np.mean(head.interval) < gains.interval[1]
+    make_run(tmp_path / "records", "ce-0", 0, 0.6, class_counts=[10, 20, 30])
+    assert test_rows.bootstrap_of(a, b, ["test/macro_f1_head"], runs) is None, "other thirds"
 
 
 @pytest.mark.parametrize(("a", "b", "verdict"), [("ce", "dice", "holds"), ("dice", "ce", "contradicted")])
@@ -346,8 +397,8 @@ def test_a_claim_on_a_row_that_does_not_exist_is_refused(report):
 def test_every_claim_names_rows_and_metrics_of_its_table(first):
     grid = load_grid(first.table)
     rows = {row.key for row in grid.rows}
-    assert {first.a, *first.b} - {"others", "0"} <= rows
-    assert set(first.metrics) <= {metric.key for metric in grid.metrics}
+    assert {first.a, *first.b, *first.against_rows} - {"others", "0"} <= rows
+    assert {*first.metrics, *first.against_metrics} <= {metric.key for metric in grid.metrics}
     assert set(first.columns) <= {column.key for column in grid.columns if column.overrides}
     assert first.test in get_args(claims.Test)
     within = ("equal", "differs", "not_below", "not_above")

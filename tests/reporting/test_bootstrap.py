@@ -56,10 +56,24 @@ def test_the_bootstrap_lies_around_the_difference(metric):
     scores = {"accuracy": accuracy_score, "macro_f1": partial(f1_score, average="macro")}
     score = partial(scores[metric], LABELS)
     difference = np.mean([score(x) - score(y) for x, y in zip(a, b, strict=True)])
-    result = paired_bootstrap(LABELS, a, b, metric, np.random.default_rng(0))
+    result = paired_bootstrap(LABELS, a, b, [metric], np.random.default_rng(0))
     assert result.interval[0] < difference < result.interval[1] and result.interval[0] > 0 and result.p < 0.05
-    same = paired_bootstrap(LABELS, a, a, metric, np.random.default_rng(0))
+    same = paired_bootstrap(LABELS, a, a, [metric], np.random.default_rng(0))
     assert same.interval == (0.0, 0.0) and same.p == 1.0
+
+
+def test_of_two_metrics_it_is_the_difference_of_the_differences():
+    rows = [0, 40, 60]  # one of each class: every draw has the same rows
+    labels, a, b = LABELS[rows], predictions(0.9, 1)[:, rows], predictions(0.4, 2)[:, rows]
+    groups = [np.array([0]), np.array([1, 2])]
+    score = partial(f1_score, average="macro", zero_division=0)
+    of_head, of_rest = (
+        [score(labels, x, labels=group) - score(labels, y, labels=group) for x, y in zip(a, b, strict=True)]
+        for group in groups
+    )
+    means = [np.mean(drawn) for drawn in itertools.product(np.subtract(of_head, of_rest), repeat=3)]
+    interval = paired_bootstrap(labels, a, b, groups, np.random.default_rng(0), draws=20000).interval
+    assert interval == pytest.approx(np.quantile(means, [0.025, 0.975])) and interval[0] < interval[1]
 
 
 def test_it_draws_one_seed_fewer_than_there_are():
@@ -67,11 +81,11 @@ def test_it_draws_one_seed_fewer_than_there_are():
     b = np.repeat([[0], [1], [2], [2]], 65, axis=1)
     differences = (40 - np.bincount(LABELS)[b[:, 0]]) / 65
     means = [np.mean(drawn) for drawn in itertools.product(differences, repeat=3)]
-    interval = paired_bootstrap(LABELS, a, b, "accuracy", np.random.default_rng(0), draws=20000).interval
+    interval = paired_bootstrap(LABELS, a, b, ["accuracy"], np.random.default_rng(0), draws=20000).interval
     assert interval == pytest.approx(np.quantile(means, [0.025, 0.975]))
 
 
 def test_rows_are_drawn_within_their_class():
     always = np.zeros((2, 65), dtype=int)
-    result = paired_bootstrap(LABELS, always, np.full((2, 65), 2), "accuracy", np.random.default_rng(0))
+    result = paired_bootstrap(LABELS, always, np.full((2, 65), 2), ["accuracy"], np.random.default_rng(0))
     assert result.interval == pytest.approx((35 / 65, 35 / 65)), "as many rows of each class in every draw"

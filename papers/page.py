@@ -124,10 +124,10 @@ def _cells_text(claim: Claim) -> list[str]:
     """Of a claim that compares gains, the cells of its differences of differences."""
     if not (claim.against_metrics or claim.against_rows):
         return []
-    rows = " less ".join(claim.against_rows) or "the same"
+    rows = " - ".join(claim.against_rows) or "the same"
     metrics = f" in {', '.join(claim.against_metrics)}" if claim.against_metrics else ""
-    gain = f"{claim.a} less {', '.join(claim.b)} in {', '.join(claim.metrics)}"
-    return [f"difference of differences: {gain}, less {rows}{metrics}"]
+    gains = ", ".join(f"{claim.a} - {rival}" for rival in claim.b)
+    return [f"difference of differences: {gains} in {', '.join(claim.metrics)}, less {rows}{metrics}"]
 
 
 def claims_markdown(verdicts: Sequence[Verdict], budget: str) -> str:

@@ -346,8 +346,12 @@ class DataModule(LightningDataModule):
 
     def copies(self, split: str) -> list[tuple[int, int]]:
         """Places in a split whose input stands there before, case and white space aside, and where it stands first."""
-        inputs = self.corpus.table(self._table_of[split]).take(self.indices[split])
-        _, first, number = np.unique(digests(inputs)[1], return_index=True, return_inverse=True)
+        table, rows = self.corpus.table(self._table_of[split]), np.asarray(self.indices[split])
+        is_own = np.zeros(len(table), bool)
+        is_own[rows] = True
+        codes = np.empty(len(rows), np.uint64)
+        codes[np.argsort(rows)] = digests(table.filter(pa.array(is_own)))[1]  # `take` would join all chunks into one
+        _, first, number = np.unique(codes, return_index=True, return_inverse=True)
         return [(place, int(first[n])) for place, n in enumerate(number) if first[n] != place]
 
     def train_dataloader(self) -> DataLoader:

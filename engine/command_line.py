@@ -157,7 +157,8 @@ def known_mode(arguments: Sequence[str]) -> AbstractContextManager:
 
     from hydra._internal.hydra import Hydra
 
-    if is_multirun(arguments) or any(re.match(r"[+~]*(sweep|hydra)\b", word) for word in arguments):
+    # a file of one's own may sweep too, an experiment or one of a folder that an option names
+    if any(re.match(r"-|[+~]*(sweep|experiment|hydra)\b", word) for word in arguments):
         return nullcontext()
     return patch.object(Hydra, "get_mode", return_value=None)
 

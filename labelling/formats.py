@@ -64,7 +64,10 @@ def read_answers(
     """
     said: list[tuple[str, Said]] = []
     table = open_table(file, **reading)
-    table.refuse_uncalculated([*text_columns(table.columns or (), text_column), label_column, "text", "label"])
+    columns = table.columns or ()
+    texts = text_columns(columns, text_column)
+    asked = [*texts, label_column, *(() if set(texts) <= set(columns) else ("text",))]
+    table.refuse_uncalculated([*asked, *(() if label_column in columns else (QUESTION,))])
     has_labels, lacking = False, None
     for where, row in table.rows:
         if "annotations" in row and isinstance(row.get("data"), Mapping):

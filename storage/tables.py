@@ -56,7 +56,7 @@ TOO_DEEP = f"JSON that is nested too deeply, allowed: {MAX_DEPTH} levels"
 WRITTEN = {**TEXT_FORMATS, ".jsonl": "json lines", ".ndjson": "json lines", ".txt": "csv", "": "csv"}
 NO_TABLES = {
     **{b"PK\x03\x04": "a ZIP archive, as XLSX is", b"\xd0\xcf\x11\xe0": "an old Excel file", b"%PDF": "a PDF"},
-    **{b"\x1f\x8b": "gzip", b"PAR1": "Parquet"},
+    **{b"\x1f\x8b": "gzip", b"PAR1\x15": "Parquet"},
 }
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),

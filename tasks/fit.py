@@ -148,8 +148,8 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
     if plan.plain.get("retrieval"):
         need_neighbours(datamodule)
     run.write_json("kept_indices.json", datamodule.indices)
-    if "val" in datamodule.indices and (copies := datamodule.copies("val")):
-        run.write_json(COPIES, copies)
+    if "val" in datamodule.indices and run.writes:
+        run.write_json(COPIES, datamodule.copies("val"))
     if isinstance(plan.encoder, WordEncoder) and run.writes:
         plan.encoder.save(run.path / WORDS)
     module = plan.module(datamodule)

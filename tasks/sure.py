@@ -12,7 +12,7 @@ from reporting.calibration import abstention, answers_of_texts
 from storage.run_store import RunFolder, damage_named
 
 CHOSEN = "abstention/threshold"  # of a model of `task=auto`
-COPIES = "val_copies.json"  # of validation rows that repeat the text of another: both places; nothing where none does
+COPIES = "val_copies.json"  # of validation rows that repeat the text of another: both places; older runs have none
 HALF_DIGIT = 5e-7  # of a probability as a run writes it
 
 
@@ -51,7 +51,8 @@ def sure_from(run: RunFolder, module: ClassifierModule, votes: bool, precision: 
     number = len(set(texts.tolist()))
     if rule.threshold is None or rule.kept_precision is None:
         raise _refused(precision, f"less, or null; the {number} validation rows of {run.id} do not show it")
-    shares = f"{100 * rule.coverage:.0f} % of {number} validation rows, {100 * rule.kept_precision:.1f} % of them"
+    rows_counted = "validation rows" if run.has(COPIES) else "validation rows, those of equal texts counted singly"
+    shares = f"{100 * rule.coverage:.0f} % of {number} {rows_counted}, {100 * rule.kept_precision:.1f} % of them"
     print(f"sure: answers from probability {rule.threshold:.6f} on; {shares} right", file=sys.stderr)
     return rule.threshold - HALF_DIGIT
 

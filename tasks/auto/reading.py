@@ -234,7 +234,7 @@ def _look_merged(cells: Sequence[Any]) -> bool:
 def _refuse_whole_columns(file: str, table: Table, rows: Sequence[tuple[str, Row]]) -> None:
     """Raises InputError: JSON of one object that holds all values of each column, as pandas writes it by default."""
     row = rows[0][1]
-    if table.columns is None and len(rows) == 1 and all(isinstance(cell, dict | list) for cell in row.values()):
+    if table.columns is None and len(rows) == 1 and row and all(isinstance(cell, dict | list) for cell in row.values()):
         raise InputError(
             f"{file}: found one object of {short_list(row)}; allowed: an object for each row, one a line or in an "
             f"array (pandas: orient='records')"

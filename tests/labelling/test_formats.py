@@ -2,6 +2,7 @@
 
 import json
 
+import openpyxl
 import pytest
 
 from labelling.answers import Answer, all_of_kind
@@ -174,3 +175,13 @@ def test_several_classes_are_written_and_read_again(name, tmp_path):
     if name != "csv":  # where it is a class with a bar in its name
         with pytest.raises(InputError, match=r"found the labels \['a', 'b'\]; allowed: a text and one label"):
             read_answers(tmp_path / file)
+
+
+def test_formulas_without_values_matter_in_the_columns_that_are_asked_for_alone(tmp_path):
+    book = openpyxl.Workbook()
+    for row in [("body", "class", "label"), ("a text", "x", "=B2")]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    assert [answer.label for answer in read_answers(tmp_path / "a.xlsx", "body", "class")] == ["x"]
+    with pytest.raises(InputError, match="column 'label' holds formulas without values"):
+        read_answers(tmp_path / "a.xlsx", "body", "topic")

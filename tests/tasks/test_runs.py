@@ -48,7 +48,9 @@ def test_a_command_composes_its_config_once(tmp_path, monkeypatch):
     assert len(composed) == 1 and composed[0].hydra.mode.name == "RUN"
 
 
-@pytest.mark.parametrize("word", ["-m", "--multirun", "sweep=tau", "+sweep=tau", "hydra.mode=MULTIRUN", "hydra=other"])
+@pytest.mark.parametrize(
+    "word", ["-m", "--multirun", "sweep=tau", "+sweep=tau", "hydra.mode=MULTIRUN", "experiment=own", "--config-dir=d"]
+)
 def test_what_may_sweep_is_left_to_hydra(word):
     original = Hydra.get_mode
     with known_mode(["method=ce", word]):

@@ -68,6 +68,7 @@ def test_seeds_are_different_rows_where_there_are_enough():
         assert len(np.unique(seed_centres(rows, 30, np.random.default_rng(seed)), axis=0)) == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_clusters", [1, 2, 3, 6])
 def test_few_and_equal_rows(num_clusters):
     rows = np.array([[0, 0], [0, 0], [0, 0], [1, 1], [1, 1], [2, 0]], dtype=np.float32)

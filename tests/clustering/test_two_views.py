@@ -116,6 +116,7 @@ def test_clusters_that_lost_their_texts_and_two_clusters_are_scored():
     assert (held_out_words(words, labels, ~every, 2, 0) == 0).all()  # all that may be fitted to is in another fold
 
 
+@pytest.mark.slow
 def test_the_model_gives_the_texts_their_clusters_again_and_a_seed_the_same_bits():
     vectors, words, labels = two_views([120] * 4, spread=1.0)
     first, second = (agreed_clusters(vectors, words, 4, np.random.default_rng(3)) for _ in range(2))

@@ -80,6 +80,7 @@ def as_sets(rows: list[dict]) -> list[dict]:
     return [row | {"label": sorted(set(row["label"]))} if isinstance(row["label"], list) else row for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FOLDERS, *SHORT_TEXTS])
 def test_rows_equal_the_expected_ones(name, mirror, expected_data):
     builder = dataset(name)
@@ -172,6 +173,7 @@ def test_source_and_paper_of_a_short_text_set(name, expected_data):
     assert (paper["texts"], paper["classes"]) == (manifest["paper"]["train"], manifest["paper"]["classes"])
 
 
+@pytest.mark.slow
 def test_biomedical_split_is_a_stratified_stable_tenth(prepared, mirror, tmp_path):
     corpus = prepared("biomedical")
     counts = {split: np.bincount(corpus.table(split)["label"].to_numpy()) for split in corpus.splits}

@@ -76,6 +76,7 @@ def test_describe_prints_and_writes(corpus, tmp_path, capsys):
     assert (write_corpus_card(corpus, folder) / "labels.svg").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_picture_of_a_long_tail_is_logarithmic_and_its_smallest_bar_shows(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\n" + "".join(f"t{n},c{0 if n < 90 else n}\n" for n in range(99)))

@@ -537,6 +537,7 @@ def test_processes_of_a_trainer_share_the_batches(make):
         assert sorted(sum(first[split] + second[split], [])) == sorted(sum(single[split], []))
 
 
+@pytest.mark.slow
 def test_many_rows_pass_in_bounded_pieces(make):
     class Watching(Reverse):
         sizes: list[int] = []

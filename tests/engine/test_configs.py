@@ -54,6 +54,7 @@ def plain(config: Any) -> dict:
     return OmegaConf.to_container(config, resolve=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", sorted({str(file.parent) for file in FILES} - NOT_COMPOSED))
 def test_every_file_of_a_group_is_valid(group: str) -> None:
     for file in [file for file in FILES if str(file.parent) == group and not file.name.startswith("_")]:

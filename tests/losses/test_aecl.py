@@ -185,6 +185,7 @@ def test_gradcheck_similarity_guided(options):
     assert torch.autograd.gradcheck(lambda z, h, s: loss(z, h, s, labels), (z, h, attention))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"entropies": "as_printed"}, {"balance": "divergence_from_uniform"}], ids=str)
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_gradcheck_of_the_stages(stage, options):

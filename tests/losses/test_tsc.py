@@ -42,6 +42,7 @@ def all_of_class(labels, queue_labels):
     return [[j for j, y in enumerate(queue_labels.tolist()) if y == own] for own in labels.tolist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("classes", "dimension"), [(2, 8), (4, 3), (8, 128), (23, 128)])
 def test_few_targets_are_the_regular_simplex(classes, dimension):
     targets = uniform_targets(classes, dimension, seeded())
@@ -50,6 +51,7 @@ def test_few_targets_are_the_regular_simplex(classes, dimension):
     assert torch.allclose(cosines, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_many_targets_are_spread_better_than_draws():
     drawn = F.normalize(torch.randn(20, 3, generator=seeded(), dtype=torch.float64), dim=1)
     targets = uniform_targets(20, 3, seeded()).double()

@@ -52,6 +52,7 @@ def test_what_won_is_run_on_fresh_seeds_and_finished_runs_are_left_out(tmp_path,
     assert campaign.missing(lines[:3], options) == lines[1:3]
 
 
+@pytest.mark.slow
 def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_path, monkeypatch):
     steps = []
 

@@ -301,6 +301,7 @@ def test_one_comparison_has_one_corrected_p(report):
 GAINS = {"metrics": ("test/macro_f1_head",), "against_metrics": ("test/macro_f1_middle", "test/macro_f1_tail")}
 
 
+@pytest.mark.slow
 def test_a_claim_that_compares_gains_is_asked_of_differences_of_differences(report, monkeypatch):
     rng = np.random.default_rng(0)
     thirds = ("head", "middle", "tail")

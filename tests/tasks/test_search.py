@@ -65,6 +65,7 @@ def test_a_search_runs_its_trials_goes_on_and_never_reads_test(line, tmp_path):
     assert 100 * reached == pytest.approx(max(float(row["val/macro_f1"]) for row in trials_of(folder)), abs=0.005)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_searched_is_refused(line):
     assert "protocol: found published; allowed with search: clean, few_shot, kfold" in command(
         [*line, "protocol=published"]

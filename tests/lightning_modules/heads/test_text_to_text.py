@@ -93,6 +93,7 @@ def test_words_that_do_not_fit_are_refused(encoder, tiny_encoder_dir):
         TextToText().build(PretrainedEncoder("bert", "none", path=str(tiny_encoder_dir)), NAMES)
 
 
+@pytest.mark.slow
 def test_it_learns_to_answer_and_learns_at_the_rate_of_the_encoder(encoder):
     torch.manual_seed(0)
     half, head = TextToText().build(encoder, NAMES)

@@ -180,6 +180,7 @@ def test_figures_say_whether_words_and_pairs_took_part(small, files, store, monk
     assert (figures["solver/word_steps"], figures["solver/pair_steps"]) == steps
 
 
+@pytest.mark.slow
 def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):
     line = ["dataset.labels=8", "protocol=fixed"]
     ours, other = (solve(f"method={name}", "encoder.train=frozen", *line) for name in ("kontrast", "prototypes"))

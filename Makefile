@@ -40,6 +40,8 @@ gpu-campaign: EXTRAS := $(if $(filter 0 false,$(DRY_RUN)),gpu --with-device)
 gpu-campaign: setup  ## GPU tests, then tuning and fresh seeds of the central comparison (DRY_RUN=1 ARGS="minutes=40 jobs=4")
 	$(RUN_PYTHON) -m papers.campaign dry_run=$(DRY_RUN) $(ARGS)
 
+# compiled modules are kept: otherwise each of the many processes that tests start compiles all of them
+test test-all: export PYTHONDONTWRITEBYTECODE =
 test: setup  ## the fast tests, on two processes (ARGS="-k name" is passed on to pytest)
 	$(RUN_PYTHON) -m pytest --numprocesses 2 --dist worksteal $(ARGS)
 

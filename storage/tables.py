@@ -163,8 +163,8 @@ def text_of(row: Mapping[str, Any], column: str) -> Any:
     if len(values) == 1:
         return values[0]
     filled = [value for value in values if not is_blank(value)]
-    strange = [value for value in filled if not isinstance(value, str)]
-    return strange[0] if strange else "\n".join(filled)
+    texts = [value for value in filled if isinstance(value, str)]
+    return "\n".join(texts) if texts == filled else next(value for value in filled if not isinstance(value, str))
 
 
 def is_visible(text: str) -> bool:

@@ -86,6 +86,8 @@ def _label(value: Any) -> str:
     if isinstance(value, set | frozenset):
         value = sorted(value, key=str)  # the same table in every process
     if isinstance(value, LISTS):
+        if missing := [part for part in value if pd.api.types.is_scalar(part) and pd.isna(part)]:
+            raise InputError(f"data: found {missing[0]} in a list of labels, allowed: labels")
         cell = json.dumps([str(part) for part in value], ensure_ascii=False)
     else:
         cell = _label_cell(value)
@@ -155,4 +157,4 @@ def auto(
     plain: Any = OmegaConf.to_container(config, resolve=True)
     validate_top(plain)
     with unseeded():
-        return Answer(answer(config, words))
+        return Answer(answer(config, words).absolute())

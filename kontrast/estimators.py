@@ -180,7 +180,7 @@ def _array(y: Any) -> NDArray[Any]:
         InputError: lists of labels, which are no columns.
     """
     try:
-        labels = np.asarray(y)
+        labels = np.asarray(y, object) if _mixes_texts(y) else np.asarray(y)
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = column_or_1d(labels, warn=True)
         has_lists = labels.ndim == 1 and any(isinstance(label, LISTS) for label in labels)
@@ -192,6 +192,11 @@ def _array(y: Any) -> NDArray[Any]:
             "which scikit-learn's MultiLabelBinarizer makes of lists"
         )
     return labels
+
+
+def _mixes_texts(y: Any) -> bool:
+    """Whether a list holds texts beside other labels, of which NumPy would make texts too, and of NaN a class."""
+    return isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1
 
 
 def _of_one(labels: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:

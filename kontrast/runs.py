@@ -94,8 +94,9 @@ def checked_texts(texts: Any, markup: str = "keep") -> list[str]:
     Raises:
         InputError: no texts, several columns, or an entry that is no text with a visible character; with its position.
     """
-    if isinstance(texts, str):
-        raise InputError("X: found one text, allowed: a list, array or Series of texts")
+    if isinstance(texts, str | Mapping) or texts is None or getattr(texts, "ndim", 1) == 0:
+        kind = "one text" if isinstance(texts, str) else type(texts).__name__
+        raise InputError(f"X: found {kind}, allowed: a list, array or Series of texts")
     if getattr(texts, "ndim", 1) == 2:
         if texts.shape[1] != 1:  # a frame would give the names of its columns
             raise InputError(f"X: found {texts.shape[1]} columns, allowed: one, of texts")

@@ -21,6 +21,7 @@ from storage.tables import csv_writer, is_missing, label_name, open_table, text_
 
 DETAILS = ("note", "guess", "probability", "time")  # of an answer, beside text, label and annotator
 COLUMNS = ("text", "label", "annotator", *DETAILS)
+DRAFT = "draft"  # an answer of Argilla that a person has not submitted
 QUESTION = "label"  # what the question is called in what is written, and looked for among several in what is read
 RESPONSES = ".responses"  # after the name of a question, a column of Argilla's
 
@@ -151,13 +152,14 @@ def _has_text(row: Mapping[str, Any], column: str) -> bool:
 def _of_label_studio(where: str, task: Mapping[str, Any]) -> Iterator[Said]:
     text = _text_among(where, task["data"])
     for annotation in _list(where, "annotations", task["annotations"]):
-        results = [part for part in annotation.get("result") or [] if part.get("type") == "choices"]
+        is_skipped = annotation.get("was_cancelled")  # it may keep what was chosen before
+        results = [part for part in annotation.get("result") or [] if part.get("type") == "choices" and not is_skipped]
         meta = annotation.get("meta") or {}
         annotator = meta.get("annotator") or _person(annotation.get("completed_by"))
         first = {part.get("from_name"): part for part in reversed(results)}
         for question, result in first.items():
             yield Said(question, text, result["value"]["choices"], annotator, meta)
-        if not results and annotation.get("was_cancelled"):
+        if is_skipped:
             yield Said(None, text, meta.get("answer") or "skip", annotator, meta)
 
 
@@ -171,6 +173,8 @@ def _of_argilla(where: str, record: Mapping[str, Any]) -> Iterator[Said]:
     text = _text_among(where, record["fields"])
     for question, responses in (record["responses"] or {}).items():
         for response in _list(where, "responses", responses):
+            if response.get("status") == DRAFT:
+                continue
             label = "skip" if response.get("status") == "discarded" else response.get("value")
             yield Said(question, text, label, str(response.get("user_id") or ""))
 
@@ -192,6 +196,8 @@ def _of_columns(where: str, row: Mapping[str, Any], name: str, text: str) -> Ite
     details = zip(*(column(detail) for detail in DETAILS), strict=False)
     responses = zip(labels, column("users"), column("status"), column("no_label", "skip"), details, strict=False)
     for label, user, state, no_label, said in responses:
+        if state == DRAFT:
+            continue
         shown = (no_label or "skip") if state == "discarded" else label
         question = name.removesuffix(RESPONSES)
         yield Said(question, text, shown, str(user or ""), dict(zip(DETAILS, said, strict=True)))

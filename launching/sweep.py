@@ -105,7 +105,9 @@ def run_jobs(
     for number, job in running.items():
         settled, value = _outcome(job)
         ended[number] = replace(settled, status="interrupted" if settled.status == "failed" else settled.status), value
-    ended.update({number: (SweepJob(settings_of(overrides), NOT_STARTED), None) for number, overrides in waiting})
+    # the ones that wait, and one that was about to start
+    others = [(number, overrides) for number, overrides in enumerate(jobs, first) if number not in ended]
+    ended.update({number: (SweepJob(settings_of(overrides), NOT_STARTED), None) for number, overrides in others})
     return [ended[number] for number in sorted(ended)]
 
 

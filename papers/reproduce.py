@@ -35,6 +35,7 @@ from reporting.tables import MISSING, SweepJob, Table, duration
 from storage.errors import ReportError
 from storage.files import write_text
 from storage.records import Run, add_records
+from storage.run_store import list_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 RATIOS = (None, 50, 20, 10)
@@ -234,6 +235,14 @@ def refuse_without_gpu(budget: Budget) -> None:
         raise ReportError(f"{problem}; allowed here: dry_run=1, report_only=1")
 
 
+def keep_finished(grids: Sequence[Grid], options: Options, records: Path) -> None:
+    """Keep the records of wanted runs that ended when nobody was there to do so, as after a kill."""
+    cells = [cell for grid in grids for cell in tuned_cells(grid, options.budget) if _is_selected(cell, options)]
+    composed = [(cell, run) for cell in cells if not (run := _composed_run(cell, options.budget)).problem]
+    wanted = {run.id(seed) for cell, run in composed for seed in cell.seeds}
+    add_records([run for run in list_runs(options.runs) if run.id in wanted], records)
+
+
 def execute(jobs: Sequence[Job], options: Options) -> list[SweepJob]:
     """Do the runs, each in a process of its own; the record of each is kept as soon as it is finished."""
     os.environ[SHARED_WORDS] = "1"  # a budget speaks to all rows of a table
@@ -246,7 +255,8 @@ def execute(jobs: Sequence[Job], options: Options) -> list[SweepJob]:
         if outcome.folder.id != jobs[number].id:
             print(f"warning: expected {jobs[number].id}, the run is {outcome.folder.id}", file=sys.stderr)
         if options.records is not None and add_records([outcome.folder], options.records)[1]:
-            print(f"{outcome.folder.id}: the code has uncommitted changes, no record is kept", file=sys.stderr)
+            print(f"{outcome.folder.id}: its code had uncommitted changes, no record is kept; with them committed "
+                  "force=true repeats it", file=sys.stderr)  # fmt: skip
 
     overrides = [job.overrides for job in jobs]
     limit = None if options.hours is None else 3600 * options.hours
@@ -282,6 +292,8 @@ def main(words: Sequence[str]) -> int:
         show_plan(jobs, skipped, options, finished)
         return 0
     outcomes: list[SweepJob] = []
+    if options.records is not None and not options.report_only:
+        keep_finished(grids, options, options.records)
     if jobs and not options.report_only:
         refuse_without_gpu(options.budget)
         outcomes = execute(jobs, options)

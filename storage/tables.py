@@ -874,6 +874,12 @@ def check_output(path: Path | str, key: str = "output") -> None:
         raise InputError(f"{key}: found {short(str(path))}, allowed: a name ending in {suffixes}, .gz after it, or -")
 
 
+def check_is_other(source: Path | str, output: Path | str) -> None:
+    """Raises InputError where the output is the file that is read."""
+    if os.path.isfile(source) and os.path.isfile(output) and os.path.samefile(source, output):
+        raise InputError(f"output: found {short(str(output))}, the input itself, allowed: another file")
+
+
 def _written_kind(path: Path | str) -> str | None:
     suffix = _suffix(path)
     return WRITTEN.get(suffix if suffix.strip("._0123456789") else "")  # the 2 of "texts.2" is no format

@@ -167,11 +167,17 @@ class Trial:
 
     def reached(self, share: float, metric: str) -> bool:
         """Whether it trained that share of its epochs, or has ended."""
-        done = self.run.has("metrics.json") and self.run.status == "finished"
+        done = self._is("finished")
         return done if share == 1 else done or len(self.values(metric)) >= ceil(share * self.epochs)
 
+    def _is(self, status: str) -> bool:
+        return self.run.has("metrics.json") and self.run.status == status
+
     def score(self, share: float, metric: str) -> float:
-        """Best value within that share of its epochs, however far it went; below all others where it has none."""
+        """Best value within that share of its epochs; below all others where it has none, failed, or was to train to
+        its end and did not."""
+        if self._is("failed") or (share == 1 and not self._is("finished")):
+            return float("-inf")
         return max(self.values(metric)[: ceil(share * self.epochs)], default=float("-inf"))
 
 
@@ -239,6 +245,8 @@ def _trial(
     plain: Any = OmegaConf.to_container(drawn, resolve=True)
     if isinstance(epochs := plain["trainer"]["max_epochs"], str):
         raise ConfigError(f"trainer.max_epochs: found {epochs}, allowed with search=halving: a number")
+    if least := plain["trainer"].get("least_steps"):  # which would train for longer than shares of the epochs say
+        raise ConfigError(f"trainer.least_steps: found {least}, allowed with search=halving: 0")
     run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
     return Trial(number, settings, seed, run, epochs)
 

@@ -27,7 +27,6 @@ from engine.retrieval import FOLDER, build_retrieval, chosen_vote, open_datastor
 from engine.trainer import resolve_precision
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.encoders.transformer import TextEncoder
-from storage.errors import short
 from storage.files import is_stdout, is_written_through
 from storage.journal import Journal, kept_answers
 from storage.run_store import CHECKSUMS, REPEAT, RunFolder, damage_named
@@ -35,6 +34,7 @@ from storage.tables import (
     STDIN,
     Row,
     Table,
+    check_is_other,
     check_output,
     check_source,
     checked_delimiter,
@@ -84,8 +84,7 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     if config.input is None or config.output is None:
         raise ValueError("input, output: task=predict needs both, files (.csv, .jsonl) or - for stdin and stdout")
     check_output(config.output)
-    if all(map(os.path.isfile, (config.input, config.output))) and os.path.samefile(config.input, config.output):
-        raise ValueError(f"output: found {short(str(config.output))}, the input itself, allowed: another file")
+    check_is_other(config.input, config.output)
     run, plan = open_run(config, clusters_too=True)
     check_source(config.input, "input", plan.dataset.takes_folders)
     if plan.config.trainer.num_threads:

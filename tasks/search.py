@@ -85,6 +85,9 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     options: Search | Halving = instantiate(config.search, _convert_="all")
     if any(word.startswith("protocol.read_test=") for word in overrides):
         raise ConfigError("protocol.read_test: a search never reads test; allowed with search: leave it out")
+    if plan.plain.get("active"):
+        raise ConfigError(f"active: found {plan.plain['active']['name']}, whose curve is drawn by test rows; allowed "
+                          "with search: null")  # fmt: skip
     plan.datamodule(plan.corpus())  # what every trial would refuse is said once
     if isinstance(options, Halving):
         return halve(plan, overrides, options)
@@ -95,13 +98,14 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
     _check_space(config, plan, options)
     base = without_group(overrides, "search")
     folder = Path(config.paths.runs) / "searches" / _name(plan, options)
-    study = open_study(folder, options)
     inputs = plan.inputs()
-    while (missing := options.trials - len(ended_trials(study))) > 0:
-        batch = [RunningTrial(study.ask(), options, config, inputs) for _ in range(min(missing, options.n_jobs))]
-        if not _run_batch(study, batch, base, folder, options):
-            raise KeyboardInterrupt
-    return report(study, options, base, folder)
+    with RunFolder(folder).lock(wait=False):  # a second search would take this one's trials for stopped ones
+        study = open_study(folder, options)
+        while (missing := options.trials - len(ended_trials(study))) > 0:
+            batch = [RunningTrial(study.ask(), options, config, inputs) for _ in range(min(missing, options.n_jobs))]
+            if not _run_batch(study, batch, base, folder, options):
+                raise KeyboardInterrupt
+        return report(study, options, base, folder)
 
 
 def _check_space(config: DictConfig, plan: Plan, options: Search) -> None:
@@ -117,7 +121,8 @@ def _check_space(config: DictConfig, plan: Plan, options: Search) -> None:
 
 def _name(plan: Plan, options: Search) -> str:
     """Folder of a search: of the run that it starts from, and of its space."""
-    digest = hashlib.sha256(json.dumps([options.space, options.metric], sort_keys=True).encode()).hexdigest()[:6]
+    asked = [options.space, options.metric, *([options.sampler_seed] if options.sampler_seed else [])]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:6]
     return f"{run_id(plan.plain, plan.inputs())}-{digest}"
 
 

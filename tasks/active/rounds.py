@@ -150,6 +150,7 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
         raise ValueError(
             f"active: found {number} labelled texts and none left to ask for; allowed: at least {_min_labels(plan)}"
         )
+    _with_weights(round_run(run, trained_rounds(rounds)[-1]), plan)
     return rounds
 
 
@@ -159,8 +160,12 @@ def _min_labels(plan: Plan) -> int:
 
 
 def _drop_weights(run: RunFolder, rounds: list[Round]) -> None:
-    for round_ in rounds:
-        (round_run(run, round_).checkpoints / "best.ckpt").unlink(missing_ok=True)
+    """But those with which another curve, that shares the run, ended."""
+    curves = (RunFolder(file.parent) for file in run.path.parent.glob("*/state.json"))
+    last = {curve.read_metrics().get("last_run") for curve in curves if curve.has("metrics.json")}
+    for round_run_ in (round_run(run, round_) for round_ in rounds):
+        if round_run_.id not in last:
+            (round_run_.checkpoints / "best.ckpt").unlink(missing_ok=True)
 
 
 def _save(run: RunFolder, rounds: list[Round]) -> None:

@@ -56,7 +56,7 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     if config.quantize is not None and config.format != "onnx":
         raise ValueError(f"quantize: found {config.quantize}; allowed with format={config.format}: null")
     run, plan = open_run(config)
-    _check_exportable(plan, model_alone="retrieval=none" in overrides or "~retrieval" in overrides)
+    _check_exportable(run, plan, model_alone="retrieval=none" in overrides or "~retrieval" in overrides)
     form.check(plan)
     folder = _checked_folder(config.output, run)
     module, label_names = load_module(run, plan)
@@ -83,7 +83,7 @@ def export(config: DictConfig, overrides: list[str]) -> Path:
     return folder
 
 
-def _check_exportable(plan: Plan, model_alone: bool) -> None:
+def _check_exportable(run: RunFolder, plan: Plan, model_alone: bool) -> None:
     if isinstance(plan.encoder, WordEncoder):
         raise ValueError(f"task=export: found encoder={plan.encoder.name}; allowed: transformers")
     if plan.plain.get("head"):
@@ -92,6 +92,11 @@ def _check_exportable(plan: Plan, model_alone: bool) -> None:
         raise ValueError(
             "task=export: the run predicts with its neighbours, which no exported folder holds; allowed: task=serve, "
             "or retrieval=none for the model without them"
+        )
+    if model_alone and (candidate := run.read_metrics().get("candidate")) and run.read_config().get("retrieval"):
+        raise ValueError(
+            f"retrieval: found none; this model of task=auto, {candidate}, answers by its neighbours or has thresholds "
+            "for what they say; allowed: task=serve"
         )
 
 

@@ -61,6 +61,8 @@ class Card:
         code = self.how_to_load["one" if self.classifier.thresholds is None else "several"].format(folder=self.folder)
         yield f"## How to load\n\nWith {self.how_to_load['libraries']} alone:\n\n```python{code}```\n"
         yield f"At most {self.classifier.max_length} tokens of a text are read, as in training."
+        if self.plan.plain["dataset"].get("markup") == "strip":
+            yield "Texts are read as they come: take tags and entities out before, as the run did (`markup=strip`)."
         if self.quantize is None:
             yield "When it was written the folder was loaded like this, and gave the run's own probabilities.\n"
         else:

@@ -14,6 +14,7 @@ Row = dict[str, Any]
 MIN_BATCH = 4  # texts from which on a batch is seldom worth waiting for
 MAX_BATCH = 32  # texts from which on a larger batch takes no less time a text
 MAX_WAITING = 16_384  # texts that may wait
+ENDED = "the model has ended"
 
 
 class Full(Exception):
@@ -42,10 +43,13 @@ class Batcher:
         self.queue: deque[Waiting] = deque()
         self.at_work: dict[Connection, list[Waiting]] = {}
         self.texts = self.batches = self.waiting = self.queued = 0
+        self.has_ended = False
 
     async def answers(self, texts: list[Any]) -> list[Row]:
         """The answers in the order of the texts, which are as `predict` takes them. Raises Full, and RuntimeError where
         the model could not."""
+        if self.has_ended:
+            raise RuntimeError(ENDED)
         if self.waiting + len(texts) > MAX_WAITING:
             raise Full
         self.waiting += len(texts)
@@ -62,7 +66,7 @@ class Batcher:
 
     def receive(self, worker: Connection, answers: list[Row] | Exception) -> None:
         """Take what a worker sent for its batch, and give it the next one."""
-        batch = self.at_work.pop(worker)
+        batch = self.at_work.pop(worker, [])  # nobody waits for it any more where another worker has ended
         self.free.append(worker)
         self._send()  # first: the worker waits
         self._settle(batch, answers)
@@ -70,8 +74,8 @@ class Batcher:
     def fail(self) -> None:
         """Let nobody wait: a worker has ended."""
         waiting = [*itertools.chain(*self.at_work.values()), *self.queue]
-        self.queue, self.at_work = deque(), {}
-        self._settle(waiting, RuntimeError("the model has ended"))
+        self.queue, self.at_work, self.has_ended = deque(), {}, True
+        self._settle(waiting, RuntimeError(ENDED))
 
     def _send(self) -> None:
         while self.free and self.queue:

@@ -26,6 +26,19 @@ def test_what_is_taken_out(text, expected):
     assert without_markup(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<!-- a" * 30000, "<!-- a<!-- a"),
+        ("<script>a" * 30000, "a a a"),
+        ("&" + "amp;" * 30000 + "lt;p> a", "a"),
+        ("&" + "#38;" * 30000 + "b", "&b"),
+    ],
+)
+def test_long_texts_take_no_longer_than_their_length(text, expected):
+    assert without_markup(text).startswith(expected)
+
+
 @given(st.text(alphabet="<>&;/!-ab \n#39mplt", max_size=40))
 def test_nothing_is_left_to_take_out(text):
     cleaned = without_markup(text)

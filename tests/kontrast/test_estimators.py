@@ -79,6 +79,8 @@ LISTS_OF_LABELS = (
         (["a ", "a"], "y: found the labels 'a', 'a', allowed: at least 2 that differ as text"),
         (["a", None], "y[1]: found None, allowed: a label of each text"),
         (np.array(["a", 1], object), "y: found labels of the types int, str, allowed: of one type"),
+        (["a", 1], "y: found labels of the types int, str, allowed: of one type"),
+        (["a", float("nan")], "y[1]: found nan, allowed: a label of each text"),
         ([["a"], ["a", "b"]], LISTS_OF_LABELS),
         (pd.Series([["a"], ["b"]]), LISTS_OF_LABELS),
         (["a", "b\ud800"], "y[1]: found half a surrogate pair, allowed: Unicode text"),
@@ -102,7 +104,7 @@ def test_what_is_no_table_is_refused_by_its_type():
 
 def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_text(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config))
+    monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config) or tmp_path)
     kontrast.auto(str(tmp_path / "a.csv"), text="body", label="kind")
     assert (asked[0].text_column, asked[0].label_column) == ("body", "kind")
     kontrast.auto(pd.DataFrame({"text": [None, "one"], "label": [1, 2]}), paths__data=str(tmp_path))
@@ -122,6 +124,7 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
         (["text", "kind"], ["a", "x"], {}, "data: found no column 'label', allowed: one of 'text', 'kind'"),
         (["text", "label", "label"], ["a", "x", "y"], {}, "data: found 2 columns 'label', allowed: one of"),
         (["text", "label"], ["a \ud800", "x"], {}, "data: found half a surrogate pair in the column of texts"),
+        (["text", "label"], ["a", ["x", None]], {}, "data: found None in a list of labels, allowed: labels"),
         (["text", "label"], ["a", ["x", "\ud800"]], {}, "data: found half a surrogate pair in the column of labels"),
     ],
 )
@@ -133,7 +136,10 @@ def test_a_table_or_a_setting_that_cannot_be_used_is_refused_at_once(tmp_path, c
 TWO_COLUMNS = pd.DataFrame({"title": ["a", "b"], "body": ["c", "d"]})  # which gives its names one by one
 
 
-@pytest.mark.parametrize("texts", [[], "one text", ["a", " "], ["a", None], [1.0], ["a \ud800"], TWO_COLUMNS])
+@pytest.mark.parametrize(
+    "texts",
+    [[], "one text", ["a", " "], ["a", None], [1.0], ["a \ud800"], TWO_COLUMNS, None, {"a": 1}, np.array("a")],
+)
 def test_what_is_no_text_is_refused_with_its_place(texts):
     with pytest.raises(InputError, match=r"^X"):
         checked_texts(texts)
@@ -363,7 +369,7 @@ def test_labels_of_a_frame_are_written_alike_each_time(label, cell):
 
 def test_a_plain_label_beside_lists_is_the_only_one_of_its_text(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config))
+    monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config) or tmp_path)
     labels = ["a", ["a", "b"], {"b"}, [], None, float("nan"), "nan", 1.0]
     frame = pd.DataFrame({"text": [f"text {n}" for n in range(8)], "label": labels}, dtype=object)
     kontrast.auto(frame, paths__data=str(tmp_path))

@@ -60,7 +60,7 @@ def choice(label, question="tag"):
             [
                 {"id": 1, "data": {"text": "a"}, "annotations": [
                     {"completed_by": 7, "was_cancelled": False, "result": [choice("yes")]},
-                    {"completed_by": {"email": "b@c.de"}, "was_cancelled": True, "result": []}]},
+                    {"completed_by": {"email": "b@c.de"}, "was_cancelled": True, "result": [choice("no")]}]},
                 {"id": 2, "data": {"review": "b"}, "annotations": []},
             ],
             [("a", "yes", "7"), ("a", "skip", "b@c.de")],
@@ -69,7 +69,8 @@ def choice(label, question="tag"):
             "records.json",
             [{"id": "1", "fields": {"text": "a"}, "responses": {"label": [
                 {"value": "yes", "user_id": "u", "status": "submitted"}, {"value": None, "user_id": "v",
-                                                                           "status": "discarded"}]}}],
+                                                                           "status": "discarded"},
+                {"value": "no", "user_id": "w", "status": "draft"}]}}],
             [("a", "yes", "u"), ("a", "skip", "v")],
         ),
         ("rows.json", [{"id": "1", "status": "pending", "text": "a", "q.responses": None, "q.suggestion": "no"}], []),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,6 +136,9 @@ def test_a_failure_leaves_the_rest_alone_and_the_same_line_tries_it_again(toy, t
     assert len(read_store(tmp_path / "reports/records")) == 6
     assert toy() == 0
     assert "sweep:" not in capsys.readouterr().out, "nothing is done twice"
+    shutil.rmtree(tmp_path / "reports/records")  # as if the command had been killed and its runs had not
+    assert toy() == 0
+    assert "sweep:" not in capsys.readouterr().out and len(read_store(tmp_path / "reports/records")) == 6
 
 
 def test_records_alone_count_as_done(toy, tmp_path, capsys):

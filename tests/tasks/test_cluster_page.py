@@ -70,6 +70,8 @@ def test_the_page_shows_every_text_as_text_and_level_and_names_are_asked_for_ane
     (tmp_path / "new.csv").write_text("text\n" + "\n".join([*texts, "qqq"]) + "\n")
     drift = use("drift", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'drift.csv'}")
     assert drift.code == 0, drift.err
+    same = use("drift", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'new.csv'}")
+    assert same.error == f"output: found '{tmp_path}/new.csv', the input itself, allowed: another file"
     (tmp_path / "blank.csv").write_text("id,text\n1,qqq\n2,\n")
     blank = use("drift", result, f"input={tmp_path / 'blank.csv'}")
     assert blank.code == 0 and f"{tmp_path / 'blank.csv'}:3: 1 rows without a text are left out" in blank.err

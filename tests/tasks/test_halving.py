@@ -84,6 +84,26 @@ def test_half_go_on_and_the_finalists_train_to_their_end_on_two_more_seeds(plan,
     assert first < whole, "cheaper than training all to their end"
 
 
+def test_a_finalist_that_fails_does_not_win(plan, monkeypatch):
+    class Failing(Trained):
+        def train(self, number, words, should_stop):
+            outcome = super().train(number, words, should_stop)
+            config = OmegaConf.merge(self.config, OmegaConf.from_dotlist(list(words)))
+            if config.optimizer.lr == best["optimizer.lr"] and outcome == "finished":
+                run = RunFolder(self.config.paths.runs + "/" + run_id(OmegaConf.to_container(config)))
+                run.write_metrics(status="failed")
+                return "failed"
+            return outcome
+
+    best = searched(plan, monkeypatch, Trained(plan.config))["settings"]
+    plan.config.paths.runs += "/again"
+    record = searched(plan, monkeypatch, Failing(plan.config))
+    assert record["settings"]["optimizer.lr"] != best["optimizer.lr"]
+    plan.config.trainer.least_steps = 600
+    with pytest.raises(ConfigError, match="trainer.least_steps: found 600, allowed with search=halving: 0"):
+        searched(plan, monkeypatch, Failing(plan.config))
+
+
 def test_the_best_line_is_ready_to_paste(plan, monkeypatch, capsys):
     record = searched(plan, monkeypatch, Trained(plan.config))
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("best: "))

@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 
 from engine.command_line import without_group
 from reporting.tables import SweepJob
+from storage.errors import ReportError
 from storage.run_store import RunFolder, list_runs
 from tasks import search as module
 from tasks.search import Search, ended_trials, open_study
@@ -71,6 +72,7 @@ def test_what_cannot_be_searched_is_refused(line):
         [*line, "protocol=published"]
     ).error
     assert "a search never reads test" in command([*line, "protocol.read_test=true"]).error
+    assert command([*line, "active=random"]).error.startswith("active: found random, whose curve is drawn by test rows")
     assert "search.space.loss.tau: method=ce has no such key" in command([*line, "method=ce"]).error
     assert "search.metric: found 'test/accuracy'" in command([*line, "search.metric=test/accuracy"]).error
     assert "task=describe does not train" in command([*line, "task=describe"]).error
@@ -160,6 +162,14 @@ def test_a_failure_leaves_the_rest_alone(searching):
     folder, _ = searching(["broken", [0.5], [0.6]], trials=3)
     rows = trials_of(folder)
     assert [row["state"] for row in rows] == ["complete", "complete", "fail"] and rows[2]["run or error"] == "it broke"
+
+
+def test_another_seed_of_the_draws_is_another_search_and_one_under_way_is_left_alone(searching):
+    folder, _ = searching([[0.5]], trials=1)
+    other, started = searching([[0.6]], trials=1, sampler_seed=1)
+    assert other != folder and len(started) == 1
+    with RunFolder(folder).lock(), pytest.raises(ReportError, match="another process is working on it"):
+        searching([[0.7]], trials=2)
 
 
 def test_the_best_line_is_ready_to_paste(searching):

@@ -89,6 +89,9 @@ def test_workers_share_the_texts_that_wait():
         batcher.fail()
         with pytest.raises(RuntimeError, match="ended"):
             await left
+        with pytest.raises(RuntimeError, match="ended"):
+            await batcher.answers(["i"])
+        await answered(1)  # what another worker was at
         for worker in workers:
             worker.close()
         return answers, batcher

@@ -319,6 +319,9 @@ def test_weights_of_earlier_rounds_are_dropped_and_made_again_where_another_curv
     shared = rows(learn("active=margin", single, *first_random).folder / "curve.csv")
     alone = rows(learn("active=margin", single, *first_random, f"paths.runs={tmp_path / 'alone'}").folder / "curve.csv")
     assert shared[0]["run"] == curve[0]["run"] and shared == alone
+    learn("active=entropy", "active.budget=8", *first_random)  # it ends with that run, which stays whole from here on
+    learn("active=entropy", "active.budget=24", *first_random)
+    assert [file.is_file() for file in weights] == [True, True]
 
 
 @pytest.mark.slow

@@ -175,6 +175,9 @@ def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, 
     if name == "kontrast":  # 43 labelled rows alone would be 2 steps an epoch
         (history,) = tmp_path.glob(f"runs/{candidates[name]['run_ids'][0]}/history.csv")
         assert int(rows(history)[0]["step"]) == -(-(43 + 68 * len(FILLERS)) // 32)
+    if name == "neighbours":
+        refused = use("export", str(result.folder), "retrieval=none").error
+        assert refused.startswith("retrieval: found none; this model of task=auto, neighbours, answers by its ")
     if name == "setfit_pairs":
         nothing_validates([tmp_path / "runs" / run for run in candidates[name]["run_ids"]], tmp_path / "runs")
     model = json.loads((result.folder / "model" / "metrics.json").read_text())

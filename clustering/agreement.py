@@ -91,13 +91,13 @@ def agreements(
         num_clusters: K.
         rng: of the halves and the starts.
         repeats: >= 1.
-        sample_rows: at most so many rows are looked at.
+        sample_rows: at most so many rows are looked at, or 2 K where that is more.
     """
     from sklearn.metrics import adjusted_mutual_info_score
 
     totals = dict.fromkeys(get_args(Grouping), 0.0)
     for _ in range(repeats):
-        rows = vectors[rng.permutation(len(vectors))[:sample_rows]]
+        rows = vectors[rng.permutation(len(vectors))[: max(sample_rows, 2 * num_clusters)]]
         halves = np.array_split(rows, 2)
         for by in totals:
             first, second = (nearest(rows, grouped(half, num_clusters, rng, by).centres)[0] for half in halves)

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+WORD = r"(?u)\b\w{2,100}\b"
+
 
 class WordVectors:
     """Word counts (`bow`), or TF-IDF rows of unit length (`tfidf`), in the vocabulary of the texts it was made from.
 
-    Lower case; words of two or more letters or digits. Use `fit`, or `from_arrays` for one that was kept.
+    Lower case; words of two to a hundred letters or digits: what is longer is no word, and an array of words is as wide
+    as its longest. Use `fit`, or `from_arrays` for one that was kept.
     """
 
     def __init__(self, kind: Literal["bow", "tfidf"], words: NDArray[np.str_], rarity: NDArray[np.float64]) -> None:
@@ -48,4 +51,4 @@ class WordVectors:
 def _vectorizer(kind: Literal["bow", "tfidf"], **options: Any) -> Any:
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-    return (TfidfVectorizer if kind == "tfidf" else CountVectorizer)(**options)
+    return (TfidfVectorizer if kind == "tfidf" else CountVectorizer)(token_pattern=WORD, **options)

@@ -181,6 +181,7 @@ class PairedBatches(TwoOrders):
         """Halves and rows, (2, B) each."""
         batches, others = self.first.global_batches(), np.concatenate(self.second.global_batches())
         ends = np.cumsum([len(batch) for batch in batches])
+        others = np.resize(others, max(len(others), ends[-1]))  # of few rows the second order may be the shorter
         return [np.stack([batch, others[end - len(batch) : end]]) for batch, end in zip(batches, ends, strict=True)]
 
     def part(self, batch: np.ndarray) -> np.ndarray:

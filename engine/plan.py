@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -133,7 +135,7 @@ class Plan:
 
     def _token_embeddings(self) -> np.ndarray:
         encoder: Any = self.encoder.load()
-        return encoder.token_embeddings().numpy()
+        return encoder.token_embeddings().float().cpu().numpy()
 
     def sampler(self) -> Any:
         return instantiate(self.config.sampler)
@@ -198,7 +200,9 @@ class Plan:
 
     def _features_key(self, source: Any) -> str:
         kind = "" if self.device.type == "cpu" else f"-{self.device.type}"  # last digits differ between devices
-        return f"{source.weights_hash()[:20]}-{source.pooling}{kind}"
+        read_by = {name: value for name in ("mean", "std", "quantization") if (value := getattr(source, name, None))}
+        digest = f"-{hashlib.sha256(json.dumps(read_by, default=list).encode()).hexdigest()[:8]}" if read_by else ""
+        return f"{source.weights_hash()[:20]}-{source.pooling}{digest}{kind}"
 
     def clustering_module(self, num_clusters: int) -> ClusteringModule:
         """The method that learns so many clusters over the encoder, without data."""

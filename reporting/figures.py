@@ -12,7 +12,7 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from storage.files import write_text
+from storage.files import replacing, write_text
 from storage.run_store import first_line
 
 # Okabe and Ito's palette: told apart by the colour-blind and in grey
@@ -91,10 +91,12 @@ def save(figure: Any, file: Path) -> Path:
     drawn = StringIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})
     write_text(file.with_suffix(".svg"), compact_svg(drawn.getvalue()))
-    figure.savefig(file.with_suffix(".pdf"), metadata={"CreationDate": None})
-    drawn_png = BytesIO()
+    drawn_pdf, drawn_png = BytesIO(), BytesIO()
+    figure.savefig(drawn_pdf, format="pdf", metadata={"CreationDate": None})
     figure.savefig(drawn_png, format="png", dpi=100)
-    file.with_suffix(".png").write_bytes(compact_png(drawn_png.getvalue()))
+    for suffix, data in ((".pdf", drawn_pdf.getvalue()), (".png", compact_png(drawn_png.getvalue()))):
+        with replacing(file.with_suffix(suffix)) as written:
+            written.write(data)
     return file.with_suffix(".svg")
 
 

@@ -55,7 +55,7 @@ def runs_by_seed(
     """
     alike: dict[Group, list[tuple[Run, int, Mapping[str, Any]]]] = {}
     for run in runs:
-        metrics, config = run.read_metrics(), run.read_config()
+        metrics, config = run.read_metrics(), _of_what_ran(run.read_config())
         if metrics.get("status") == "finished" and figure in metrics and fits(config, where):
             group = tuple(_value(key, metrics, config) for key in by)
             alike.setdefault(group, []).append((run, metrics["seed"], config))
@@ -68,6 +68,15 @@ def runs_by_seed(
                 allowed = "one a group and seed, narrow with where=key:value"
                 raise ReportError(f"by={','.join(by)}: {problem}; allowed: {allowed}")
     return groups
+
+
+def _of_what_ran(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a run of `task=chat` the model that was asked, as its method: no method or encoder of ours took part."""
+    if config.get("task") != "chat":
+        return config
+    return {key: config.get(key) for key in ("task", "dataset", "imbalance", "protocol", "seed")} | {
+        "method": config["chat"]
+    }
 
 
 def differing_words(configs: Sequence[Mapping[str, Any]]) -> list[Group]:

@@ -218,7 +218,8 @@ def _train_by_epochs(
     """Train epoch by epoch, from the last whole one where there is one; the selected epoch's weights are loaded."""
     last = run.last_checkpoint
     started_from = ""
-    if plan.plain.get("start_from") and not last.is_file():
+    # resumed, too, where what it began with tells texts their labels; the weights of the last epoch come after
+    if plan.plain.get("start_from") and (module.trains_unlabelled or not last.is_file()):
         started_from = _start_from(plan, module)
     figures: dict[str, Any] = {}
     if module.trains_unlabelled:
@@ -272,9 +273,24 @@ def _start_from(plan: Plan, module: ClassifierModule) -> str:
             raise ValueError(f"start_from={run.id}: found {key}={own}; allowed: {key}={expected}")
     if (own := len(run.metric("label_names", list, str))) != module.num_classes:
         raise ValueError(f"start_from={run.id}: found {own} classes; allowed: {module.num_classes}")
+    _check_same_part_trains(run, plan)
     load_weights(module, run, plan)
     module.run_id = own_id
     return run.id
+
+
+def _check_same_part_trains(run: RunFolder, plan: Plan) -> None:
+    """Raises ValueError: the run changed layers that are frozen here, where they are read as they came."""
+    own, other = ({key: node.get(key) for key in ("train", "num_top_layers")}
+                  for node in (plan.plain["encoder"], run.read_config()["encoder"]))  # fmt: skip
+    if own["train"] == "full" or other["train"] == "frozen" or own == other:
+        return
+    if own["train"] == other["train"] == "top_layers" and own["num_top_layers"] > other["num_top_layers"]:
+        return
+    raise ValueError(
+        f"start_from={run.id}: found encoder.train={other['train']}, whose weights encoder.train={own['train']} would "
+        "leave out; allowed: full, or as in that run"
+    )
 
 
 def measure(

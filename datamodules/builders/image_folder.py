@@ -85,6 +85,9 @@ class ImageFolder(ImageDataset):
         if self.lists:
             return {split: self._listed(path) for split, path in self.lists.items()}
         folders = {split: self.root / split for split in ("train", "val", "test") if (self.root / split).is_dir()}
+        if folders and "train" not in folders:
+            others, allowed = ", ".join(folders), "a folder train beside them, or folders of classes alone"
+            raise InputError(f"dataset.root: {self.root} holds {others}, allowed: {allowed}")
         return {split: self._found(folder) for split, folder in (folders or {"train": self.root}).items()}
 
     def _listed(self, file: Path) -> Iterator[Row]:

@@ -121,6 +121,7 @@ class UserFiles(TextDataset):
                 value(where, row, self.columns[key], f"dataset.{key}_column")
             entry = {key: row.get(column) for key, column in self.columns.items()}
             entry["text"] = self.cleaned(text_of(row, self.columns["text"]))
+            entry |= {"aug": self.cleaned(entry["aug"])} if "aug" in entry else {}
             entry["where"] = where
             yield entry
 
@@ -183,8 +184,14 @@ class Csv(UserFiles):
 
     def rows(self, files: dict[str, Path]) -> dict[str, Iterator[Row]]:
         rows = super().rows(files)
+        return rows | {"train": self._as_train(rows["train"])}
+
+    def all_rows(self, files: dict[str, Path]) -> Iterator[Row]:
+        return self._as_train(super().all_rows(files))
+
+    def _as_train(self, rows: Iterator[Row]) -> Iterator[Row]:
         if self.empty_label == "unlabelled" or self.label_names is not None:  # otherwise it says that no label applies
-            rows["train"] = (row | {"label": None} if row["label"] in ("", []) else row for row in rows["train"])
+            return (row | {"label": None} if row["label"] in ("", []) else row for row in rows)
         return rows
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:

@@ -48,7 +48,8 @@ function showTable() {
     open.type = "button"; open.append(dot(group.largest), group.name); open.addEventListener("click", () => openGroup(place, true));
     const cell = element("td", "", "long"); cell.dataset.value = group.name; cell.append(open, holds(group));
     const shares = hasLabels ? [element("td", `${(100 * number / group.size).toFixed(0)} %`), element("td", labelName(label), "text")] : [];
-    line.append(cell, element("td", thousands(group.size)), ...shares, element("td", thousands(group.far)), element("td", group.words.join(" "), "long"), element("td", page.clusters[group.largest].central[0], "long"));
+    const far = element("td", thousands(group.far)); far.dataset.value = group.far;
+    line.append(cell, element("td", thousands(group.size)), ...shares, far, element("td", group.words.join(" "), "long"), element("td", page.clusters[group.largest].central[0], "long"));
     line.children[1].dataset.value = group.size; line.dataset.place = place;
     line.classList.toggle("open", place === chosen);
     return line;

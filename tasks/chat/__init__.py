@@ -36,7 +36,7 @@ def chat(config: DictConfig, overrides: list[str]) -> Path:
         ValueError: no model chosen, no key, or a server that gives no answer.
     """
     plan, model = _plan_and_model(config)
-    run = RunFolder(Path(config.paths.runs) / run_id(_identity(plan)))
+    run = RunFolder(Path(config.paths.runs) / run_id(_identity(plan), plan.inputs()))
     with run.lock():
         record_once(run, config, _names(plan, model), lambda: _ask(plan, model, run))
     summary_table(run.read_metrics()).show()
@@ -69,6 +69,8 @@ def chat_export(config: DictConfig, overrides: list[str]) -> Path:
                     answer = {"role": "assistant", "content": names[label]}
                     line = {"messages": [*model.messages(text, names), answer]}
                     file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+        else:  # of another protocol
+            (folder / f"{split}.jsonl").unlink(missing_ok=True)
     facts = {"dataset": plan.dataset.name, "seed": config.seed, "rows": rows, "label_names": datamodule.label_names}
     with replacing(folder / "kontrast.json") as file:
         file.write((json.dumps(facts, indent=2) + "\n").encode())
@@ -89,7 +91,8 @@ def _plan_and_model(config: DictConfig) -> tuple[Plan, ChatModel]:
 def _identity(plan: Plan) -> dict[str, Any]:
     """What decides the answers: the data and the question, and no method of ours."""
     plain = plan.plain
-    question = {key: plain["chat"][key] for key in ("name", "model", "base_url", "prompt", "temperature")}
+    asked = ("name", "model", "base_url", "prompt", "temperature", "max_answer_tokens")
+    question = {key: plain["chat"][key] for key in asked}
     return {"method": question} | {key: plain[key] for key in ("dataset", "imbalance", "protocol", "seed")}
 
 

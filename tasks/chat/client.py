@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -104,7 +105,7 @@ class ChatModel:
         try:
             response = session.post(f"{self.base_url}/chat/completions", json=self.body(messages), timeout=self.timeout)
             response.raise_for_status()
-            return response.json()["choices"][0]["message"]["content"] or ""
+            return _text_of(response.json()["choices"][0]["message"]["content"])
         except requests.HTTPError as error:
             status, reason = error.response.status_code, " ".join(error.response.text.split())[:200]
             raise ValueError(f"chat.base_url: {self.base_url} answered {status} ({reason})") from error
@@ -112,6 +113,11 @@ class ChatModel:
             raise ValueError(f"chat.base_url: {self.base_url} gave no answer ({_cause(error)})") from error
         except (KeyError, IndexError, TypeError) as error:
             raise ValueError(f"chat.base_url: {self.base_url} gave no chat completion") from error
+
+
+def _text_of(content: str | list[dict[str, Any]] | None) -> str:
+    """What a message holds, as a text or in parts of which some are texts."""
+    return "".join(part.get("text", "") for part in content) if isinstance(content, list) else str(content or "")
 
 
 def _cause(error: BaseException) -> str:
@@ -154,7 +160,7 @@ def answers_to(model: ChatModel, questions: Sequence[Messages], stored: Answers)
     keys = [hashlib.sha256(json.dumps([model.base_url, model.body(q)]).encode()).hexdigest() for q in questions]
     missing: dict[str, list[int]] = {}
     for number, key in enumerate(keys):
-        if (answer := stored.get(key)) is not None:
+        if answer := stored.get(key):
             yield number, answer, False
         else:
             missing.setdefault(key, []).append(number)
@@ -166,23 +172,41 @@ def answers_to(model: ChatModel, questions: Sequence[Messages], stored: Answers)
         try:
             for future in as_completed(futures):
                 answer, key = future.result(), futures[future]
-                stored.put(key, answer)
+                _keep(stored, key, answer)
                 for number in missing[key]:
                     yield number, answer, True
+        except ValueError:
+            threads.shutdown(wait=True, cancel_futures=True)  # those that are under way are paid for
+            for future, key in futures.items():
+                if not future.cancelled() and future.exception() is None:
+                    _keep(stored, key, future.result())
+            raise
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _keep(stored: Answers, key: str, answer: str) -> None:
+    """An empty one, as of a filter, is asked for again."""
+    if answer:
+        stored.put(key, answer)
 
 
 def parse_label(answer: str, label_names: Sequence[str]) -> int | None:
     """The class that an answer names: the whole of it, or the one class name that it holds; else None.
 
-    Case, and marks around the name, do not count. Of a name within another one, the longer counts.
+    Case, spaces, ways to write one character, and marks around the name do not count, but where two names differ by
+    these alone. Of a name within another one, the longer counts.
     """
-    plain = answer.strip().strip("\"'`.*:").casefold()
-    names = [name.casefold() for name in label_names]
+    if answer.strip() in label_names:
+        return list(label_names).index(answer.strip())
+    plain, names = _plain(answer), [_plain(name) for name in label_names]
     if plain in names:
-        return names.index(plain)
-    by_length = sorted(names, key=len, reverse=True)
+        return names.index(plain) if names.count(plain) == 1 else None
+    by_length = sorted(filter(None, names), key=len, reverse=True)
     pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, by_length))})(?!\w)"
-    matches = set(re.findall(pattern, plain))
-    return names.index(matches.pop()) if len(matches) == 1 else None
+    matches = set(re.findall(pattern, plain)) if by_length else set()
+    return names.index(*matches) if len(matches) == 1 and names.count(*matches) == 1 else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).split()).strip("\"'`.*: ").casefold()

@@ -17,7 +17,7 @@ from storage.run_store import RunFolder
 from tasks.chat.client import Answers, ChatModel, answers_to
 from tasks.cluster.space import Space
 
-LONGEST = 80  # characters of a name
+LONGEST, LONGEST_TEXT = 80, 500  # characters of a name, and of a text that is shown for one
 QUESTION = "These texts and words are of one group of similar texts. Answer with a name for the group, 1 to 4 words."
 
 
@@ -80,13 +80,11 @@ def _centres_of_groups(space: Space, sizes: NDArray[np.int64]) -> NDArray[np.flo
 
 def _asked(plan: Plan, clusters: Sequence[dict[str, str]]) -> list[str]:
     model: ChatModel = instantiate(plan.config.chat)
-    questions = [
-        [
-            {"role": "system", "content": QUESTION},
-            {"role": "user", "content": "\n".join([row["words"], *(row[f"central{n}"] for n in ("", "_2", "_3"))])},
-        ]
-        for row in clusters
-    ]
+    questions = []
+    for row in clusters:
+        texts = [row[f"central{n}"][:LONGEST_TEXT] for n in ("", "_2", "_3")]
+        user = {"role": "user", "content": "\n".join([row["words"], *texts])}
+        questions.append([{"role": "system", "content": QUESTION}, user])
     names = [""] * len(questions)
     with Answers(Path(plan.plain["paths"]["cache"]) / "chat.sqlite") as stored:
         for number, answer, _ in answers_to(model, questions, stored):

@@ -37,6 +37,7 @@ def test_groups_of_one_size_that_touch_are_left_to_kmeans():
 def test_nobody_agrees_on_noise():
     vectors, _ = rows_in_groups([400], spread=50)
     assert max(agreements(vectors, 5, np.random.default_rng(0)).values()) < 0.3
+    assert agreements(vectors, 5, np.random.default_rng(0), repeats=1, sample_rows=6), "halves hold as many as clusters"
 
 
 @pytest.mark.parametrize("by", ["kmeans", "ward", "ward_average"])

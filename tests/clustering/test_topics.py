@@ -48,6 +48,10 @@ def test_topics_come_by_size():
     assert actual[1].central == (0, 1, 4)
 
 
+def test_what_is_longer_than_any_word_is_none():
+    assert WordVectors.fit("bow", ["ab " + 101 * "x", "cd"]).words.tolist() == ["ab", "cd"]
+
+
 @pytest.mark.parametrize("kind", ["bow", "tfidf"])
 def test_kept_word_vectors_give_the_same(kind):
     words = WordVectors.fit(kind, TEXTS, max_words=4)

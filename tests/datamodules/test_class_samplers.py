@@ -1,5 +1,7 @@
 """Samplers by class: shares of the draws, passes over rows, equal over processes, length groups that leave classes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -150,6 +152,12 @@ def test_square_root_lies_between_the_data_and_the_balanced():
 def paired(sampler, rank=0, world_size=1):
     place = (LENGTHS, LABELS, 0, rank, world_size)
     return PairedBatches(sampler.train(*place), sampler.second("reversed", *place))
+
+
+def test_a_second_order_that_is_shorter_begins_again():
+    orders = [SimpleNamespace(num_batches=2, rank=0, world_size=1, global_batches=lambda rows=rows: rows)
+              for rows in ([np.arange(3), np.arange(3, 6)], [np.array([7, 8])])]  # fmt: skip
+    assert [batch[1].tolist() for batch in PairedBatches(*orders).global_batches()] == [[7, 8, 7], [8, 7, 8]]
 
 
 def staged(sampler, switch, rank=0, world_size=1):

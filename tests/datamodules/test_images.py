@@ -265,3 +265,9 @@ def test_an_edited_image_is_another_store(tmp_path):
     before = FilePixels([str(path)], 8).digest
     image(path, size=(13, 9))
     assert FilePixels([str(path)], 8).digest != before
+
+
+def test_a_folder_of_splits_has_one_to_learn_from(tmp_path):
+    (tmp_path / "test" / "a").mkdir(parents=True)
+    with pytest.raises(InputError, match=f"^dataset.root: {tmp_path} holds test, allowed: a folder train beside them"):
+        ImageFolder(str(tmp_path)).rows({})

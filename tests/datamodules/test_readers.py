@@ -351,3 +351,11 @@ def test_a_whole_set_joins_the_files_and_keeps_labels(tmp_path):
 def test_what_a_whole_set_may_not_be(content, options, message, tmp_path):
     with pytest.raises(InputError, match=re.escape(message)):
         prepare(Csv(write(tmp_path / "a.csv", content), **options), tmp_path / "prepared", None, all_rows=True)
+
+
+def test_texts_whose_labels_nobody_knows_are_that_in_folds_too(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label,more\n<b>a</b>,x|y,<i>c</i>\nb,,d\n")
+    options = {"empty_label": "unlabelled", "aug_column": "more", "markup": "strip"}
+    data = Csv(str(tmp_path / "a.csv"), label_separator="|", **options)
+    kept = [(row["text"], row["label"], row["aug"]) for row in data.all_rows({})]
+    assert kept == [("a", ["x", "y"], "c"), ("b", None, "d")]

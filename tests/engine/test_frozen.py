@@ -1,14 +1,18 @@
 """A frozen encoder, or its frozen lower layers: what it makes of a text is computed once and kept."""
 
 import json
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 
+from engine.plan import Plan
 from engine.trainer import HEAD_EPOCHS, HEAD_STEPS
 from lightning_modules.encoders.top_layers import TopLayers
 from lightning_modules.encoders.transformer import TextEncoder
+from tasks.fit import _check_same_part_trains
 from tests.command_lines import best_weights, outcome, rows
 
 
@@ -105,3 +109,34 @@ def test_cross_entropy_over_a_frozen_encoder_is_solved(solve, use, toy_csv, tmp_
 def test_heads_over_few_rows_take_as_many_epochs_as_their_steps_take(solve):
     run = solve("method=ldam_drw", "encoder.train=frozen", "sampler.batch_size=4")
     assert run.metrics["epochs"] == HEAD_STEPS // 15 > HEAD_EPOCHS, "57 to 60 rows train"
+
+
+def test_cached_features_are_those_of_all_that_the_encoder_reads_by(monkeypatch):
+    monkeypatch.setattr(Plan, "device", torch.device("cpu"))
+    ways = [{}, {"mean": (0.5,), "std": (1.0,)}, {"mean": (0.5,), "std": (0.5,)}, {"quantization": "4bit"}]
+    sources = [SimpleNamespace(weights_hash=lambda: "a" * 64, pooling="mean", **way) for way in ways]
+    assert len({object.__new__(Plan)._features_key(source) for source in sources}) == 4
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "fits"),
+    [
+        (("full", 1), ("top_layers", 2), True),
+        (("frozen", 1), ("full", 1), False),
+        (("frozen", 1), ("top_layers", 1), False),
+        (("top_layers", 1), ("full", 1), False),
+        (("top_layers", 1), ("top_layers", 2), False),
+        (("top_layers", 2), ("top_layers", 1), True),
+        (("top_layers", 2), ("frozen", 2), True),
+        (("frozen", 1), ("frozen", 1), True),
+    ],
+)
+def test_a_run_starts_from_weights_that_it_reads(own, other, fits):
+    nodes = [dict(zip(("train", "num_top_layers"), node, strict=True)) for node in (own, other)]
+    run = SimpleNamespace(id="r", read_config=lambda: {"encoder": nodes[1]})
+    plan = SimpleNamespace(plain={"encoder": nodes[0]})
+    if fits:
+        _check_same_part_trains(run, plan)
+    else:
+        with pytest.raises(ValueError, match=r"^start_from=r: found encoder.train="):
+            _check_same_part_trains(run, plan)

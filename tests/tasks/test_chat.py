@@ -7,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from attack.toy import TOPICS
+from reporting.grouping import runs_by_seed
+from storage.run_store import RunFolder
 from tasks.chat import scores_with_errors
 from tasks.chat.client import parse_label
 from tests.command_lines import command, rows
@@ -75,7 +77,10 @@ def test_the_test_split_is_asked_once_and_reported(chat, server):
     assert "secret" not in "".join(file.read_text() for file in result.folder.iterdir() if file.is_file())
 
     assert chat("task=chat", "force=true").metrics["asked"] == 0
-    assert chat("task=chat", "chat.model=other").metrics["asked"] == 24
+    other = chat("task=chat", "chat.model=other")
+    assert other.metrics["asked"] == 24
+    groups = runs_by_seed([RunFolder(run.folder) for run in (result, other)], ["method", "encoder"], {})
+    assert {group[:2] for group in groups} == {("gpt35", "None")} and len(groups) == 2
 
 
 def test_an_answer_without_a_class_is_an_error(chat, server):
@@ -146,6 +151,12 @@ def test_what_an_answer_names(answer, number):
 def test_the_longer_of_two_names_is_found():
     names = ["human", "human being"]
     assert parse_label("human being", names) == parse_label("It is a human being.", names) == 1
+
+
+def test_names_are_read_as_answers_are():
+    assert [parse_label(name, ["U.S.", "UK", '5"', '7"']) for name in ("U.S.", "u.s", '7"', "uk.")] == [0, 0, 3, 1]
+    assert [parse_label(answer, ["IT", "it"]) for answer in ("IT", "it", "It", "it is it")] == [0, 1, None, None]
+    assert parse_label("cafe\u0301  bar", ["café bar", "..."]) == 0 and parse_label("x", ["...", "?"]) is None
 
 
 def test_a_model_must_be_chosen(store, files):

@@ -192,7 +192,8 @@ def test_a_page_says_what_may_be_asked_and_asks_it(toy_service, width):
 @pytest.mark.slow
 def test_the_service_answers_as_predict_does_and_ends_in_order(fit, use, toy_csv, tmp_path, store):
     run = fit("method=ce", "trainer.max_epochs=3")
-    (run.folder / "predictions.csv").write_text("split,index,label,prediction,probability\n" + "val,0,a,a,0.5\n" * 9)
+    validated = "".join(f"val,{index},a,a,0.5\n" for index in range(9))
+    (run.folder / "predictions.csv").write_text(f"split,index,label,prediction,probability\n{validated}")
     options = [f"input={toy_csv['test']}", f"output={tmp_path}/out.csv", "probabilities=true", "sure=0.5"]
     assert use("predict", run, *options).code == 0
     written = rows(tmp_path / "out.csv")

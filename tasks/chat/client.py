@@ -111,7 +111,7 @@ class ChatModel:
             raise ValueError(f"chat.base_url: {self.base_url} answered {status} ({reason})") from error
         except requests.RequestException as error:
             raise ValueError(f"chat.base_url: {self.base_url} gave no answer ({_cause(error)})") from error
-        except (KeyError, IndexError, TypeError) as error:
+        except (KeyError, IndexError, TypeError, AttributeError) as error:  # parts that are no objects
             raise ValueError(f"chat.base_url: {self.base_url} gave no chat completion") from error
 
 

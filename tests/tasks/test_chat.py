@@ -153,6 +153,13 @@ def test_the_longer_of_two_names_is_found():
     assert parse_label("human being", names) == parse_label("It is a human being.", names) == 1
 
 
+def test_an_answer_in_parts_is_their_texts_and_one_that_is_none_is_refused(chat, server):
+    server.answer = lambda text: [{"type": "text", "text": topic_of(text)}, {"type": "other"}]
+    assert chat("task=chat").metrics["test/accuracy"] == 1.0
+    server.answer = lambda text: ["fruit"]
+    assert chat("task=chat", "chat.model=other").error == f"chat.base_url: {server.url} gave no chat completion"
+
+
 def test_names_are_read_as_answers_are():
     assert [parse_label(name, ["U.S.", "UK", '5"', '7"']) for name in ("U.S.", "u.s", '7"', "uk.")] == [0, 0, 3, 1]
     assert [parse_label(answer, ["IT", "it"]) for answer in ("IT", "it", "It", "it is it")] == [0, 1, None, None]

@@ -16,6 +16,11 @@ from typing import Annotated, Any
 from storage.run_store import first_line
 
 Messages = list[dict[str, str]]
+MOST_REFUSED = 10  # questions, before one has an answer: it is not the text then
+
+
+class Refused(ValueError):
+    """The server takes no question like this one, as a filter of what a text says."""
 
 
 class ChatModel:
@@ -99,7 +104,7 @@ class ChatModel:
         return session
 
     def ask(self, session: Any, messages: Messages) -> str:
-        """The answer. Raises ValueError where the server gives none."""
+        """The answer. Raises Refused where the server does not take the question, ValueError where it gives none."""
         import requests
 
         try:
@@ -108,7 +113,8 @@ class ChatModel:
             return _text_of(response.json()["choices"][0]["message"]["content"])
         except requests.HTTPError as error:
             status, reason = error.response.status_code, " ".join(error.response.text.split())[:200]
-            raise ValueError(f"chat.base_url: {self.base_url} answered {status} ({reason})") from error
+            kind = Refused if status == 400 else ValueError
+            raise kind(f"chat.base_url: {self.base_url} answered {status} ({reason})") from error
         except requests.RequestException as error:
             raise ValueError(f"chat.base_url: {self.base_url} gave no answer ({_cause(error)})") from error
         except (KeyError, IndexError, TypeError, AttributeError) as error:  # parts that are no objects
@@ -154,6 +160,8 @@ class Answers:
 def answers_to(model: ChatModel, questions: Sequence[Messages], stored: Answers) -> Iterator[tuple[int, str, bool]]:
     """Number, answer, and whether it was asked for now, of each question; stored answers come first.
 
+    A question that the server refuses while it answers others has the answer "", which is not stored.
+
     Raises:
         ValueError: the server gives no answer; those that came are stored.
     """
@@ -166,13 +174,20 @@ def answers_to(model: ChatModel, questions: Sequence[Messages], stored: Answers)
             missing.setdefault(key, []).append(number)
     if not missing:
         return
-    session = model.session()
+    session, any_answer, refused = model.session(), len(missing) < len(set(keys)), 0
     with ThreadPoolExecutor(model.requests_at_once) as threads:
         futures = {threads.submit(model.ask, session, questions[numbers[0]]): key for key, numbers in missing.items()}
         try:
             for future in as_completed(futures):
-                answer, key = future.result(), futures[future]
-                _keep(stored, key, answer)
+                key, refusal = futures[future], future.exception()
+                if isinstance(refusal, Refused):
+                    refused += 1
+                    if not any_answer and refused in (MOST_REFUSED, len(futures)):
+                        raise refusal
+                    answer = ""
+                else:
+                    answer, any_answer = future.result(), True
+                    _keep(stored, key, answer)
                 for number in missing[key]:
                     yield number, answer, True
         except ValueError:

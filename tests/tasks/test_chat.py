@@ -103,6 +103,17 @@ def test_a_server_that_gives_up_loses_nothing(chat, server):
     assert metrics["asked"] == 14 and metrics["test/accuracy"] == 1.0
 
 
+@pytest.mark.slow
+def test_a_refused_text_is_an_answer_without_a_class_but_not_where_all_are(chat, server):
+    server.failures = [400] * 100
+    result = chat("task=chat")
+    assert result.code == 2 and "answered 400 (" in result.error
+    server.failures = [400]
+    metrics = chat("task=chat").metrics
+    assert (metrics["asked"], metrics["unparsable"]) == (24, 1)
+    assert chat("task=chat", "force=true").metrics["asked"] == 1  # it is asked again
+
+
 def test_fine_tuning_files_hold_the_rows_that_methods_train_on(chat, toy_csv, tmp_path):
     folder = tmp_path / "export"
     assert chat("task=chat_export", f"output={folder}", "imbalance.ir=2").code == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 from omegaconf import OmegaConf
 
 from engine.validation import validate_top
-from kontrast.estimators import LISTS, TextClassifier, load
+from kontrast.estimators import LISTS, OPENING, TextClassifier, load
 from kontrast.runs import HALF, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
@@ -29,9 +29,11 @@ class Answer:
 
     Attributes:
         folder: with `index.html`, the tables and `model/`.
+        opening: the settings that its model is loaded with, as `kontrast.load` takes them.
     """
 
     folder: Path
+    opening: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -51,7 +53,7 @@ class Answer:
     @cached_property
     def model(self) -> TextClassifier:
         """The recommended candidate, fitted to all rows."""
-        model = load(self.folder / "model")
+        model = load(self.folder / "model", **self.opening)
         assert isinstance(model, TextClassifier)
         return model
 
@@ -157,4 +159,5 @@ def auto(
     plain: Any = OmegaConf.to_container(config, resolve=True)
     validate_top(plain)
     with unseeded():
-        return Answer(answer(config, words).absolute())
+        opening = {name: value for name, value in settings.items() if name.startswith(OPENING)}
+        return Answer(answer(config, words).absolute(), opening)

@@ -107,7 +107,8 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config) or tmp_path)
     kontrast.auto(str(tmp_path / "a.csv"), text="body", label="kind")
     assert (asked[0].text_column, asked[0].label_column) == ("body", "kind")
-    kontrast.auto(pd.DataFrame({"text": [None, "one"], "label": [1, 2]}), paths__data=str(tmp_path))
+    answer = kontrast.auto(pd.DataFrame({"text": [None, "one"], "label": [1, 2]}), paths__data=str(tmp_path), seed=1)
+    assert answer.opening == {"paths__data": str(tmp_path)}, "which its model is loaded with"
     assert pd.read_parquet(asked[1].input)["text"].tolist() == ["", "one"]
     assert read_labelled(asked[1].input, "text", "label").lines == [2], "a row without a text is counted too"
     with pytest.raises(InputError, match="data: found 3 in the column of texts, allowed: texts, or nothing"):

@@ -62,12 +62,12 @@ def replacing_folder(path: Path | str) -> Iterator[Path]:
     prefix = f".{target.name}.tmp-"
     target.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in target.parent.glob(f"{glob.escape(prefix)}*"):
-        with _hold(abandoned) as is_free:
+        with hold_folder(abandoned) as is_free:
             if is_free:
                 shutil.rmtree(abandoned, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
     try:
-        with _hold(temporary):
+        with hold_folder(temporary):
             yield temporary
             for path in (temporary, *temporary.rglob("*")):  # some libraries write for their own user alone
                 path.chmod(0o755 if path.is_dir() else 0o644)
@@ -201,7 +201,7 @@ def _descriptor(path: Path | str) -> int | None:
 
 
 @contextmanager
-def _hold(folder: Path) -> Iterator[bool]:
+def hold_folder(folder: Path) -> Iterator[bool]:
     """Hold a folder while the block runs; False where another process does, whose death would end its hold."""
     try:
         import fcntl

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import ReportError
-from storage.files import replacing
+from storage.files import hold_folder, replacing
 from storage.run_store import RunFolder, first_line, list_runs
 
 if TYPE_CHECKING:
@@ -167,8 +167,9 @@ def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], lis
         added.append(run.id)
     if added:
         write_shard(shard, folder)
-        if len(files := _run_files(folder)) > MAX_SHARDS:
-            _join(folder, sorted(files, key=lambda file: file.stat().st_size)[:-1])
+        with hold_folder(folder) as is_held:  # otherwise another process joins shards, and may take one from here
+            if is_held and len(files := _run_files(folder)) > MAX_SHARDS:
+                _join(folder, sorted(files, key=lambda file: file.stat().st_size)[:-1])
     return added, refused
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage import records
+from storage.files import hold_folder
 from storage.records import MAX_SHARDS, add_records, compact, read_store
 from storage.run_store import ReportError, RunFolder
 
@@ -121,6 +122,15 @@ def test_many_runs_stay_few_files_and_environments_stand_once(make_run, tmp_path
     assert len(records._read_lines(file)[1]) == 2
     (history,) = folder.glob("history-*.parquet")
     assert pq.read_table(history).num_rows == 3 * MAX_SHARDS
+
+
+def test_shards_are_not_joined_while_another_process_joins_them(make_run, tmp_path):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    with hold_folder(folder):
+        for number in range(MAX_SHARDS + 2):
+            add_records([make_run(f"m{number}-toy-1", number)], folder)
+    assert len(list(folder.glob("runs-*"))) == MAX_SHARDS + 2
 
 
 def test_a_new_id_goes_with_its_rows(make_run, tmp_path):

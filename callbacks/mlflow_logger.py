@@ -73,8 +73,7 @@ def mlflow_logger(
     try:
         from mlflow.tracking import MlflowClient
     except ImportError as error:
-        message = "logger=mlflow: MLflow is not installed; pip install -c requirements.lock mlflow-skinny"
-        raise ValueError(message) from error
+        raise ValueError("logger=mlflow: MLflow is not installed; pip install '.[mlflow]'") from error
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     store = run.path.parent

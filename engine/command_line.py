@@ -31,6 +31,7 @@ OF_TEXT = (
     *("dataset.text_column", "dataset.label_column", "active.answers_from", "active.answers", "sheet", "dataset.sheet"),
     *("paths.runs", "paths.data", "paths.cache", "paths.source_mirror", "encoder.path"),
 )  # keys of names that people gave their files, sheets and columns
+EXTRAS = {"faiss": "'.[cpu]', or '.[gpu]'", "optuna": "'.[sweep]'", "submitit": "'.[sweep]'"}  # module -> extra
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
 
@@ -71,8 +72,8 @@ def exit_code(main: Callable[[], None]) -> int:
     except Exception as error:
         if _is_of_composing(error):
             return _fail(f"{_first_unreadable()}: cannot be read; allowed: key=value, group=choice")
-        if isinstance(error, ModuleNotFoundError) and error.name == "faiss":  # an extra: of two packages, one
-            return _fail("faiss is not installed, which this needs; pip install '.[cpu]', or '.[gpu]'")
+        if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get(error.name or "")):
+            return _fail(f"{error.name} is not installed, which this needs; pip install {extra}")
         traceback.print_exc()
         return _fail(f"a fault of Kontrast's own, please report it: {type(error).__name__}: {error}", FAULT)
     return 0

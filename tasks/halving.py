@@ -30,12 +30,13 @@ from reporting.tables import MISSING, Table, percent
 from storage.command_words import literal, shell_line
 from storage.errors import short
 from storage.files import write_text
-from storage.run_store import RunFolder
+from storage.run_store import COMMAND, RunFolder
 
 MOST_OF_THE_METHOD = 2  # parameters of its own that a method may search beside the shared space
 TUNING_SEEDS = 100  # and above: no evaluation seed
 DIGITS = 3  # significant ones of a drawn number
 PLACES = ("paths.", "logger", "rival", "trainer.num_threads")  # words that change no run
+ANOTHER_SPACE = "allowed: another space, ~search.space '+search.space={KEY:{low:1,high:2}}'"
 WITHOUT_TEST = {"protocol.read_test": False}  # of every trial of a search
 Settings = Mapping[str, Any]
 
@@ -101,6 +102,14 @@ def check_range(key: str, range_: Mapping[str, Any]) -> None:
     if not (_is_choice(range_) or _is_range(range_)):
         problem = f"search.space.{key}: found {short(dict(range_))}"
         raise ConfigError(f"{problem}; allowed: {{low, high, log}} with low < high, > 0 for log, or {{choices}}")
+
+
+def check_key(config: DictConfig, key: str) -> None:
+    """Raises ConfigError: a key that the config has not; one whose value is null is there."""
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(config, parent) if parent else config
+    if not isinstance(node, DictConfig) or name not in node:
+        raise ConfigError(f"search.space.{key}: method={config.method.name} has no such key; {ANOTHER_SPACE}")
 
 
 def _is_choice(range_: Mapping[str, Any]) -> bool:
@@ -193,11 +202,9 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
     if any(word.startswith("seed=") for word in overrides):
         raise ConfigError("seed: search=halving tunes on seeds of its own, from search.first_seed on")
     for key in options.space:
-        if OmegaConf.select(config, key, default=None) is None:
-            raise ConfigError(f"search.space.{key}: method={config.method.name} has no such key")
+        check_key(config, key)
         if why := unread(plan.plain).get(key):
-            problem = f"search.space.{key}: has no effect; {why}; allowed: another space"
-            raise ConfigError(f"{problem}, ~search.space '+search.space={{KEY:{{low:1,high:2}}}}'")
+            raise ConfigError(f"search.space.{key}: has no effect; {why}; {ANOTHER_SPACE}")
         try_ends(config, key, options.space[key])
     base = without_group(overrides, "search")
     said = [word for word in base if not word.startswith(PLACES)]
@@ -224,7 +231,7 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
     record = _record(said, options, reached, means, trial) | _code([*every, *again])
     write_text(folder / "search.json", json.dumps(record, indent=1) + "\n")
     _show(record, options)
-    print(f"\nbest: python run.py {shell_line([*said, *words(record['settings'])])}")
+    print(f"\nbest: {COMMAND} {shell_line([*said, *words(record['settings'])])}")
     if options.freeze:
         print(_freeze(name, record))
     return folder

@@ -10,11 +10,9 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import optuna
 from omegaconf import DictConfig, OmegaConf
-from optuna.trial import FrozenTrial, Trial, TrialState
 
 from engine.command_line import without_group
 from engine.identity import run_id
@@ -26,10 +24,13 @@ from reporting.sweep_figure import trials_figure
 from reporting.tables import MISSING, SweepJob, Table, percent
 from storage.command_words import shell_line
 from storage.files import write_text
-from storage.run_store import RunFolder
-from tasks.halving import WITHOUT_TEST, Halving, check_range, halve, try_ends, words
+from storage.run_store import COMMAND, RunFolder
+from tasks.halving import WITHOUT_TEST, Halving, check_key, check_range, halve, try_ends, words
 
-ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+if TYPE_CHECKING:  # an extra, which successive halving goes without
+    import optuna
+    from optuna.trial import FrozenTrial, Trial
+
 VALIDATED = ("clean", "few_shot", "kfold")  # protocols with rows that choose and are not test
 DIGITS = 4  # significant ones of a drawn number, so that a trial's command can be typed
 
@@ -113,9 +114,7 @@ def _check_space(config: DictConfig, plan: Plan, options: Search) -> None:
     if not plan.trains or is_solved(plan.plain):
         raise ConfigError(f"search: method={config.method.name} is not trained here; allowed: a method that is trained")
     for key, range_ in options.space.items():
-        if OmegaConf.select(config, key, default=None) is None:
-            problem = f"search.space.{key}: method={config.method.name} has no such key; allowed: another space"
-            raise ConfigError(f"{problem}, ~search.space '+search.space={{KEY:{{low:1,high:2}}}}'")
+        check_key(config, key)
         try_ends(config, key, range_)
 
 
@@ -128,8 +127,10 @@ def _name(plan: Plan, options: Search) -> str:
 
 def open_study(folder: Path, options: Search) -> optuna.Study:
     """The study of a folder, new or as it was left; trials that were under way are put in line again."""
+    import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
+    from optuna.trial import Trial, TrialState
 
     folder.mkdir(parents=True, exist_ok=True)
     optuna.logging.set_verbosity(logging.WARNING)
@@ -209,6 +210,8 @@ def _run_batch(
 
 
 def _report_result(study: optuna.Study, running: RunningTrial, outcome: SweepJob) -> bool:
+    from optuna.trial import TrialState
+
     values = running.values()
     running.trial.set_user_attr("run", running.run.id)
     running.trial.set_user_attr("error", "" if running.pruned else outcome.error)
@@ -226,7 +229,8 @@ def _report_result(study: optuna.Study, running: RunningTrial, outcome: SweepJob
 
 def ended_trials(study: optuna.Study) -> list[FrozenTrial]:
     """Trials with an outcome; one that was stopped from outside has none."""
-    return [trial for trial in study.get_trials(states=ENDED) if not trial.user_attrs.get("interrupted")]
+    ended = (trial for trial in study.get_trials() if trial.state.is_finished())
+    return [trial for trial in ended if not trial.user_attrs.get("interrupted")]
 
 
 def report(study: optuna.Study, options: Search, base: Sequence[str], folder: Path) -> Path:
@@ -241,7 +245,7 @@ def report(study: optuna.Study, options: Search, base: Sequence[str], folder: Pa
     table.show()
     if best is not None:
         settings = words({key: _rounded(value) for key, value in best.params.items()})
-        line = f"python run.py {shell_line([*base, *settings])}"
+        line = f"{COMMAND} {shell_line([*base, *settings])}"
         write_text(folder / "best.txt", line + "\n")
         print(f"\nbest {options.metric} {percent(best.value)}: {line}")
     return folder

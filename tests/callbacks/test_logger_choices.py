@@ -1,10 +1,13 @@
 """What `logger=tensorboard` and `logger=mlflow` leave of a run, read back with their own readers."""
 
 import json
+import sys
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from callbacks.mlflow_logger import mlflow_logger
+from storage.run_store import RunFolder
 from tests.command_lines import rows
 
 
@@ -63,6 +66,12 @@ def test_a_run_for_mlflow_and_its_repetition(fit, client, tmp_path):
     assert [point.value for point in curve][:2] == pytest.approx(curve_of(result.folder, "val/macro_f1"))
     assert {file.path for file in client().list_artifacts(run.info.run_id)} == {"embeddings.png", "confusion.csv"}
     assert run.info.artifact_uri.startswith(str(tmp_path / "runs"))
+
+
+def test_without_mlflow_a_line_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", None)
+    with pytest.raises(ValueError, match=r"^logger=mlflow: MLflow is not installed; pip install '\.\[mlflow\]'$"):
+        mlflow_logger(RunFolder(tmp_path / "run"), {})
 
 
 @pytest.mark.slow

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
+from engine.command_line import exit_code
 from launching.slurm import SlurmJob, slurm_executor
 from tests.launching.toy_program import run, sweep_rows
 
@@ -65,6 +67,14 @@ def test_the_script_asks_for_what_was_set(cluster, tmp_path):
     assert re.match(r"USR[12]@", asked["signal"]) and asked["qos"] == "q"
     assert f"{sys.executable} -u -m submitit.core._submit" in script
     assert [job.result() for job in jobs] == [0, 0]
+
+
+def test_without_submitit_a_line_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    monkeypatch.setattr(ArgumentParser, "error", ArgumentParser.error)  # put back what `exit_code` sets
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    assert exit_code(lambda: slurm_executor(tmp_path, {})) == 2
+    assert capsys.readouterr().err == "error: submitit is not installed, which this needs; pip install '.[sweep]'\n"
 
 
 @pytest.mark.slow

@@ -105,10 +105,11 @@ def test_a_finalist_that_fails_does_not_win(plan, monkeypatch):
 
 
 def test_the_best_line_is_ready_to_paste(plan, monkeypatch, capsys):
+    monkeypatch.setattr(module, "COMMAND", "kontrast run")  # as where it is installed
     record = searched(plan, monkeypatch, Trained(plan.config))
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("best: "))
     settings = [f"{key}={value}" for key, value in record["settings"].items()]
-    assert shlex.split(line)[1:] == ["python", "run.py", "method=m", "dataset.train='a (b).csv'", *settings]
+    assert shlex.split(line)[1:] == ["kontrast", "run", "method=m", "dataset.train='a (b).csv'", *settings]
 
 
 @pytest.mark.parametrize("epochs", [1, 10, 25])
@@ -158,6 +159,10 @@ def test_what_is_unequal_is_refused(plan):
         halve(plan, ["seed=3"], Halving(SPACE))
     with pytest.raises(ConfigError, match="search.space.loss.tau: method=m has no such key"):
         halve(plan, [], Halving({"loss.tau": {"choices": [1]}}))
+    plan.config.method.scale = None
+    module.check_key(plan.config, "method.scale")  # a key whose default is null is there
+    with pytest.raises(ConfigError, match="search.space.method.tau: method=m has no such key"):
+        module.check_key(plan.config, "method.tau")
     plan.plain["seed"] = 1
     with pytest.raises(ConfigError, match="search.space.trainer.max_epochs: has no effect; why; allowed: another"):
         halve(plan, [], Halving({"trainer.max_epochs": {"choices": [3]}}))

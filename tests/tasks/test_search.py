@@ -16,6 +16,7 @@ import optuna
 import pytest
 from omegaconf import OmegaConf
 
+import tasks
 from engine.command_line import without_group
 from reporting.tables import SweepJob
 from storage.errors import ReportError
@@ -86,6 +87,17 @@ def test_what_cannot_be_searched_is_refused(line):
     for range_ in bad:
         with pytest.raises(ValueError, match="search.space.x: found {"):
             Search({"x": range_})
+
+
+@pytest.mark.slow
+def test_without_optuna_halving_works_and_a_line_says_what_to_install(line, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.setattr(tasks, "search", module)
+    monkeypatch.delitem(sys.modules, "tasks.search")  # to be imported anew
+    assert command(line).error == "optuna is not installed, which this needs; pip install '.[sweep]'"
+    halving = [word for word in line if not word.startswith("search")]
+    few_shot = command([*halving, "search=halving", "protocol=few_shot"]).error
+    assert few_shot == "protocol: found few_shot; allowed with search=halving: clean"
 
 
 class Jobs:
@@ -172,10 +184,11 @@ def test_another_seed_of_the_draws_is_another_search_and_one_under_way_is_left_a
         searching([[0.7]], trials=2)
 
 
-def test_the_best_line_is_ready_to_paste(searching):
+def test_the_best_line_is_ready_to_paste(searching, monkeypatch):
+    monkeypatch.setattr(module, "COMMAND", "kontrast run")  # as where it is installed
     folder, _ = searching([[0.5]], trials=1)
     words = shlex.split((folder / "best.txt").read_text())
-    assert words[:4] == ["python", "run.py", "method=m", "dataset.train='a (b).csv'"] and len(words) == 6
+    assert words[:4] == ["kontrast", "run", "method=m", "dataset.train='a (b).csv'"] and len(words) == 6
 
 
 def test_a_stopped_trial_is_done_again_with_the_same_settings(searching, tmp_path):

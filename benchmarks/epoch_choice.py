@@ -5,7 +5,7 @@
 A setting is NAME:ROWS:IR as in `benchmarks.auto`. MiniLM's upper half is fine-tuned on the drawn rows as `task=auto`
 does it; a fifth of them validates. Each epoch is measured on 600 further train rows, so that every rule can be looked
 up afterwards: the lowest validation loss, the best macro-F1, the latest of the best, the last epoch. A line of
-`--results` is one finished drawing; started again, the rest goes on.
+`--results` (`runs/epoch_choice.jsonl`) is one finished drawing; started again, the rest goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import csv
 import json
 import tempfile
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -24,6 +26,7 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
+from benchmarks._measure import ROOT
 from benchmarks.auto import thinned
 from datamodules.datamodule import DataModule
 from reporting.metrics import classification_metrics
@@ -106,18 +109,26 @@ def measured(setting: str, drawing: int) -> dict[str, float]:
 
 
 def every_drawing(
-    options: argparse.Namespace, measured: Callable[[str, int], Mapping[str, Any]]
+    options: argparse.Namespace,
+    measured: Callable[[str, int], Mapping[str, Any]],
+    asked: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """What is measured of every drawing of every setting; a line of `options.results` each, those there are kept."""
-    lines = [json.loads(line) for line in options.results.open()] if options.results.exists() else []
-    known = {(line["setting"], line["drawing"]) for line in lines}
-    for drawing in range(options.drawings):
-        for setting in options.settings:
-            if (setting, drawing) in known:
-                continue
-            lines.append({"setting": setting, "drawing": drawing, **measured(setting, drawing)})
+    """What is measured of every drawing of every setting; a line of `options.results` each, those there are kept.
+
+    Args:
+        asked: further values of JSON, which a line has too: those of a line decide whether it is an answer.
+    """
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    known = [json.loads(line) for line in options.results.open()] if options.results.exists() else []
+    lines: list[dict[str, Any]] = []
+    for drawing, setting in product(range(options.drawings), options.settings):
+        question = {"setting": setting, "drawing": drawing, **asked}
+        line = next((line for line in known if question.items() <= line.items()), None)
+        if line is None:
+            line = question | dict(measured(setting, drawing))
             with options.results.open("a") as file:
-                print(json.dumps(lines[-1]), file=file, flush=True)
+                print(json.dumps(line), file=file, flush=True)
+        lines.append(line)
     return lines
 
 
@@ -125,7 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", nargs="+", default=SETTINGS)
     parser.add_argument("--drawings", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=Path("epoch_choice.jsonl"))
+    parser.add_argument("--results", type=Path, default=ROOT / "runs/epoch_choice.jsonl")
     options = parser.parse_args()
     lines = every_drawing(options, measured)
     rules = [name for name in lines[0] if name not in ("setting", "drawing")]

@@ -5,8 +5,8 @@
 
 A setting is NAME:ROWS:IR as in `benchmarks.auto`. MiniLM's upper half learns from all drawn rows, by SetFit's pairs for
 so many epochs, and, as `task=auto` has it, by cross-entropy, a fifth of the rows choosing the epoch; `linear_words`
-does not train it. Macro-F1 is that of 600 further train rows. A line of `--results` is one finished drawing; started
-again, the rest goes on.
+does not train it. Macro-F1 is that of 600 further train rows. A line of `--results` (`runs/pairs_choice.jsonl`) is one
+finished drawing with these words; started again, the rest goes on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from benchmarks._measure import ROOT
 from benchmarks.auto import columns
 from benchmarks.epoch_choice import every_drawing, write_rows
 from kontrast import TextClassifier, auto
@@ -83,10 +84,10 @@ def main() -> None:
     parser.add_argument("--drawings", type=int, default=1)
     parser.add_argument("--epochs", type=int, nargs="+", default=(6, 9, 15))
     parser.add_argument("--beside", nargs="+", default=BESIDE[:1], choices=BESIDE)
-    parser.add_argument("--results", type=Path, default=Path("pairs_choice.jsonl"))
+    parser.add_argument("--results", type=Path, default=ROOT / "runs/pairs_choice.jsonl")
     options = parser.parse_args()
-    asked = options.epochs, options.beside
-    lines = every_drawing(options, lambda setting, drawing: {"figures": measured(setting, drawing, *asked)})
+    asked = {"epochs": list(options.epochs), "beside": list(options.beside)}
+    lines = every_drawing(options, lambda *drawing: {"figures": measured(*drawing, **asked)}, asked)
     names = list(lines[0]["figures"])
     table: list[list[Any]] = []
     for line in lines:

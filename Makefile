@@ -61,8 +61,10 @@ lint: setup  ## ruff on everything, mypy where types help
 docs: setup  ## the documentation site, into site/; any dead link or wrong docstring fails (ARGS is passed on)
 	NO_MKDOCS_2_WARNING=1 $(RUN_PYTHON) -m mkdocs build --strict $(ARGS)
 
-bench: setup  ## every race in benchmarks/ against its peer
-	set -e; for race in benchmarks/[a-z]*.py; do $(RUN_PYTHON) -m benchmarks.$$(basename $$race .py); done
+bench: setup  ## every race in benchmarks/ against its peer; after one that fails the others go on
+	@failed=; for race in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do \
+		$(RUN_PYTHON) -m benchmarks.$$race || failed="$$failed $$race"; \
+	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 lock:  ## resolve pyproject.toml into the two lock files (ARGS=--upgrade: newest versions)
 	@$(or $(PYTHON),$(error $(NO_PYTHON))) scripts/lock.py $(ARGS)

@@ -1,4 +1,4 @@
-"""Cost of a training step of every method for one label, relative to cross-entropy.
+"""Cost of a training step of every method that trains on texts of one label, relative to cross-entropy.
 
     python -m benchmarks.method_cost [--steps 8] [--rounds 3] [--methods ce sharprecl ...]
 
@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
 from lightning.pytorch import Callback
@@ -42,9 +43,17 @@ class StepTimes(Callback):
 
 
 def methods() -> list[str]:
-    """Methods for texts of one label."""
+    """Methods for texts of one label that train, on labelled texts alone."""
     classes = {name: get_object(target) for name, target in choices("method").items()}
-    return [name for name, target in classes.items() if issubclass(target, ClassifierModule) and not target.multilabel]
+    of_one_label = {name: kind for name, kind in classes.items() if issubclass(kind, ClassifierModule)}
+    return [name for name, kind in of_one_label.items() if not kind.multilabel and _trains(name, kind)]
+
+
+def _trains(name: str, kind: type[ClassifierModule]) -> bool:
+    """Whether it has training steps, on batches of labelled texts alone."""
+    own = yaml.safe_load((ROOT / f"conf/method/{name}.yaml").read_text())
+    is_frozen = own.get("encoder", {}).get("train") == "frozen"  # such a method's classifier is solved
+    return not (is_frozen or kind.is_solved is True or kind.trains_unlabelled)
 
 
 def turn(method: str, steps: int, folder: Path) -> tuple[list[float], int]:

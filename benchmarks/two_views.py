@@ -1,6 +1,6 @@
 """Clusters of labelled train rows: k-means, the grouping that halves agree on, and embeddings with words.
 
-    python -m benchmarks.two_views --sets trec dblp r52 ohsumed [--rows 5000] [--start agreement] [--steps 10]
+    python -m benchmarks.two_views [--sets trec dblp r52 ohsumed] [--rows 5000] [--start agreement] [--steps 10]
 
 Of each set at most `--rows` train rows are drawn and encoded by MiniLM as it comes; no other row is read. Cells hold
 ACC / NMI in percent, seed 0. What `clustering.two_views` does was chosen on rows of these sets and
@@ -28,6 +28,7 @@ from clustering.vectors import WordVectors
 from engine.assign import Embeddings
 from engine.plan import Plan
 
+SETS = ("trec", "dblp", "r52", "ohsumed")
 STARTS = (*GROUPINGS, *(f"{by}_of_both" for by in GROUPINGS))
 
 
@@ -44,7 +45,7 @@ def train_rows(name: str, number: int) -> tuple[list[str], NDArray[np.int64], ND
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.two_views", description=__doc__)
-    parser.add_argument("--sets", nargs="+", required=True)
+    parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--rows", type=int, default=5000)
     parser.add_argument("--start", choices=("agreement", *STARTS), default="agreement")
     parser.add_argument("--steps", type=int, default=10)

@@ -113,6 +113,18 @@ def test_the_gpu_campaign_sets_up_the_gpu_environment_but_for_its_dry_run(words,
     assert result.stdout.splitlines()[0] == f"python3.11 scripts/environment.py{variant}"
 
 
+def test_after_a_race_that_fails_the_others_go_on(tmp_path):
+    python = tmp_path / ".venv/bin/python"
+    for file in (python, tmp_path / "benchmarks/first.py", tmp_path / "benchmarks/second.py"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    python.write_text('#!/bin/sh\necho "$2"\ntest "$2" != benchmarks.first\n')
+    python.chmod(0o755)
+    result = make_with({"python3.11": (3, 11)}, tmp_path, "bench")
+    assert result.stdout.splitlines()[1:] == ["benchmarks.first", "benchmarks.second"]
+    assert result.returncode and result.stderr.startswith("failed: first\n")
+
+
 def test_make_says_in_one_line_what_is_missing(tmp_path):
     result = make_with({"python3": (3, 10)}, tmp_path)
     assert result.returncode and not result.stdout

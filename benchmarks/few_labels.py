@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 
 import numpy as np
@@ -146,6 +146,12 @@ def positive(word: str) -> int:
     return int(word)
 
 
+def mean_and_spread(shares: Sequence[float]) -> str:
+    """'mean ± standard deviation' in percent, that of a sample; of one draw the figure alone."""
+    mean = f"{100 * statistics.mean(shares):.1f}"
+    return mean if len(shares) == 1 else f"{mean} ± {100 * statistics.stdev(shares):.1f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="agnews", choices=choices("dataset"), metavar="NAME")
@@ -178,10 +184,8 @@ def main() -> None:
     rows = []
     for name, figures in results.items():
         accuracies, macro_f1s, times = zip(*figures, strict=True)
-        spread = statistics.pstdev(accuracies)
-        shown = f"{100 * statistics.mean(accuracies):.1f} ± {100 * spread:.1f}"
         macro = f"{100 * statistics.mean(macro_f1s):.1f}"
-        rows.append([name, reads[name], shown, macro, f"{statistics.median(times):.1f}"])
+        rows.append([name, reads[name], mean_and_spread(accuracies), macro, f"{statistics.median(times):.1f}"])
     budget = f"{options.labels_per_class} labels a class, {options.seeds} draws"
     print(f"{options.dataset}, {budget}, {options.threads} thread(s), {options.test_rows} test rows at the most")
     print(tabulate(rows, ["method", "reads", "accuracy, %", "macro-F1, %", "seconds"], tablefmt="github"))

@@ -1,4 +1,4 @@
-"""The command line of the race of few labels."""
+"""The command line of the race of few labels, and the spread that it prints."""
 
 import pytest
 
@@ -17,3 +17,8 @@ def test_bad_words_are_said(monkeypatch, capsys, words, problem):
     with pytest.raises(SystemExit):
         few_labels.main()
     assert problem in capsys.readouterr().err
+
+
+def test_the_spread_over_draws_is_that_of_a_sample():
+    assert few_labels.mean_and_spread((0.5, 0.7)) == "60.0 ± 14.1"
+    assert few_labels.mean_and_spread((0.5,)) == "50.0"

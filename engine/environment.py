@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PACKAGES = ("torch", "lightning", "transformers", "tokenizers", "numpy", "scikit-learn", "hydra-core", "torchmetrics")
 ENVIRONMENT = "environment.json"
 ENCODER_HASH = "encoder_weights_sha256"
+ROOT = Path(__file__).resolve().parents[1]
 CODE = ("*.py", "*.yaml", "*.toml", "*.lock")
 
 
@@ -59,13 +60,16 @@ def write_environment(run: RunFolder, now: dict[str, Any], goes_on: bool) -> Non
 
 def _code() -> dict[str, Any]:
     """The commit of the code, and whether the work tree has changes that it does not hold; None: no checkout."""
-    folder = Path(__file__).resolve().parents[1]
+    unknown = {"commit": None, "changed": None}
     changes = ("status", "--porcelain", "--", *CODE, ":!reports")
     try:
-        head, changed = (
-            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
-            for words in (("rev-parse", "HEAD"), changes)
+        place, changed = (
+            subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "--show-toplevel", "HEAD"), changes)
         )
     except (OSError, subprocess.CalledProcessError):
-        return {"commit": None, "changed": None}
+        return unknown
+    checkout, _, head = place.rpartition("\n")
+    if Path(checkout).resolve() != ROOT:  # installed, in an environment inside somebody's own repository
+        return unknown
     return {"commit": head, "changed": bool(changed)}

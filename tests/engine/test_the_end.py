@@ -2,10 +2,12 @@
 
 import json
 import signal
+import subprocess
 from functools import partial
 
 import pytest
 
+from engine import environment
 from engine.environment import write_environment
 from storage.records import is_of_changed_code
 from storage.run_store import RunFolder
@@ -64,3 +66,16 @@ def test_a_run_that_goes_on_was_of_changed_code_if_any_start_was(tmp_path):
     assert run.read_json("environment.json") == expected and is_of_changed_code(run)
     write_environment(run, {"commit": "b", "changed": False, "threads": 2}, goes_on=False)  # begins again
     assert not is_of_changed_code(run)
+
+
+def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path, monkeypatch):
+    git = partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True, text=True)
+    git(["git", "init"])
+    git(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-m", "first"])
+    head = git(["git", "rev-parse", "HEAD"]).stdout.strip()
+    monkeypatch.setattr(environment, "ROOT", tmp_path.resolve())
+    assert environment._code() == {"commit": head, "changed": False}
+    installed = tmp_path.resolve() / ".venv/lib"
+    installed.mkdir(parents=True)
+    monkeypatch.setattr(environment, "ROOT", installed)
+    assert environment._code() == {"commit": None, "changed": None}

@@ -94,7 +94,8 @@ def main() -> None:
         shares = measured(options, Path(folder))
     rows = []
     for stage, steps in shares.seconds.items():
-        encoder, other, between = (mean(parts) for parts in zip(*steps[WARM_UP:], strict=True))
+        timed = steps[WARM_UP : WARM_UP + options.steps]
+        encoder, other, between = (mean(parts) for parts in zip(*timed, strict=True))
         whole = encoder + other + between
         rows.append((stage, 1000 * whole, *(100 * part / whole for part in (encoder, other, between))))
     header = ("stage", "ms a step", "encoder, %", "other, %", "between, %")

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import yaml
 
+from storage.run_store import list_runs
+
 ROOT = Path(__file__).resolve().parents[1]
 SWEEP = ROOT / "conf/sweep/mu_tau_K_ir.yaml"
 
@@ -41,7 +43,7 @@ def main() -> int:
         started = time.perf_counter()
         code = subprocess.run(command, cwd=ROOT).returncode
         seconds = time.perf_counter() - started
-        finished = len(list(Path(folder, "runs").glob("*/metrics.json")))
+        finished = sum(run.status == "finished" for run in list_runs(Path(folder, "runs")))
     print(f"{finished} runs in {seconds:.0f} s, {options.jobs} at a time: {seconds / max(1, finished):.1f} s a run")
     return code
 

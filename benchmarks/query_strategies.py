@@ -1,7 +1,7 @@
 """Races: query strategies against small-text and scikit-activeml; memory; a pool of a million.
 
     python -m benchmarks.query_strategies [--threads 1] [--only entropy coreset] [--size 20000] [--memory]
-    python -m benchmarks.query_strategies --large [--only ...]
+    python -m benchmarks.query_strategies --large [--threads 1] [--only ...]
 
 A pool of 5,000 x 384 with 10 classes (BADGE also alone with 50), 100 labelled, 100 to choose. All get the same
 embeddings and predictions, so no model runs, and take turns in one process. `--memory`: peak memory above the
@@ -220,9 +220,9 @@ def main() -> None:
         elif arguments.large_of:
             print(large(arguments.large_of))
         elif arguments.large:
-            rows = []
+            rows, threads = [], ("--threads", str(arguments.threads))
             for name in arguments.only:
-                rows.append([name, *in_own_process(MODULE, "--large-of", name).split()])
+                rows.append([name, *in_own_process(MODULE, *threads, "--large-of", name).split()])
                 print(*rows[-1], file=sys.stderr, flush=True)
             print(tabulate(rows, ["strategy", "seconds", "peak MiB above the inputs"], tablefmt="github"))
         else:

@@ -1,9 +1,10 @@
 """Make .venv hold exactly what a lock file says. Run by `make setup`; takes no time when that is already so.
 
-Usage: python3 scripts/environment.py [gpu|cpu] [--with-device], with Python 3.11, 3.12 or 3.13
+Usage: python3 scripts/environment.py [gpu|cpu] [--with-device] [--this-python], with Python 3.11, 3.12 or 3.13
 
 Without an argument the variant that is installed stays (a new environment is `cpu`). A file lock lets several `make`
-run at once; after an interrupted set-up, or for another lock or variant, the environment is made anew.
+run at once; after an interrupted set-up, for another lock or variant, or where its Python does not run any more, the
+environment is made anew; with `--this-python` also where its Python is of another version than the one that runs this.
 `--with-device` refuses a machine without an NVIDIA driver before anything is installed.
 """
 
@@ -32,12 +33,23 @@ def check_weights(path: Path) -> None:
         sys.exit(f"setup: {path}: found {digest}, the weights have sha256 {WEIGHTS_SHA256}; make clean, and again")
 
 
+def installed_python() -> str:
+    """Version of the environment's Python, as 3.11; empty where it does not run."""
+    question = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        answer = subprocess.run([str(VENV / "bin" / "python"), "-IS", "-c", question], capture_output=True, text=True)
+    except OSError:  # a link to one that is gone
+        return ""
+    return answer.stdout.strip()
+
+
 def main() -> None:
     if not PYTHONS[0] <= sys.version_info < PYTHONS[1]:
         sys.exit(f"setup: the lock is for Python 3.11, 3.12 or 3.13, this is {sys.version.split()[0]} (make PYTHON=…)")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", nargs="?", help="cpu or gpu")
     parser.add_argument("--with-device", action="store_true", help="an NVIDIA GPU must be there")
+    parser.add_argument("--this-python", action="store_true", help="the environment's must be of this version")
     options = parser.parse_args()
     wanted = options.variant
     if wanted not in (None, *LOCKS):
@@ -49,7 +61,9 @@ def main() -> None:
         written = STAMP.read_text() if STAMP.exists() else ""
         variant = wanted or written.partition(" ")[0] or "cpu"
         stamp = f"{variant} {hashlib.sha256(LOCKS[variant].read_bytes()).hexdigest()}"
-        if written == stamp:
+        python = installed_python()
+        is_other = options.this_python and python != f"{sys.version_info.major}.{sys.version_info.minor}"
+        if written == stamp and python and not is_other:
             return
         print(f"setup: installing {LOCKS[variant].name} into {VENV.name} (a few minutes the first time)", flush=True)
         try:

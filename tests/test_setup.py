@@ -32,8 +32,11 @@ def setup(tmp_path, monkeypatch):
 
 def pip(returncode: int, monkeypatch, leaves: Path) -> None:
     """A pip that writes a file and ends so."""
+    real = subprocess.run
 
-    def run(line):
+    def run(line, **options):
+        if "pip" not in line:
+            return real(line, **options)
         leaves.write_text("")
         return subprocess.CompletedProcess(line, returncode)
 
@@ -63,6 +66,27 @@ def test_another_lock_means_a_new_environment(setup, monkeypatch):
     pip(0, monkeypatch, new)
     setup.main()
     assert new.exists() and not old.exists()
+
+
+@pytest.mark.parametrize(
+    ("python", "words", "is_new"),
+    [
+        ("exit 1", [], True),  # what it was made with is gone
+        ("echo 3.9", [], False),
+        ("echo 3.9", ["--this-python"], True),  # another was typed
+    ],
+)
+def test_the_environment_of_another_python(setup, monkeypatch, python, words, is_new):
+    old, new = setup.VENV / "old", setup.VENV / "new"
+    pip(0, monkeypatch, old)
+    setup.main()
+    (setup.VENV / "bin/python").unlink()
+    (setup.VENV / "bin/python").write_text(f"#!/bin/sh\n{python}\n")
+    (setup.VENV / "bin/python").chmod(0o755)
+    monkeypatch.setattr("sys.argv", ["environment.py", *words])
+    pip(0, monkeypatch, new)
+    setup.main()
+    assert (new.exists(), old.exists()) == (is_new, not is_new)
 
 
 def test_what_needs_a_gpu_installs_nothing_without_one(setup, monkeypatch, tmp_path):
@@ -111,6 +135,11 @@ def test_make_takes_the_python_that_is_there(pythons, taken, tmp_path):
 def test_the_gpu_campaign_sets_up_the_gpu_environment_but_for_its_dry_run(words, variant, tmp_path):
     result = make_with({"python3.11": (3, 11)}, tmp_path, "gpu-campaign", *words)
     assert result.stdout.splitlines()[0] == f"python3.11 scripts/environment.py{variant}"
+
+
+def test_a_python_that_is_typed_is_that_of_the_environment(tmp_path):
+    result = make_with({"python3.11": (3, 11), "python3.12": (3, 12)}, tmp_path, "setup", "PYTHON=python3.12")
+    assert result.stdout == "python3.12 scripts/environment.py --this-python\n"
 
 
 def test_after_a_race_that_fails_the_others_go_on(tmp_path):

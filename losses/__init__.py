@@ -2,7 +2,7 @@
 
 from losses.acl import ACLLoss, updated_centres, views_of_classes
 from losses.aecl import AECLLoss
-from losses.arguments import ClassificationLoss
+from losses.arguments import ClassificationLoss, full_precision
 from losses.balanced_softmax import BalancedSoftmaxLoss, balanced_softmax
 from losses.bcl import BalancedContrastiveLoss
 from losses.bilateral import BilateralLoss
@@ -122,6 +122,7 @@ __all__ = [
     "effective_number_weights",
     "expected_logits",
     "focal_per_sample",
+    "full_precision",
     "gather",
     "generalised_weights",
     "hard_ratio_schedule",

@@ -8,6 +8,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import ClassifierModule
+from losses import full_precision
+
+
+@full_precision
+def cosines(embeddings: Tensor, weight: Tensor, scale: float = 1.0) -> Tensor:
+    """Those of embeddings (B, D) and class weights (C, D), times `scale`: (B, C), float32 under autocast too."""
+    return scale * functional.normalize(embeddings, dim=1) @ functional.normalize(weight, dim=1).T
 
 
 class CosineModule(ClassifierModule):
@@ -36,8 +43,7 @@ class CosineModule(ClassifierModule):
     def logits(self, embeddings: Tensor) -> Tensor:
         if self.cosine_scale is None:
             return super().logits(embeddings)
-        features = functional.normalize(self.dropout(embeddings).float(), dim=1)
-        return self.cosine_scale * features @ functional.normalize(self.classifier.weight.float(), dim=1).T
+        return cosines(self.dropout(embeddings), self.classifier.weight, self.cosine_scale)
 
     def prediction_head(self) -> dict[str, Tensor]:
         if self.cosine_scale is None:

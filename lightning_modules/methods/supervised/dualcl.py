@@ -12,7 +12,7 @@ from torch.nn import functional
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.encoders.lora import base_model
 from lightning_modules.encoders.transformer import TextEncoder
-from losses import CrossEntropy, DualContrastiveLoss, gather
+from losses import CrossEntropy, DualContrastiveLoss, full_precision, gather
 
 
 class DualCLModule(ClassifierModule):
@@ -125,7 +125,7 @@ class DualCLModule(ClassifierModule):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """`embeddings` z (B, D) and `logits` z.theta_c (B, C)."""
         z, theta = self.represent(batch)
-        return {"embeddings": z, "logits": torch.einsum("bd,bcd->bc", z, theta)}
+        return {"embeddings": z, "logits": _products(z, theta)}
 
     def _check_length(self, length: int) -> None:
         limit = getattr(self.encoder.model.config, "max_position_embeddings", None)
@@ -143,7 +143,7 @@ class DualCLModule(ClassifierModule):
         views = batch["num_views"]
         labels = batch["labels"].repeat(views)
         z, theta = self.represent(batch)
-        classification = self.classification_loss(torch.einsum("bd,bcd->bc", z, theta), labels)
+        classification = self.classification_loss(_products(z, theta), labels)
         if self.mu == 0:
             return {"loss": classification}
         label_theta = functional.normalize(theta[torch.arange(len(labels), device=labels.device), labels], dim=1)
@@ -151,6 +151,12 @@ class DualCLModule(ClassifierModule):
         contrastive = self.loss(z, label_theta, labels)
         loss = (1 - self.mu) * classification + self.mu * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}
+
+
+@full_precision
+def _products(z: Tensor, theta: Tensor) -> Tensor:
+    """(B, C) of z (B, D) and theta (B, C, D); float32 under autocast too."""
+    return torch.einsum("bd,bcd->bc", z, theta)
 
 
 def _takes_positions(model: nn.Module) -> bool:

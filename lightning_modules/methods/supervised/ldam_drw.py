@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.methods.supervised.cosine import cosines
 from losses import LDAMLoss
 
 
@@ -42,8 +43,7 @@ class LDAMDRWModule(ClassifierModule):
 
     def cosines(self, embeddings: Tensor) -> Tensor:
         """(B, D) -> (B, C) in [-1, 1], float32."""
-        features = functional.normalize(self.dropout(embeddings).float(), dim=1)
-        return features @ functional.normalize(self.classifier.weight.float(), dim=1).T
+        return cosines(self.dropout(embeddings), self.classifier.weight)
 
     def logits(self, embeddings: Tensor) -> Tensor:
         return self.loss.scale * self.cosines(embeddings)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule, derived_seed
-from losses import SupervisedPrototypicalContrastiveLoss, gather
+from losses import SupervisedPrototypicalContrastiveLoss, full_precision, gather
 
 
 class SPCLModule(ClassifierModule):
@@ -74,9 +74,10 @@ class SPCLModule(ClassifierModule):
     def embed(self, batch: Batch) -> Tensor:
         return functional.normalize(super().embed(batch), dim=1)
 
+    @full_precision
     def logits(self, embeddings: Tensor) -> Tensor:
         """Score of the nearest centre of each class, (1 + cos) / 2 / tau."""
-        scores = torch.einsum("bd,cmd->bcm", embeddings.float(), self.centres)
+        scores = torch.einsum("bd,cmd->bcm", embeddings, self.centres)
         scores = scores.masked_fill(~self.is_centre, -1.0)  # the least cosine: never nearest
         return (1 + scores.amax(2)) / 2 / self.loss.tau
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.heads.causal_norm import causal_norm_weight, unit_parts
-from losses import CrossEntropy, gather
+from losses import CrossEntropy, full_precision, gather
 
 
 class TDEModule(ClassifierModule):
@@ -68,9 +68,10 @@ class TDEModule(ClassifierModule):
             effect_strength,
         )
 
+    @full_precision
     def logits(self, embeddings: Tensor) -> Tensor:
         weight = self.effective_weight(0.0 if self.training else self.effect_strength)
-        return unit_parts(self.dropout(embeddings).float(), self.embedding_parts) @ weight.T
+        return unit_parts(self.dropout(embeddings), self.embedding_parts) @ weight.T
 
     def prediction_head(self) -> dict[str, Tensor]:
         return {"weight": self.effective_weight(self.effect_strength).detach()}

@@ -6,10 +6,21 @@ import pytest
 import torch
 from torch.nn import functional
 
+from lightning_modules.methods.supervised.bcl import BCLModule
 from lightning_modules.methods.supervised.ce import CrossEntropyModule
 from lightning_modules.methods.supervised.ldam_drw import LDAMDRWModule
 from lightning_modules.methods.supervised.post_hoc_logit_adjustment import PostHocLogitAdjustmentModule
-from losses import CrossEntropy, LDAMLoss, class_balanced_weights, class_margins, log_prior
+from lightning_modules.methods.supervised.spcl import SPCLModule
+from lightning_modules.methods.supervised.tde import TDEModule
+from losses import (
+    BalancedContrastiveLoss,
+    CrossEntropy,
+    LDAMLoss,
+    SupervisedPrototypicalContrastiveLoss,
+    class_balanced_weights,
+    class_margins,
+    log_prior,
+)
 
 COUNTS = torch.tensor([90, 30, 5])
 
@@ -76,6 +87,25 @@ def test_the_head_of_prediction_gives_the_logits(batch, kind, loss, options):
     logits = embeddings @ head["weight"].T + head.get("bias", 0)
     torch.testing.assert_close(logits, module(batch)["logits"])
     assert not any(tensor.requires_grad for tensor in head.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss"),
+    [
+        (BCLModule, BalancedContrastiveLoss()),
+        (LDAMDRWModule, LDAMLoss()),
+        (SPCLModule, SupervisedPrototypicalContrastiveLoss()),
+        (TDEModule, CrossEntropy()),
+    ],
+)
+def test_scores_are_in_full_precision_where_the_encoder_computes_in_bfloat16(batch, kind, loss):
+    module = build(kind, loss).eval()
+    if kind is SPCLModule:
+        module.centres.copy_(torch.randn(3, 1, 8))
+        module.is_centre.fill_(True)
+    expected = module(batch)["logits"]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(module(batch)["logits"], expected)
 
 
 def test_ldam_logits_are_scaled_cosines_without_a_margin(batch):

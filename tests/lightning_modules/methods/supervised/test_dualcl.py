@@ -64,3 +64,11 @@ def test_labels_that_take_too_many_positions_are_refused(build, batch):
     module = build([[10], [11], [12] * limit])
     with pytest.raises(ValueError, match="dataset.max_length: text and labels take .* allowed"):
         module(batch)
+
+
+def test_scores_are_in_full_precision_where_the_encoder_computes_in_bfloat16(build, batch):
+    module = build()
+    with torch.autocast("cpu", torch.bfloat16):
+        output = module(batch)
+        z, theta = module.represent(batch)
+    assert torch.equal(output["logits"], torch.einsum("bd,bcd->bc", z, theta))

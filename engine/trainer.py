@@ -54,6 +54,7 @@ def build_trainer(
             `converged`, for heads over a frozen encoder: 30, or as many as 600 steps take, and no early stopping, which
             a few validation rows would cause by chance; or `by_size`, for clustering: 70, or where top layers train on
             the processor as many as 800 steps take, 12 at least.
+        max_steps: of the optimizer, -1 for any number; the part of an epoch that it may end in is validated too.
         least_steps: of the optimizer: where `max_epochs` have fewer, as many epochs as it takes.
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
         accumulate_grad_batches: batches of one optimizer step.
@@ -71,6 +72,8 @@ def build_trainer(
     if max_epochs == "converged":
         callbacks = [callback for callback in callbacks if not isinstance(callback, EarlyStopping)]
     steps_an_epoch = math.ceil(batches / accumulate_grad_batches)
+    if max_steps > 0:
+        callbacks = [*callbacks, _ValidateAfterLastStep()]
     epochs = _epochs(max_epochs, steps_an_epoch)
     least_steps = max(least_steps, LEAST_STEPS.get(str(max_epochs), 0))
     if batches and least_steps:
@@ -96,6 +99,14 @@ def build_trainer(
         enable_model_summary=False,
         enable_progress_bar=any(isinstance(callback, pl.callbacks.ProgressBar) for callback in callbacks),
     )
+
+
+class _ValidateAfterLastStep(pl.Callback):
+    """Lightning ends a part of an epoch without validation, and it would be judged by the epoch before, or by none."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step >= trainer.max_steps:
+            trainer.should_stop = True
 
 
 def _epochs(max_epochs: int | str, steps_an_epoch: int) -> int:

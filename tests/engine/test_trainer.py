@@ -1,7 +1,8 @@
 """How long a run trains."""
 
 import pytest
-from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.callbacks import Callback, EarlyStopping
+from lightning.pytorch.demos.boring_classes import BoringModel
 
 from engine.trainer import ENOUGH_STEPS, EPOCHS, HEAD_EPOCHS, HEAD_STEPS, build_trainer
 from tests.engine.plans import plain
@@ -26,6 +27,25 @@ from tests.engine.plans import plain
 def test_batches_decide_on_epochs_unless_a_number_is_said(tmp_path, options, batches, epochs):
     trainer = build_trainer(tmp_path, [], False, [], precision=32, batches=batches, **options)
     assert trainer.max_epochs == epochs
+
+
+class Validations(Callback):
+    """The steps after which there was one."""
+
+    def __init__(self):
+        self.steps = []
+
+    def on_validation_end(self, trainer, pl_module):
+        self.steps.append(trainer.global_step)
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "steps"), [(10, [10]), (64, [64]), (70, [64, 70]), (128, [64, 128]), (-1, [64, 128, 192])]
+)
+def test_the_last_step_is_validated_within_an_epoch_too(tmp_path, max_steps, steps):
+    validations, options = Validations(), {"max_epochs": 3, "max_steps": max_steps, "precision": 32}
+    build_trainer(tmp_path, [validations], False, [], **options).fit(BoringModel())
+    assert validations.steps == steps  # of 64 in an epoch
 
 
 @pytest.mark.parametrize(("max_epochs", "stops"), [("converged", 0), ("enough", 1)])

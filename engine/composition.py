@@ -6,7 +6,7 @@ and a sampler what they serve. Nothing here names a method.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hydra.utils import get_object, instantiate
@@ -164,6 +164,20 @@ def label_findings(plain: Plain, problem: str, allowed: str) -> Iterator[str]:
     methods = ", ".join(_without_labels(target_class(plain["dataset"]).kind, method.multilabel))
     others = f", or a method that reads the names of the classes: {methods}" if methods else ""
     yield f"{problem}, and method={plain['method']['name']} learns from labels; allowed: {allowed}{others}"
+
+
+def absent_class_findings(plain: Plain, counts: Sequence[int], names: Sequence[str]) -> Iterator[str]:
+    """Classes without a train row, which are the problem of a method or loss that needs some of each."""
+    loss = plain.get("loss")
+    nodes = [target_class(node) for node in (plain["method"], loss) if node]
+    if all(counts) or not any(getattr(node, "needs_every_class", False) for node in nodes):
+        return
+    absent = ", ".join(repr(name) for name, count in zip(names, counts, strict=True) if not count)
+    by_loss = f" with loss={choice_name('loss', loss['_target_'])}" if loss else ""
+    yield (
+        f"dataset: no train row has the label {absent}, and method={plain['method']['name']}{by_loss} needs rows of "
+        "every class; allowed: more labels, dataset.label_names without it, or another method, such as ce"
+    )
 
 
 def _without_labels(kind: str, multilabel: bool) -> Iterator[str]:

@@ -22,7 +22,15 @@ from datamodules.class_descriptions import called_alike
 from datamodules.corpus import Corpus, prepare
 from datamodules.datamodule import DataModule
 from datamodules.sources import SourceFile, fetch
-from engine.composition import check_composition, check_kinds, is_module, label_findings, serves, target_class
+from engine.composition import (
+    absent_class_findings,
+    check_composition,
+    check_kinds,
+    is_module,
+    label_findings,
+    serves,
+    target_class,
+)
 from engine.features import cached_features, texts_to_encode
 from engine.label_kind import check_label_kind
 from engine.trainer import on_processor, resolve_precision
@@ -147,11 +155,14 @@ class Plan:
         """The method over the encoder; what the encoder's frozen part makes of the inputs is computed once.
 
         Raises:
-            ConfigError: no train row has a label, and the method learns from nothing else.
+            ConfigError: no train row has a label, and the method learns from nothing else; or a class has none, and
+                the method needs rows of each.
         """
         if not len(datamodule.indices["train"]):
             for finding in label_findings(self.plain, "dataset: no train row has a label", "some labels"):
                 raise ConfigError(finding)
+        for finding in absent_class_findings(self.plain, datamodule.class_counts.tolist(), datamodule.label_names):
+            raise ConfigError(finding)
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
         self.encode_once(module.encoder, datamodule, beside_inputs=module.solved_from == "both")
         return module

@@ -286,6 +286,7 @@ class ClassifierModule(EncoderModule):
     """
 
     needs_labels: ClassVar[bool] = True  # whether without a label there is nothing that it could learn from
+    needs_every_class: ClassVar[bool] = False  # whether it, whatever the loss, weighs or shifts by the rows of each
     multilabel = False  # whether texts have any number of labels: batches then carry them as (B, C) of 0 and 1
     unit_norm_embeddings = False  # whether `prediction_head` wants embeddings of unit length
     embedding_parts = 1  # into how many equal parts it then wants them cut, each of unit length

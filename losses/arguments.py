@@ -19,6 +19,8 @@ class ClassificationLoss(nn.Module):
     Source: this house.
     """
 
+    needs_every_class = False  # whether `class_counts` must be >= 1 throughout; of other losses too
+
 
 def check_tau(tau: float) -> float:
     """The temperature, a number without shape, as it is; ``ValueError`` where it is not above 0. Source: this house."""

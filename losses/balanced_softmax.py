@@ -36,6 +36,8 @@ class BalancedSoftmaxLoss(ClassificationLoss):
     Source: Ren et al. (NeurIPS 2020). `forward` takes logits (N, C), labels (N,) and class_counts (C,).
     """
 
+    needs_every_class = True
+
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor) -> Tensor:
         """Logits (N, C), labels (N,), class_counts (C,) each >= 1 -> scalar loss."""
         return balanced_softmax(gather(logits), gather(labels), class_counts)

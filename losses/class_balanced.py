@@ -98,6 +98,8 @@ class ClassBalancedLoss(ClassificationLoss):
         average: over ``rows`` (a batch of rare rows weighs more) or over ``weights`` (it weighs as any other).
     """
 
+    needs_every_class = True
+
     def __init__(
         self,
         effective_number_beta: Annotated[float, ">= 0", "< 1"] = 0.9999,

@@ -41,13 +41,13 @@ def inverse_frequency_weights(class_counts: Tensor) -> Tensor:
     Source: the class-balanced sampling of Kang et al. (ICLR 2020), section 3, as weights.
 
     Args:
-        class_counts: (C,) training samples of each class, each >= 1.
+        class_counts: (C,) training samples of each class, some > 0; C in the formula is the number of those.
 
     Returns:
-        (C,) float64, positive; their mean over the rows of training is 1.
+        (C,) float64, 0 for a class without samples, else positive; their mean over the rows of training is 1.
     """
-    counts = _checked_counts(class_counts)
-    return counts.sum() / (len(counts) * counts)
+    counts = class_counts.double()
+    return torch.where(counts > 0, counts.sum() / (counts.count_nonzero() * counts), 0.0)
 
 
 def log_prior(class_counts: Tensor) -> Tensor:

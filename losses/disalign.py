@@ -52,6 +52,8 @@ class GeneralisedReweightingLoss(ClassificationLoss):
         average: over ``rows`` or over ``weights``.
     """
 
+    needs_every_class = True
+
     def __init__(
         self,
         exponent: Annotated[float, ">= 0", "with method.representation_share<1"] = 1.2,

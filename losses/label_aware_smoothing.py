@@ -70,6 +70,8 @@ class LabelAwareSmoothingLoss(ClassificationLoss):
         tail_smoothing: of the smallest class, in [0, head_smoothing].
     """
 
+    needs_every_class = True
+
     def __init__(
         self,
         head_smoothing: Annotated[float, ">= 0", "< 1", "with method.representation_share<1"] = 0.3,

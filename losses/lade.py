@@ -71,6 +71,8 @@ class LADELoss(ClassificationLoss):
         ValueError: an argument out of range.
     """
 
+    needs_every_class = True
+
     def __init__(
         self,
         regulariser_weight: Annotated[float, ">= 0"] = 0.1,

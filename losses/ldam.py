@@ -76,6 +76,8 @@ class LDAMLoss(nn.Module):
         average: over ``rows`` or over ``weights``, of the global batch of all processes.
     """
 
+    needs_every_class = True
+
     def __init__(
         self,
         max_margin: Annotated[float, ">= 0"] = 0.5,

@@ -54,6 +54,8 @@ class LogitCompensatedCrossEntropy(ClassificationLoss):
     The prior comes from ``class_counts`` at each call. Source: SharpReCL, eq. 6. Shapes: see `forward`.
     """
 
+    needs_every_class = True
+
     def __init__(self, adjustment_strength: Annotated[float, ">= 0"] = 1.0, unit_norm_logits: bool = False) -> None:
         super().__init__()
         self.adjustment_strength = _check_strength(adjustment_strength)

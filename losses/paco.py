@@ -34,6 +34,8 @@ class ParametricContrastiveLoss(nn.Module):
         ValueError: an argument out of range.
     """
 
+    needs_every_class = True
+
     def __init__(
         self,
         tau: Annotated[float, "> 0"] = 0.2,

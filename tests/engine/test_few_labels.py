@@ -135,6 +135,13 @@ def test_texts_that_are_in_test_are_not_learned_from_where_test_is_not_read(toy_
              "dataset.label_names=[metal,fruit]", "dataset.test=TMP/same.csv"],
             "dataset: no row has a label, and the 2 texts without one are also in test or validation; allowed: ",
         ),
+        *(
+            (
+                [*words.split(" with "), "dataset.label_names=[fruit,metal,snow,animal,weather]"],
+                f"dataset: no train row has the label 'snow', and {words} needs rows of every class; allowed: ",
+            )
+            for words in ("method=sharprecl with loss=sharprecl", "method=acl with loss=acl")
+        ),
         (["dataset.train=TMP/part.csv"], "TMP/part.csv:4: found an empty label, allowed: a name or a number"),
     ],
 )
@@ -148,6 +155,14 @@ def test_bad_input(solve, tmp_path, line, message):
     write_rows(tmp_path / "same.csv", [("silver", "metal"), ("plum", "fruit")])
     line = [word.replace("TMP", str(tmp_path)) for word in line]
     assert solve("method=prototypes", *line).error.startswith(message.replace("TMP", str(tmp_path)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["crt", "hybrid_sc", "tsc"])
+def test_a_class_without_train_rows_is_no_obstacle_to_methods_that_weigh_rows_by_their_own_class(fit, method):
+    names = "dataset.label_names=[fruit,metal,snow,animal,weather]"
+    run = fit(f"method={method}", names, "trainer.max_epochs=2", "method.classifier_weighting=inverse_frequency")
+    assert run.metrics["class_counts"][2] == 0 and run.metrics["status"] == "finished"
 
 
 def test_no_label_and_no_name_says_what_to_do(solve, tmp_path):

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from losses import class_weights, effective_number_weights, log_prior, negative_log_prior_weights
+from losses import (
+    class_weights,
+    effective_number_weights,
+    inverse_frequency_weights,
+    log_prior,
+    negative_log_prior_weights,
+)
 
 
 def test_golden(golden):
@@ -26,6 +32,12 @@ def test_none_and_beta_zero_weigh_all_alike():
     counts = torch.tensor([1, 7, 300])
     assert class_weights(counts, "none").tolist() == [1, 1, 1]
     assert effective_number_weights(counts, beta=0.0).tolist() == [1, 1, 1]
+
+
+def test_an_absent_class_counts_for_nothing_where_rows_are_weighed_by_their_own_class():
+    counts = torch.tensor([6, 0, 2])
+    weights = inverse_frequency_weights(counts)
+    assert weights.tolist() == pytest.approx([8 / 12, 0, 2]) and (weights * counts).sum() == 8
 
 
 def test_bad_input_is_named():

@@ -36,6 +36,7 @@ class ACLModule(ClassifierModule):
     """
 
     losses = (ACLLoss,)
+    needs_every_class = True
     views: Tensor
     centres: Tensor
     is_seen: Tensor

@@ -30,6 +30,7 @@ class BCLModule(CosineModule):
     """
 
     losses = (BalancedContrastiveLoss,)
+    needs_every_class = True
 
     def __init__(
         self,

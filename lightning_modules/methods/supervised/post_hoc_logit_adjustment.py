@@ -23,6 +23,7 @@ class PostHocLogitAdjustmentModule(CrossEntropyModule):
     """
 
     losses = (CrossEntropy,)  # one that knows the prior would correct it twice
+    needs_every_class = True
     losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = ()
     adjustment: Tensor
 

@@ -29,6 +29,7 @@ class ProCoModule(ClassifierModule):
     """
 
     losses = (ProCoLoss,)
+    needs_every_class = True
     sums: Tensor
     counts: Tensor
 

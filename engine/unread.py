@@ -23,6 +23,7 @@ from lightning_modules.encoders.words import WordEncoder
 NAMES = ("method.class_names", "method.label_pieces")
 # options of a data set that say how many labels are learned from, or what figures tell of them
 OF_LABELS = tuple(f"dataset.{key}" for key in ("empty_label", "labels", "labels_per_class", "many_above", "few_below"))
+OF_LINEAR_CLASSIFIER = ("method.classifier_bias", "method.dropout", "method.head_lr")
 # group or key -> when the engine reads it
 CONDITIONS = {
     "augment": "method.num_views>1",
@@ -77,7 +78,15 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
             idle[key] = f"method={method['name']} does not read texts without labels"
         elif reads_unlabelled is not True:
             conditions[key] = reads_unlabelled
-    if (active := plain.get("active")) and not _asks_for_passes(active["strategy"]):
+    asks_for_passes = bool(plain.get("active")) and _asks_for_passes(plain["active"]["strategy"])
+    for argument, condition in getattr(target_class(method), "reads_when", {}).items():
+        if condition is None:
+            idle[f"method.{argument}"] = f"method={method['name']} does not read it"
+        elif argument != "dropout" or not asks_for_passes:
+            conditions[f"method.{argument}"] = f"method.{condition}"
+    if plain.get("head"):
+        idle |= dict.fromkeys(OF_LINEAR_CLASSIFIER, f"head={plain['head']['name']} stands for the linear classifier")
+    if (active := plain.get("active")) and not asks_for_passes:
         idle["active.mc_passes"] = f"active={active['name']} asks for no passes with dropout on"
     if active:
         idle["protocol.read_test"] = f"active={active['name']} draws its curve by the test rows"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 import lightning.pytorch as pl
@@ -57,6 +58,8 @@ class EncoderModule(pl.LightningModule):
     protocols: ClassVar[tuple[str, ...]] = ("clean", "few_shot", "kfold", "published")
     encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers", "frozen")  # values of encoder.train
     unused_groups: ClassVar[tuple[str, ...]] = ()
+    # of the arguments that methods share: when this one reads them, as "KEY=VALUE" of its own; None: never
+    reads_when: ClassVar[Mapping[str, str | None]] = MappingProxyType({})
     reads_unlabelled: ClassVar[bool | str] = False  # whether the split "unlabelled" is of use to it, or when: "KEY>0"
     trains_unlabelled: ClassVar[bool] = False  # whether its train batches hold those rows too, behind the train rows
     rows_beside: str | None = None  # "reversed": each train batch holds as many rows again, drawn so, behind its own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import torch
@@ -45,6 +46,7 @@ class DualCLModule(ClassifierModule):
     owner: Tensor
     place: Tensor
     encoder_training = ("full", "top_layers")
+    reads_when = MappingProxyType({"head_lr": "label_tokens=learned"})
 
     def __init__(
         self,

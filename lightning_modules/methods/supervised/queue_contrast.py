@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import torch
@@ -37,6 +38,8 @@ class QueueContrastModule(TwoStageModule, QueueModule):
 
     The remaining arguments are those of `TwoStageModule` and `QueueModule`.
     """
+
+    reads_when = MappingProxyType({"dropout": "representation_share<1"})
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import torch
@@ -46,6 +47,7 @@ class SPCLModule(ClassifierModule):
     is_centre: Tensor
     difficulty: Tensor
     encoder_training = ("full", "top_layers")
+    reads_when = MappingProxyType({"dropout": None, "head_lr": None})
     unit_norm_embeddings = True
 
     def __init__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -108,9 +109,16 @@ def load_module(run: RunFolder, plan: Plan) -> tuple[ClassifierModule, tuple[str
 
 
 def load_weights(
-    module: EncoderModule, run: RunFolder, plan: Plan, name: str = BEST, more_allowed: bool = False
+    module: EncoderModule,
+    run: RunFolder,
+    plan: Plan,
+    name: str = BEST,
+    more_allowed: bool = False,
+    keep: Collection[str] = (),
 ) -> dict[str, Any] | None:
     """Weights of a run's checkpoint into the module of a plan; it may hold more than these only where that is allowed.
+
+    Tensors named in `keep` stay as the module has them.
 
     Returns:
         The figures of the solution that these weights are; None where they are an epoch's.
@@ -133,6 +141,8 @@ def load_weights(
     if any(f"encoder.{key}" not in checkpoint["state_dict"] for key, _ in module.encoder.named_parameters()):
         check_encoder(run, plan)
     module.on_load_checkpoint(checkpoint)
+    own = module.state_dict()
+    checkpoint["state_dict"] |= {key: own[key] for key in keep}
     try:
         missing, _ = module.load_state_dict(checkpoint["state_dict"], strict=not more_allowed)
     except (RuntimeError, AttributeError, TypeError) as error:

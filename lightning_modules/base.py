@@ -65,6 +65,7 @@ class EncoderModule(pl.LightningModule):
     rows_beside: str | None = None  # "reversed": each train batch holds as many rows again, drawn so, behind its own
     rows_afterwards: str | None = None  # "class_balanced": so are the train batches from `batches_before` of the run on
     kinds: ClassVar[tuple[str, ...] | None] = None  # of data, as `Dataset.kind` names them; None: whatever is encoded
+    state_of_rows: ClassVar[tuple[str, ...]] = ()  # buffers that tell of the train rows; start_from leaves them as new
     loss: Any  # one of `losses`: what it is called with is between the two
     pretrained: tuple[str, ...] = ("encoder.",)  # parameters that begin so have the optimizer's rate, others `head_lr`
 

@@ -259,7 +259,7 @@ def _save_best(run: RunFolder, module: ClassifierModule, figures: Mapping[str, A
 
 
 def _start_from(plan: Plan, module: ClassifierModule) -> str:
-    """Weights of a finished run, whose id is returned, into `module`, which keeps its own name.
+    """Weights of a finished run, whose id is returned, into `module`, which keeps its own name and `state_of_rows`.
 
     Raises:
         ValueError: no run that fits.
@@ -274,7 +274,7 @@ def _start_from(plan: Plan, module: ClassifierModule) -> str:
     if (own := len(run.metric("label_names", list, str))) != module.num_classes:
         raise ValueError(f"start_from={run.id}: found {own} classes; allowed: {module.num_classes}")
     _check_same_part_trains(run, plan)
-    load_weights(module, run, plan)
+    load_weights(module, run, plan, keep=module.state_of_rows)
     module.run_id = own_id
     return run.id
 

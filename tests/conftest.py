@@ -125,11 +125,20 @@ def fit(store: list[str], small: list[str], files: list[str]) -> Callable[..., "
     from tests.command_lines import command
 
     def call(*arguments: str, stdin: str = "") -> "Result":
-        no_rate = "encoder.train=frozen" in arguments  # then nothing learns at the encoder's rate
-        options = [option for option in small if not (no_rate and option.startswith("optimizer.lr="))]
+        unread = _unread_rates(arguments)
+        options = [option for option in small if option.partition("=")[0] not in unread]
         return command([*files, *store, *options, *arguments], stdin)
 
     return call
+
+
+def _unread_rates(words: tuple[str, ...]) -> set[str]:
+    """Keys of learning rates of the small options at which nothing learns under these words."""
+    without_head = {"method=spcl", "head=text_to_text"}.intersection(words)
+    if "method=dualcl" in words and "method.label_tokens=learned" not in words:
+        without_head.add("method=dualcl")
+    rates = {"method.head_lr"} if without_head else set()
+    return rates | ({"optimizer.lr"} if "encoder.train=frozen" in words else set())
 
 
 @pytest.fixture

@@ -198,3 +198,18 @@ def test_steps_that_overrule_a_number_of_epochs_are_said(capsys, word, epochs, i
     line = "trainer.least_steps=160: 160 epochs in place of trainer.max_epochs=1; "
     line += "trainer.least_steps=0 takes the number as it is\n"
     assert capsys.readouterr().err == line * is_said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spcl", "gml", "proco"])
+def test_a_run_that_starts_from_another_remembers_its_own_rows_alone(fit, method):
+    line = [f"method={method}", "trainer.max_epochs=1", "sampler.batch_size=16"]
+    first = fit(*line)
+    fewer = fit(*line, "dataset.labels_per_class=6", f"start_from={first.folder.name}")
+    weights, rows_of_it = best_weights(fewer.folder), sum(fewer.metrics["class_counts"])
+    if method == "spcl":
+        assert len(weights["bank"]) == weights["pool_filled"].sum() == rows_of_it
+    elif method == "gml":
+        assert 0 < (weights["queue_labels"] >= 0).sum() <= rows_of_it
+    else:
+        assert weights["counts"].sum(1).tolist() == 2 * [2 * rows_of_it]  # of two views

@@ -34,6 +34,7 @@ class QueueModule(ClassifierModule):
     The remaining arguments are those of `ClassifierModule`.
     """
 
+    state_of_rows = ("queue", "queue_labels", "queue_position")
     queue: Tensor
     queue_labels: Tensor
     queue_position: Tensor

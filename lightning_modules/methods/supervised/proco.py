@@ -30,6 +30,7 @@ class ProCoModule(ClassifierModule):
 
     losses = (ProCoLoss,)
     needs_every_class = True
+    state_of_rows = ("sums", "counts")
     sums: Tensor
     counts: Tensor
 

@@ -38,6 +38,10 @@ class SPCLModule(ClassifierModule):
     """
 
     losses = (SupervisedPrototypicalContrastiveLoss,)
+    state_of_rows = (
+        *("pool", "pool_filled", "pool_position", "bank", "bank_labels"),
+        *("centres", "is_centre", "difficulty"),
+    )
     pool: Tensor
     pool_filled: Tensor
     pool_position: Tensor

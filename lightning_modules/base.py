@@ -107,7 +107,8 @@ class EncoderModule(pl.LightningModule):
 
         `function` is an encoder, or a function of this module's parameters.
         """
-        if self.gradient_cache_chunk is None or not self.training:
+        learns = self.training or torch.is_grad_enabled()  # a method may train in eval mode, and encodes keys without
+        if self.gradient_cache_chunk is None or not learns:
             return function(*inputs)
         owner = function if isinstance(function, nn.Module) else self
         return embed_in_chunks(function, owner.parameters(), self.gradient_cache_chunk, *inputs)

@@ -109,8 +109,7 @@ class DualCLModule(ClassifierModule):
         """Position ids (1 + P + L,) with `label_positions: shared`: labels from 0, then the separator and the text."""
         rest = torch.arange(1, length + 1, device=self.place.device)
         positions = torch.cat([self.place.new_zeros(1), self.place, rest])
-        # some architectures keep the positions up to that of padding for themselves
-        return positions + (getattr(self.encoder.model.embeddings.position_embeddings, "padding_idx", None) or -1) + 1
+        return positions + _first_position(self.encoder.model)
 
     def represent(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """z (B, D) and theta (B, C, D)."""
@@ -132,7 +131,10 @@ class DualCLModule(ClassifierModule):
     def _check_length(self, length: int) -> None:
         limit = getattr(self.encoder.model.config, "max_position_embeddings", None)
         needed = length + (1 if self.shared_positions else self.prefix_length)
-        if limit is not None and needed > limit:
+        if limit is None:
+            return
+        limit -= _first_position(self.encoder.model)
+        if needed > limit:
             raise ValueError(
                 f"dataset.max_length: text and labels take {needed} positions, allowed: {limit}; "
                 f"method.label_positions=shared or method.label_tokens=learned take fewer"
@@ -153,6 +155,13 @@ class DualCLModule(ClassifierModule):
         contrastive = self.loss(z, label_theta, labels)
         loss = (1 - self.mu) * classification + self.mu * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}
+
+
+def _first_position(model: nn.Module) -> int:
+    """Position of the first token; some architectures keep those up to that of padding for themselves."""
+    table = getattr(getattr(base_model(model), "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return 0 if padding is None else padding + 1
 
 
 @full_precision

@@ -92,7 +92,8 @@ class SPCLModule(ClassifierModule):
             number = self.centres.shape[1]
             raise ValueError(f"method.centres_per_class: found {number}; allowed with task=export: 1, a linear head")
         scale = 2 * self.loss.tau
-        return {"weight": self.centres[:, 0] / scale, "bias": torch.full_like(self.centres[:, 0, 0], 1 / float(scale))}
+        bias = self.is_centre[:, 0] / scale  # without a centre, whose weight is 0, the least score: that of cosine -1
+        return {"weight": self.centres[:, 0] / scale, "bias": bias.to(self.centres)}
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         embeddings, labels, indices = self.embed(batch), batch["labels"], batch["indices"]

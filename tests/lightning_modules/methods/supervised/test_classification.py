@@ -108,6 +108,14 @@ def test_scores_are_in_full_precision_where_the_encoder_computes_in_bfloat16(bat
         assert torch.equal(module(batch)["logits"], expected)
 
 
+def test_the_head_of_spcl_gives_the_logits_of_a_class_without_a_centre_too(batch):
+    module = build(SPCLModule, SupervisedPrototypicalContrastiveLoss()).eval()
+    module.centres[:2] = functional.normalize(torch.randn(2, 1, 8), dim=2)
+    module.is_centre[:2] = True
+    head, output = module.prediction_head(), module(batch)
+    torch.testing.assert_close(output["embeddings"] @ head["weight"].T + head["bias"], output["logits"])
+
+
 def test_ldam_logits_are_scaled_cosines_without_a_margin(batch):
     module = build(LDAMDRWModule, LDAMLoss(scale=7.0)).eval()
     cosines = functional.cosine_similarity(batch["features"][:, None], module.classifier.weight[None], dim=2)

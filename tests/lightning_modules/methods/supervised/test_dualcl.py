@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from transformers import RobertaConfig, RobertaModel
 
-from lightning_modules.encoders.transformer import PretrainedEncoder
+from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
 from lightning_modules.methods.supervised.dualcl import DualCLModule
 from losses import DualContrastiveLoss
 
@@ -64,6 +65,18 @@ def test_labels_that_take_too_many_positions_are_refused(build, batch):
     module = build([[10], [11], [12] * limit])
     with pytest.raises(ValueError, match="dataset.max_length: text and labels take .* allowed"):
         module(batch)
+
+
+def test_positions_that_roberta_keeps_for_padding_are_none_for_tokens():
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    model = RobertaModel(RobertaConfig(vocab_size=50, max_position_embeddings=20, pad_token_id=1, **size))
+    encoder = TextEncoder(model, "mean", "full", 1)
+    module = DualCLModule(encoder, DualContrastiveLoss(), COUNTS, None, None, "dualcl", label_pieces=PIECES)
+    ids = torch.full((1, 18 - module.prefix_length), 7)
+    assert module({"input_ids": ids, "attention_mask": torch.ones_like(ids)})["logits"].shape == (1, 3)
+    longer = torch.full((1, 19 - module.prefix_length), 7)
+    with pytest.raises(ValueError, match="take 19 positions, allowed: 18"):
+        module({"input_ids": longer, "attention_mask": torch.ones_like(longer)})
 
 
 def test_scores_are_in_full_precision_where_the_encoder_computes_in_bfloat16(build, batch):

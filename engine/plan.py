@@ -164,7 +164,8 @@ class Plan:
         for finding in absent_class_findings(self.plain, datamodule.class_counts.tolist(), datamodule.label_names):
             raise ConfigError(finding)
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
-        self.encode_once(module.encoder, datamodule, beside_inputs=module.solved_from == "both")
+        if module.encodes_texts_alone:
+            self.encode_once(module.encoder, datamodule, beside_inputs=module.solved_from == "both")
         return module
 
     def encode_once(self, encoder: Any, datamodule: DataModule, beside_inputs: bool = False) -> None:

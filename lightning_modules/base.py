@@ -303,6 +303,7 @@ class ClassifierModule(EncoderModule):
     linear_loss: Callable[[Tensor, Tensor], Tensor] | None = None  # logits and labels -> scalar, where that is all
     solved_from: ClassVar[str] = "features"  # or "tokens", or "both": what `solve` takes of a row
     selected_by_epoch: ClassVar[bool] = True  # whether an epoch is chosen by its figures; otherwise the last one is
+    encodes_texts_alone: ClassVar[bool] = True  # so that what is frozen of the encoder gives the same at each step
     solved_after_training = False  # whether `solve` is called with the embeddings of the trained encoder too
 
     def __init__(

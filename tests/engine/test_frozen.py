@@ -94,6 +94,13 @@ def test_below_layers_that_train_each_text_is_encoded_once(fit, cluster, task):
 
 
 @pytest.mark.slow
+def test_where_labels_stand_in_the_input_no_text_is_encoded_beforehand(fit):
+    with mock.patch.object(TopLayers, "remember") as remember:
+        assert fit("method=dualcl", "encoder.train=top_layers", "trainer.max_epochs=1").code == 0
+    remember.assert_not_called()
+
+
+@pytest.mark.slow
 def test_cross_entropy_over_a_frozen_encoder_is_solved(solve, use, toy_csv, tmp_path):
     run = solve("method=ce", "encoder.train=frozen")
     assert run.code == 0, run.err

@@ -46,6 +46,7 @@ class DualCLModule(ClassifierModule):
     owner: Tensor
     place: Tensor
     encoder_training = ("full", "top_layers")
+    encodes_texts_alone = False
     reads_when = MappingProxyType({"head_lr": "label_tokens=learned"})
 
     def __init__(

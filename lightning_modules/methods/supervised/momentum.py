@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,9 @@ class QueueModule(ClassifierModule):
         if momentum is not None:
             # a frozen encoder is its own momentum copy
             moving = ("project",) if self.encoder.frozen else ("encoder", "project")
-            self.key_modules.update({name: copy.deepcopy(getattr(self, name)) for name in moving})
+            memory: Any = getattr(getattr(self.encoder, "top_layers", None), "remembered", None)
+            shared = {id(memory): memory}  # what lies below layers that train is the same for queries and keys
+            self.key_modules.update({name: copy.deepcopy(getattr(self, name), shared) for name in moving})
             self.key_modules.requires_grad_(False)
         self.register_buffer("queue", torch.zeros(queue_size, projection_size))
         self.register_buffer("queue_labels", torch.full((queue_size,), -1))

@@ -8,8 +8,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
+from transformers import BertConfig, BertModel
 
 from lightning_modules.encoders.resnet import SmallResNetEncoder
+from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.methods.supervised.dscl import DSCLModule
 from lightning_modules.methods.supervised.gml import GMLModule
 from lightning_modules.methods.supervised.kcl import KCLModule
@@ -142,6 +144,17 @@ def test_the_momentum_encoder_follows_at_its_pace(method, frozen):
     assert not any(parameter.requires_grad for parameter in module.key_modules.parameters())
     trained = {id(parameter) for group in module.parameter_groups() for parameter in group["params"]}
     assert not trained & {id(parameter) for parameter in module.key_modules.parameters()}
+
+
+def test_queries_and_keys_have_one_memory_of_what_lies_below_layers_that_train():
+    size = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    model = BertModel(BertConfig(vocab_size=50, **size), add_pooling_layer=False)
+    module = build("paco", momentum=0.75, encoder=TextEncoder(model, "mean", "top_layers", 1))
+    ids = torch.randint(50, (4, 6))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    assert module.encoder.top_layers.remember([batch])
+    queries, keys = module.encoder.top_layers, module.key_modules["encoder"].top_layers
+    assert keys.top is not queries.top and torch.equal(keys.recall(*batch.values()), queries.recall(*batch.values()))
 
 
 def test_paco_contrasts_the_first_view_with_keys_and_queue():

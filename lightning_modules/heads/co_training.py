@@ -26,6 +26,7 @@ from lightning_modules.heads.stacking import comparable
 
 STEPS = 3
 EVEN = 0.85  # of the classes, as many as their sizes must be worth
+WORDS_FROM = 200  # texts a class on the mean from which on words count as much as embeddings, below in proportion less
 
 
 class CoTrained(NamedTuple):
@@ -59,6 +60,9 @@ def co_trained(
     From the second step on both are fitted to the labelled rows and to the N / C surest texts of a class alone: texts
     that neither view can tell gather in one class, which would become theirs.
 
+    Words are many more than the dimensions of an embedding, and few texts say little of them: below 200 texts a class
+    their scores count in proportion less (`word_share`).
+
     That takes classes to be of about one size. Where `start` gives them others, of an `evenness` below 0.85, the words
     are left out.
 
@@ -84,10 +88,16 @@ def co_trained(
         of_fitted = rows[is_fitted], weights[is_fitted], assigned[is_fitted]
         directions, offsets, _ = fitted_gaussians(*of_fitted, num_classes, shrinkage, None, anchors, name_rows)
         of_words = held_out_words(words, assigned.numpy(), is_fitted.numpy(), num_classes, seed, weights.numpy())
-        scores = comparable(rows @ directions.T + offsets) + comparable(torch.from_numpy(of_words))
+        of_both = comparable(rows @ directions.T + offsets), comparable(torch.from_numpy(of_words))
+        scores = of_both[0] + word_share(len(rows), num_classes) * of_both[1]
         assigned = torch.where(known, labels, scores.argmax(1))
         is_fitted = known | torch.from_numpy(surest(scores.numpy(), assigned.numpy(), share))
     return CoTrained(scores, is_fitted)
+
+
+def word_share(num_texts: int, num_classes: int) -> float:
+    """What the scores of the words count beside those of the embeddings, in (0, 1]."""
+    return min(num_texts / num_classes / WORDS_FROM, 1.0)
 
 
 def fitted_views(
@@ -103,7 +113,7 @@ def fitted_views(
 ) -> tuple[Discriminant, Tensor]:
     """Both views once more, now of all folds, so that new texts have scores: `discriminant.scores(x) + w @ words`.
 
-    The scores of each view are brought to spread 1 over all texts. As logits they are less sure of themselves than the
+    The scores of each view are brought to spread 1 over all texts, and those of the words take their share. As logits they are less sure of themselves than the
     discriminant's own, which texts that were assigned, not labelled, make too sure.
 
     Args:
@@ -124,7 +134,7 @@ def fitted_views(
         words[fitted.numpy()], assigned.numpy(), num_classes, seed, weights.numpy()
     )
     of_embeddings = 1 / spread((rows @ directions.T + offsets).numpy())
-    of_words = 1 / spread(words @ word_weight.T + word_bias)
+    of_words = word_share(len(rows), num_classes) / spread(words @ word_weight.T + word_bias)
     bias = of_embeddings * offsets + of_words * torch.from_numpy(word_bias)
     discriminant = Discriminant((of_embeddings * directions).to(embeddings), bias.to(embeddings))
     return discriminant, of_words * torch.from_numpy(word_weight)

@@ -21,6 +21,7 @@ LABEL_ROWS = 5.0  # a labelled row counts as so many unlabelled ones in EM
 NAME_ROWS = 10.0  # and a class name as so many, of a class without any text
 NAMED_BELOW = 100.0  # rows of a class from which on its name counts no more, and between in proportion less
 UNEVEN = 0.5  # of the classes, as many as their sizes must be worth for the mean of all texts to be an origin
+LARGEST = 0.6  # of the texts, what one class may have for it: of two classes their sizes are never worth less than half
 MAX_STEPS = 10
 CENTRES_A_CLASS = 4
 CENTRES_FROM = 25_000  # texts drawn to look for them in
@@ -104,7 +105,8 @@ def best_discriminant(
 
     The starts are prototypes with three origins: none, the mean of the texts, and the mean of the class means that the
     first start gives. The mean of the texts is right where classes are about equally large and wrong where one class
-    makes up most of them: where the first start ends at classes of an `evenness` below `UNEVEN`, it is the only one.
+    makes up most of them: where the first start ends at classes of an `evenness` below `UNEVEN`, or one of which has
+    more than `LARGEST` of the texts, it is the only one.
 
     Args:
         embeddings, labels, anchors, num_classes, anchor_rows: see `nearest_prototype`.
@@ -114,7 +116,8 @@ def best_discriminant(
     options = (at_least(shrinkage, embeddings), label_rows, max_steps, anchors, name_rows)
     plain = nearest_prototype(embeddings, labels, anchors, num_classes, anchor_rows)
     solutions = [discriminant_em(embeddings, labels, plain, *options)]
-    if evenness(torch.where(labels >= 0, labels, solutions[0].scores(embeddings).argmax(1)), num_classes) < UNEVEN:
+    assigned = torch.where(labels >= 0, labels, solutions[0].scores(embeddings).argmax(1))
+    if evenness(assigned, num_classes) < UNEVEN or float(assigned.bincount().max()) > LARGEST * len(assigned):
         return solutions[0]
     nearest = plain.scores(embeddings).argmax(1)
     class_means = torch.stack([embeddings[nearest == c].mean(0) for c in nearest.unique()])
@@ -246,7 +249,7 @@ def fitted_gaussians(
     sums, counts = indicator.T @ rows, indicator.sum(0)
     sizes = counts + TINY
     if anchors is not None and (share := (1 - counts / NAMED_BELOW).clamp_min(0)).any():
-        names, name_weights = _rows_of_names(rows, weights, assigned, anchors), name_rows * share
+        names, name_weights = _rows_of_names(sums, counts, anchors), name_rows * share
         sums, second_moment = sums + name_weights[:, None] * names, second_moment + (names.T * name_weights) @ names
         counts, sizes = counts + name_weights, sizes + share * min(name_rows, 1.0)
     counts = counts + TINY
@@ -262,9 +265,9 @@ def fitted_gaussians(
     return directions, offsets, root
 
 
-def _rows_of_names(rows: Tensor, weights: Tensor, assigned: Tensor, anchors: Tensor) -> Tensor:
-    """Where the names (C, D) say that the texts of their classes lie; the other arguments are of `fitted_gaussians`."""
+def _rows_of_names(sums: Tensor, counts: Tensor, anchors: Tensor) -> Tensor:
+    """Where the names (C, D) say that the texts of their classes lie, by the sums (C, D) and weights (C,) of those."""
     directions = functional.normalize((anchors - anchors.mean(0)).double(), dim=1)
-    centre = weights @ rows / weights.sum()
-    reach = (weights @ ((rows - centre) * directions[assigned]).sum(1)) / weights.sum()
+    centre = sums.sum(0) / counts.sum()
+    reach = ((sums - counts[:, None] * centre) * directions).sum() / counts.sum()
     return centre + reach.clamp_min(0) * directions

@@ -6,8 +6,8 @@ import torch
 from sklearn.linear_model import SGDClassifier
 
 from clustering.two_views import PENALTY
-from lightning_modules.heads.co_training import co_trained, fitted_views
-from lightning_modules.heads.discriminant import best_discriminant, evenness, fitted_gaussians
+from lightning_modules.heads.co_training import co_trained, fitted_views, word_share
+from lightning_modules.heads.discriminant import at_least, best_discriminant, evenness, fitted_gaussians
 from lightning_modules.heads.stacking import comparable
 from tests.clustering.test_two_views import two_views
 
@@ -46,7 +46,7 @@ def test_where_classes_are_of_very_different_sizes_the_start_says_all():
     assert torch.equal(texts.scores, start.scores(rows)) and texts.is_fitted is None
 
 
-def test_the_last_fit_is_of_labelled_and_surest_texts_and_both_views_count_alike():
+def test_the_last_fit_is_of_labelled_and_surest_texts_and_words_count_by_the_texts_of_a_class():
     rows, words, labels, start, classes = started([150] * 4)
     texts = co_trained(rows, words, labels, start)
     discriminant, word_weight = fitted_views(rows, words, labels, texts)
@@ -59,12 +59,23 @@ def test_the_last_fit_is_of_labelled_and_surest_texts_and_both_views_count_alike
     regression = SGDClassifier(loss="log_loss", alpha=PENALTY, random_state=0)
     regression.fit(words[fitted.numpy()], assigned[fitted].numpy(), sample_weight=weights.double().numpy())
     of_words = torch.from_numpy(words @ regression.coef_.T + regression.intercept_)
-    expected = comparable(rows.double() @ directions.T + offsets) + comparable(of_words)
+    expected = comparable(rows.double() @ directions.T + offsets) + 150 / 200 * comparable(of_words)
 
     ours = discriminant.scores(rows) + torch.from_numpy(words @ word_weight.numpy().T)
     ours = ours.double() - ours.double().mean(1, keepdim=True)
     assert torch.allclose(ours / ours.std(), expected / expected.std(), atol=1e-4)
     assert (ours.argmax(1) == classes).double().mean() > 0.9
+
+
+def test_words_of_few_texts_count_less():
+    assert [word_share(number, 4) for number in (4, 400, 800, 8000)] == [0.005, 0.5, 1, 1]
+    rows, words, labels, start, _ = started([30] * 4)
+    scores, known = co_trained(rows, words, labels, start, steps=1).scores, labels >= 0
+    assigned = torch.where(known, labels, start.scores(rows).argmax(1))
+    weights = torch.where(known, 5.0, 1.0).double()
+    directions, offsets, _ = fitted_gaussians(rows.double(), weights, assigned, 4, at_least(0.1, rows))
+    of_words = scores - comparable(rows.double() @ directions.T + offsets)
+    assert float(of_words.std()) == pytest.approx(30 / 200, rel=1e-2)
 
 
 def test_evenness_by_hand():

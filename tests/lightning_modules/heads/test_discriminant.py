@@ -132,6 +132,17 @@ def test_the_likeliest_of_the_starts_is_taken(texts):
     assert best.log_likelihood >= max(solution.log_likelihood for solution in single)
 
 
+def test_the_mean_of_all_texts_is_no_origin_where_one_class_has_most_of_them():
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.arange(400) < 20).long()
+    scale = torch.tensor([0.3, 0.3, 1.5, 0.3])  # what the larger class differs in most has no name
+    embeddings = functional.normalize(torch.eye(4)[labels] + torch.randn(400, 4, generator=generator) * scale)
+    rows, unknown, anchors = (embeddings, labels), torch.full_like(labels, -1), torch.eye(4)[:2]
+    split = discriminant_em(embeddings, unknown, nearest_prototype(embeddings, unknown, anchors, 2, 5.0,
+                                                                   embeddings.mean(0)))  # fmt: skip
+    assert accuracy(best_discriminant(embeddings, unknown, anchors, 2), rows) > 0.9 > accuracy(split, rows)
+
+
 def test_a_class_that_nobody_named_is_looked_for_in_the_texts(texts):
     embeddings, labels, _ = texts
     some = torch.where((torch.arange(300) < 40) & (labels != 2), labels, -1)

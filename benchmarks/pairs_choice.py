@@ -15,6 +15,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=ROOT / "runs/pairs_choice.jsonl")
     options = parser.parse_args()
     asked = {"epochs": list(options.epochs), "beside": list(options.beside)}
-    lines = every_drawing(options, lambda *drawing: {"figures": measured(*drawing, **asked)}, asked)
+    of_drawing = partial(measured, epochs=options.epochs, beside=options.beside)
+    lines = every_drawing(options, lambda *drawing: {"figures": of_drawing(*drawing)}, asked)
     names = list(lines[0]["figures"])
     table: list[list[Any]] = []
     for line in lines:

@@ -113,8 +113,9 @@ def fitted_views(
 ) -> tuple[Discriminant, Tensor]:
     """Both views once more, now of all folds, so that new texts have scores: `discriminant.scores(x) + w @ words`.
 
-    The scores of each view are brought to spread 1 over all texts, and those of the words take their share. As logits they are less sure of themselves than the
-    discriminant's own, which texts that were assigned, not labelled, make too sure.
+    The scores of each view are brought to spread 1 over all texts, and those of the words take their share. As logits
+    they are less sure of themselves than the discriminant's own, which texts that were assigned, not labelled, make too
+    sure.
 
     Args:
         embeddings, words, labels, shrinkage, label_rows, seed, anchors, name_rows: those of `co_trained`.

@@ -7,7 +7,7 @@ and a sampler what they serve. Nothing here names a method.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from hydra.utils import get_object, instantiate
 
@@ -15,7 +15,7 @@ from callbacks.checkpoint import BestCheckpoint
 from datamodules.samplers import ByClass
 from engine.choices import choice_name, choices, choices_of_classes
 from engine.trainer import trainer_findings
-from engine.validation import ConfigError
+from engine.validation import ConfigError, signature
 from lightning_modules.base import MONITORED, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
 from storage.run_store import first_line
@@ -300,9 +300,11 @@ def _has_rows_that_choose(protocol: Mapping[str, Any]) -> bool:
 def _threshold_findings(plain: Plain) -> Iterator[str]:
     threshold, protocol = plain["method"].get("threshold"), plain["protocol"]
     if threshold in ("global", "per_label") and not _has_rows_that_choose(protocol):  # test rows would
+        hint = signature(target_class(plain["method"]))[0]["threshold"].annotation
+        by_folds = "folds, " if any("folds" in get_args(choice) for choice in get_args(hint)) else ""
         yield (
             f"method.threshold: found {threshold}, without rows to choose it by under protocol={protocol['name']}; "
-            "allowed: folds, a number above 0 and below 1, or protocol=few_shot, clean"
+            f"allowed: {by_folds}a number above 0 and below 1, or protocol=few_shot, clean"
         )
 
 

@@ -96,6 +96,13 @@ def what_it_advises_is_accepted(line: str, finding: str) -> None:
     assert [actual for actual in findings(" ".join([*kept, f"{key}={advised}"])) if actual.startswith(key)] == []
 
 
+@pytest.mark.parametrize(("method", "allowed"), [("kontrast_labels", "folds, a number"), ("bce", "a number")])
+def test_folds_are_advised_where_the_method_has_them(method: str, allowed: str) -> None:
+    protocol = "protocol=kfold protocol.val_fraction=0"
+    (finding,) = findings(f"method={method} dataset=reuters21578 {protocol} method.threshold=global")
+    assert f"under protocol=kfold; allowed: {allowed} above 0" in finding
+
+
 def test_no_thinning_is_a_plan() -> None:
     assert findings("method=ce imbalance=null") == findings("method=ce ~imbalance") == []
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -247,8 +248,11 @@ def held_out_words(
     seed: int,
     weights: NDArray | None = None,
 ) -> NDArray[np.float64]:
-    """Log-odds (N, K) of each text by a regression on the `fitted` texts (N,) of other folds, which has not seen it."""
-    folds = np.random.default_rng(seed).permutation(len(clusters)) % FOLDS
+    """Log-odds (N, K) of each text by a regression on the `fitted` texts (N,) of other folds, which has not seen it.
+
+    Nor has it seen a copy: texts of the same words are in the fold of the first of them.
+    """
+    folds = (np.random.default_rng(seed).permutation(len(clusters)) % FOLDS)[first_copies(_row_bytes(words))]
     scores = np.empty((len(clusters), num_clusters))
     for fold in range(FOLDS):
         rows = fitted & (folds != fold)
@@ -256,6 +260,18 @@ def held_out_words(
         weight, bias = word_regression(words[rows], clusters[rows], num_clusters, seed, counted)
         scores[folds == fold] = words[folds == fold] @ weight.T + bias
     return scores
+
+
+def first_copies(rows: Iterable[Hashable]) -> NDArray[np.int64]:
+    """The place (N,) of the first row that equals each."""
+    first: dict[Hashable, int] = {}
+    return np.array([first.setdefault(row, place) for place, row in enumerate(rows)], dtype=np.int64)
+
+
+def _row_bytes(words: csr_matrix) -> Iterator[bytes]:
+    """Columns and values of each row, as bytes."""
+    for start, end in pairwise(words.indptr):
+        yield words.indices[start:end].tobytes() + words.data[start:end].tobytes()
 
 
 def _comparable(scores: NDArray) -> NDArray:

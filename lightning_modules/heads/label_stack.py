@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
+from clustering.two_views import first_copies
 from lightning_modules.heads.label_solver import LabelRegressions
 
 FOLDS = 4
@@ -46,9 +47,10 @@ class LabelStack(NamedTuple):
     held_out: Floats
 
 
-def random_folds(rows: int, generator: np.random.Generator) -> NDArray[np.integer]:
-    """The fold of each row (N,), all of about one size."""
-    return generator.permutation(np.arange(rows) % min(FOLDS, rows))
+def random_folds(texts: Sequence[NDArray[np.integer]], generator: np.random.Generator) -> NDArray[np.integer]:
+    """The fold (N,) of each text, token ids: as many different texts in each, and copies in one."""
+    different, number = np.unique(first_copies(ids.tobytes() for ids in texts), return_inverse=True)
+    return generator.permutation(np.arange(len(different)) % min(FOLDS, len(different)))[number]
 
 
 def label_stack(
@@ -68,12 +70,12 @@ def label_stack(
         folds: (N,), the fold of each row.
 
     Raises:
-        ValueError: a row alone, or all rows in one fold.
+        ValueError: a row alone, or all rows in one fold, as copies of one text are.
     """
     if len(labels) < 2:
         raise ValueError(f"train split: found {len(labels)} rows, allowed: two at least")
-    if (number := len(np.unique(folds))) < 2:
-        raise ValueError(f"folds: found {number}, allowed: two at least")
+    if len(np.unique(folds)) < 2:
+        raise ValueError("train split: found copies of one text, allowed: two different texts at least")
     true = labels.astype(float)
     strength, of_embeddings = _chosen(_on_embeddings, embeddings, true, folds, STRENGTHS)
     inverse_penalty, of_words = _chosen(_on_words, words, true, folds, INVERSE_PENALTIES)

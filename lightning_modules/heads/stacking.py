@@ -15,13 +15,18 @@ from torch.nn import functional
 PENALTY = 0.01  # on the squared weights: scores that are right for every held-out row would have none finite
 
 
-def fold_numbers(labels: Tensor, num_folds: int, generator: torch.Generator) -> Tensor:
-    """A fold (N,) for each row of labels (N,): the rows of a class are dealt out in turn, in an order drawn anew."""
-    order = torch.randperm(len(labels), generator=generator)
-    order = order[labels[order].sort(stable=True).indices]
-    folds = torch.empty_like(labels)
-    folds[order] = torch.arange(len(labels)) % num_folds
-    return folds
+def fold_numbers(labels: Tensor, first: Tensor, num_folds: int, generator: torch.Generator) -> Tensor:
+    """A fold (N,) for each row of labels (N,): the rows of a class are dealt out in turn, in an order drawn anew.
+
+    Copies of a text are in one fold, dealt out as the first of them, whose place (N,) is `first` of each.
+    """
+    different, number = first.unique(return_inverse=True)
+    classes = labels[different]
+    order = torch.randperm(len(classes), generator=generator)
+    order = order[classes[order].sort(stable=True).indices]
+    folds = torch.empty_like(classes)
+    folds[order] = torch.arange(len(classes)) % num_folds
+    return folds[number]
 
 
 def spread(scores: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack, identity, vstack
 
 import clustering.two_views
 from clustering.kmeans import unit_rows
@@ -81,7 +81,8 @@ def test_clusters_of_one_size_are_fitted_to_their_share_of_texts(start, most, mo
 
 def test_words_that_say_nothing_leave_a_large_cluster_little_ahead():
     clusters = np.repeat([0, 1, 2], [8000, 3000, 1000])
-    scores = held_out_words(csr_matrix(np.ones((12000, 1), np.float32)), clusters, np.ones(12000, bool), 3, 0)
+    words = np.random.default_rng(0).uniform(0.99, 1.01, (12000, 1))  # not copies, which would be in one fold
+    scores = held_out_words(csr_matrix(words), clusters, np.ones(12000, bool), 3, 0)
     assert np.ptp(scores.mean(0)) < 1.6  # one against the rest: 1.0 apart when weighted, else by the shares 3.1
 
 
@@ -103,6 +104,9 @@ def test_no_text_is_judged_by_a_regression_that_has_seen_it():
     drawn, every = np.random.default_rng(1).integers(4, size=len(labels)), np.ones(len(labels), bool)
     assert (held_out_words(words, drawn, every, 4, 0).argmax(1) == drawn).mean() < 0.4
     assert (held_out_words(words, labels, every, 4, 0).argmax(1) == labels).mean() > 0.9
+    with_own = hstack([words, identity(len(labels))])  # a word of each text alone, which its copy has too
+    of_copies = held_out_words(vstack([with_own] * 2, "csr"), np.tile(drawn, 2), np.tile(every, 2), 4, 0)
+    assert (of_copies[: len(labels)].argmax(1) == drawn).mean() < 0.4
 
 
 def test_clusters_that_lost_their_texts_and_two_clusters_are_scored():

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from clustering.two_views import first_copies
 from lightning_modules.base import Batch, ClassifierModule, derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.heads.co_training import STEPS, CoTrained, co_trained
@@ -159,7 +160,7 @@ class KontrastModule(PrototypesModule):
             figures |= {"solver/steps": start.steps, "solver/word_steps": 0 if is_fitted is None else self.word_steps}
             if self.pair_steps and self._pairs_suffice(labels):
                 figures["solver/pair_steps"] = self.pair_steps
-                self._first_guesses = FirstGuesses(scores, *self._held_out_scores(rows, words, labels))
+                self._first_guesses = FirstGuesses(scores, *self._held_out_scores(rows, words, tokens, labels))
         self.register_buffer("targets", targets, persistent=False)
         self.register_buffer("is_true", labels >= 0, persistent=False)
         self._solve_head(embeddings)
@@ -202,11 +203,14 @@ class KontrastModule(PrototypesModule):
         has_all = len(known.unique()) == self.num_classes
         return has_all and max(LEAST_ROWS, FOLDS * self.num_classes) <= len(known) < len(labels) - len(known)
 
-    def _held_out_scores(self, rows: Tensor, words: csr_matrix | None, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _held_out_scores(
+        self, rows: Tensor, words: csr_matrix | None, tokens: Sequence[NDArray[np.integer]], labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """A fold for each labelled row, and its first scores where its fold's labels are unknown."""
         is_labelled = labels >= 0
         generator = torch.Generator().manual_seed(derived_seed(self.seed, "folds"))
-        folds = fold_numbers(labels[is_labelled], FOLDS, generator)
+        first = first_copies(tokens[row].tobytes() for row in is_labelled.nonzero().flatten().tolist())
+        folds = fold_numbers(labels[is_labelled], torch.from_numpy(first), FOLDS, generator)
         scores = rows.new_zeros(len(folds), self.num_classes)
         for fold in range(FOLDS):
             withheld = labels.clone()

@@ -54,13 +54,13 @@ class BinaryCrossEntropyWordsModule(EmbeddingsAndWords, MultiLabelModule):
             splits: token ids of each row with embeddings (N, D), and labels (N, C), of "train".
 
         Raises:
-            ValueError: there is one train row.
+            ValueError: there is one train row, or copies of one text.
         """
         (tokens, embeddings), labels = splits["train"]
         rows = functional.normalize(embeddings, dim=1).numpy()
         words, frequency = fitted_rows(tokens, len(self.inverse_frequency))
         names = self.class_names(self.encoder.eval()).numpy() if self.class_names is not None else None
-        folds = random_folds(len(rows), np.random.default_rng(derived_seed(self.seed, "folds")))
+        folds = random_folds(tokens, np.random.default_rng(derived_seed(self.seed, "folds")))
         stack = label_stack(rows, words, labels.numpy(), names, folds)
         weight, bias = map(torch.from_numpy, stack.on_embeddings)
         of_words, free = map(torch.from_numpy, stack.on_words)

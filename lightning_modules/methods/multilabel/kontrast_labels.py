@@ -81,13 +81,13 @@ class KontrastLabelsModule(MultiLabelModule):
                 "train" and "unlabelled".
 
         Raises:
-            ValueError: there is one train row.
+            ValueError: there is one train row, or copies of one text.
         """
         (tokens, embeddings), labels = splits["train"]
         rows = functional.normalize(embeddings, dim=1).numpy()
         words, frequency = fitted_rows(tokens, len(self.encoder.token_embeddings()))
         names = self.class_names(self.encoder.eval()).numpy() if self.class_names is not None else None
-        folds = random_folds(len(rows), np.random.default_rng(derived_seed(self.seed, "folds")))
+        folds = random_folds(tokens, np.random.default_rng(derived_seed(self.seed, "folds")))
         stack = label_stack(rows, words, labels.numpy(), names, folds)
         targets = labels.float()
         if "unlabelled" in splits:

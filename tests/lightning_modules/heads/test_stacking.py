@@ -10,9 +10,11 @@ from lightning_modules.heads.stacking import comparable, fold_numbers, stacking_
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(2, 5), st.integers(0, 100))
-def test_folds_share_out_each_class(labels, num_folds, seed):
-    labels = torch.tensor(labels)
-    folds = fold_numbers(labels, num_folds, torch.Generator().manual_seed(seed))
+def test_folds_share_out_each_class_and_copies_are_in_one(labels, num_folds, seed):
+    labels, places = torch.tensor(labels), torch.arange(len(labels))
+    folds = fold_numbers(labels, places, num_folds, torch.Generator().manual_seed(seed))
+    again = fold_numbers(labels.repeat(2), places.repeat(2), num_folds, torch.Generator().manual_seed(seed))
+    assert torch.equal(again, folds.repeat(2))
     for rows in (torch.ones_like(labels, dtype=torch.bool), *(labels == c for c in range(5))):
         sizes = folds[rows].bincount(minlength=num_folds)
         assert sizes.max() - sizes.min() <= 1 and len(sizes) == num_folds

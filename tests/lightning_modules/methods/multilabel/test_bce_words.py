@@ -29,7 +29,7 @@ def texts():
 
 
 def folds(rows):
-    return random_folds(rows, np.random.default_rng(0))
+    return random_folds([np.array([row]) for row in range(rows)], np.random.default_rng(0))
 
 
 def test_a_label_without_a_row_is_found_by_its_name_alone(texts):
@@ -38,7 +38,7 @@ def test_a_label_without_a_row_is_found_by_its_name_alone(texts):
     assert with_names.figures["weight_names"] > 0 and with_names.on_embeddings.weight[5].argmax() == 5
     with pytest.raises(ValueError, match="train split: found 1 rows, allowed: two at least"):
         label_stack(*(part[:1] for part in texts), None, folds(1))
-    with pytest.raises(ValueError, match="folds: found 1, allowed: two at least"):
+    with pytest.raises(ValueError, match="train split: found copies of one text"):
         label_stack(*texts, None, np.zeros(80, int))
 
 
@@ -50,11 +50,13 @@ def test_the_parts_are_weighed_by_rows_that_they_have_not_seen(texts):
 
 
 def test_a_held_out_row_has_no_say_in_what_is_said_of_it(texts):
-    """Its labels turned round change the weights of the parts alone, which all rows choose."""
-    embeddings, words, labels = texts
+    """Its labels turned round, and those of a copy, change the weights of the parts alone, which all rows choose."""
+    places = np.where(np.arange(80) == 8, 7, np.arange(80))
+    embeddings, words, labels = (part[places] for part in texts)
+    of_copies = random_folds(list(places[:, None]), np.random.default_rng(2))  # which would deal the two out apart
     other = labels.copy()
-    other[7] = 1 - labels[7]
-    before, after = (label_stack(embeddings, words, bits, None, folds(80)).held_out for bits in (labels, other))
+    other[7:9] = 1 - labels[7:9]
+    before, after = (label_stack(embeddings, words, bits, None, of_copies).held_out for bits in (labels, other))
     assert np.corrcoef(before[7], after[7])[0, 1] > 0.98
     assert np.mean((before > 0) == labels) > 0.85
 

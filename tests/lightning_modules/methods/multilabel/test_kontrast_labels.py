@@ -62,7 +62,7 @@ def test_texts_without_labels_are_told_what_the_sum_says_of_them(module, splits)
     ((tokens, embeddings), labels), ((other_tokens, others), _) = splits.values()
     rows, other_rows = (nn.functional.normalize(part, dim=1).numpy() for part in (embeddings, others))
     words, frequency = fitted_rows(tokens, 30)
-    folds = random_folds(40, np.random.default_rng(derived_seed(0, "folds")))
+    folds = random_folds(tokens, np.random.default_rng(derived_seed(0, "folds")))
     stack = label_stack(rows, words, labels.numpy(), None, folds)
     logits = stack.on_embeddings(other_rows) + stack.on_words(weighted(token_counts(other_tokens, 30), frequency))
     assert torch.equal(module.targets[:40], labels.float()) and module.is_true.tolist() == [True] * 40 + [False] * 20

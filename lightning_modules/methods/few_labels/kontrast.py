@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -161,6 +162,12 @@ class KontrastModule(PrototypesModule):
             if self.pair_steps and self._pairs_suffice(labels):
                 figures["solver/pair_steps"] = self.pair_steps
                 self._first_guesses = FirstGuesses(scores, *self._held_out_scores(rows, words, tokens, labels))
+        elif self.class_names is not None or self.pair_steps:
+            print(
+                "method=kontrast: every text has a label, and names and pairs are not read; allowed: "
+                "method=prototypes, method=setfit_pairs, or dataset.unlabelled=FILE",
+                file=sys.stderr,
+            )
         self.register_buffer("targets", targets, persistent=False)
         self.register_buffer("is_true", labels >= 0, persistent=False)
         self._solve_head(embeddings)

@@ -38,6 +38,7 @@ class LabelledPairs:
     def held_out_scores(self, folds: Tensor, steps: int) -> Tensor:
         """Scores (N, C) of every row by an encoder and a regression that have seen the other folds alone.
 
+        A class without a row in those has the lowest score of the others: the bias of a regression runs away from it.
         The encoder is then what it was.
         """
         scores = torch.zeros(len(self.labels), self.num_classes, dtype=torch.float64)
@@ -47,7 +48,10 @@ class LabelledPairs:
             embeddings, _ = self.module.embedded_splits(self.datamodule, "train")["train"]
             embeddings = functional.normalize(embeddings, dim=1)
             solution = self.regression(embeddings, folds != fold)
-            scores[folds == fold] = (embeddings.double() @ solution.weight.T + solution.bias)[folds == fold]
+            of_all = embeddings.double() @ solution.weight.T + solution.bias
+            is_absent = self.labels[folds != fold].bincount(minlength=self.num_classes) == 0
+            lowest = of_all[:, ~is_absent].amin(1, keepdim=True)
+            scores[folds == fold] = torch.where(is_absent, lowest, of_all)[folds == fold]
             with torch.no_grad():
                 for parameter, value in zip(self.parameters, before, strict=True):
                     parameter.copy_(value)

@@ -15,6 +15,7 @@ from engine.plan import Plan
 from lightning_modules.heads.co_training import CoTrained
 from lightning_modules.methods.few_labels import kontrast
 from lightning_modules.methods.few_labels.kontrast import KontrastModule
+from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs
 from storage.run_store import RunFolder
 from tests.command_lines import best_weights, rows
 from tests.engine.plans import composed
@@ -164,7 +165,7 @@ def test_pairs_wait_for_labels_of_every_class(labelled, suffices):
         ([], True, (0, 0)),
     ],
 )
-def test_figures_say_whether_words_and_pairs_took_part(small, files, store, monkeypatch, words, is_even, steps):
+def test_figures_say_whether_words_and_pairs_took_part(small, files, store, monkeypatch, capsys, words, is_even, steps):
     def said(rows, _, labels, start, *__):
         return CoTrained(start.scores(rows), labels >= 0 if is_even else None)
 
@@ -178,6 +179,21 @@ def test_figures_say_whether_words_and_pairs_took_part(small, files, store, monk
         splits[split] = (ids, torch.randn(len(labels), module.encoder.hidden_size)), labels
     figures = module.begin(splits)
     assert (figures["solver/word_steps"], figures["solver/pair_steps"]) == steps
+    assert ("names and pairs are not read; allowed: method=prototypes" in capsys.readouterr().err) == (not words)
+
+
+def test_a_class_that_a_fold_withholds_is_no_likelier_than_any_other():
+    """Its only row is in fold 0, and regression on the others, which has a free bias, is all but sure that it is not
+    there."""
+    labels, folds = torch.tensor([2, 0, 1, 0, 1, 0, 1, 0, 1]), torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1])
+    rows = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
+    encoder = SimpleNamespace(parameters=list)
+    module = SimpleNamespace(encoder=encoder, embedded_splits=lambda *_: {"train": (rows, labels)})
+    pairs = LabelledPairs(module, None, labels, 3, lambda: None)
+    pairs.train = lambda *_: None
+    scores = pairs.held_out_scores(folds, steps=1)
+    withheld = scores[folds == 0]
+    assert torch.equal(withheld[:, 2], withheld[:, :2].amin(1)) and len(scores[folds == 1].unique()) == 12
 
 
 @pytest.mark.slow

@@ -125,6 +125,11 @@ class Dataset:
             "split_seed": self.split_seed,
         }
 
+    @property
+    def ships_test_rows(self) -> bool:
+        """Whether some rows are there to test with: false where a user's files have none and a share would be drawn."""
+        return True
+
     def own_files(self) -> tuple[Path, ...]:
         """The user's files that the rows come from; their content decides the rows too."""
         return ()

@@ -69,6 +69,10 @@ class Hub(TextDataset):
         source |= {"empty_label": self.empty_label} if self.empty_label != "refuse" else {}
         return super().identity() | source | {"columns": self.columns, "splits": self.split_names}
 
+    @property
+    def ships_test_rows(self) -> bool:
+        return "test" in self.split_names
+
     def own_files(self) -> tuple[Path, ...]:
         folder = Path(self.path)
         return tuple(sorted(path for path in folder.rglob("*") if path.is_file())) if folder.is_dir() else ()

@@ -69,6 +69,10 @@ class UserFiles(TextDataset):
         self.encoding = checked_encoding(encoding, "dataset.encoding")
         self.origin = ", ".join(map(str, self.paths.values()))
 
+    @property
+    def ships_test_rows(self) -> bool:
+        return "test" in self.paths
+
     def own_files(self) -> tuple[Path, ...]:
         return tuple(checked_file(path, f"dataset.{split}") for split, path in self.paths.items())
 

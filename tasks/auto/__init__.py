@@ -124,7 +124,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
 
 
 def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
-    """The train rows of a data set; where it ships no test rows, all its rows."""
+    """The train rows of a data set; all its rows where it ships no test rows."""
     for key in OF_FILE:
         if _typed(overrides, key):
             raise InputError(f"{key}: has no effect with dataset={config.dataset.name}; allowed with input=FILE")
@@ -137,7 +137,7 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
 
     words = [word for word in overrides if re.match(r"(dataset|paths)[=.]", word)]
     plan = plan_of([*words, "task=auto", "method=logistic"])  # the task, for not every kind of data goes with it
-    whole = bool(plan.dataset.own_files()) and "test" not in getattr(plan.dataset, "paths", ())
+    whole = not plan.dataset.ships_test_rows
     corpus = plan.corpus(whole=whole)
     table, names = corpus.table("train"), corpus.label_names
     data = Labelled(f"dataset {corpus.name}", several=corpus.multilabel, markup=plan.dataset.markup)

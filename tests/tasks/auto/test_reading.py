@@ -329,6 +329,27 @@ def test_a_data_set_of_files_hands_on_how_they_are_read(tmp_path, store):
     assert predict_line(tmp_path, data.about).endswith(" input=NEW.csv output=predictions.csv")
 
 
+def test_the_test_rows_that_a_data_set_ships_stay_unread(tmp_path, store, monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub_cache")
+    hub, rcv1 = tmp_path / "hub", tmp_path / "rcv1"
+    for split in ("train", "val", "test"):
+        rows = [{"text": f"{split} {text}", "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+        for folder, file, parts in (
+            (hub, f"{split}.jsonl", [json.dumps(row) for row in rows]),
+            (rcv1, f"text_{split}", [row["text"] for row in rows]),
+            (rcv1, f"label_{split}", [row["label"] for row in rows]),
+        ):
+            folder.mkdir(exist_ok=True)
+            (folder / file).write_text("\n".join(parts) + "\n")
+    for words in (["dataset=rcv1", f"dataset.folder={rcv1}"], ["dataset=hub", f"dataset.path={hub}"]):
+        data = read_by("task=auto", *words, *store)
+        assert len(data.texts) == 12 and "its test rows are not read" in data.notes
+    data = read_by("task=auto", "dataset=hub", f"dataset.path={hub}", "dataset.test_split=null", *store)
+    assert len(data.texts) == 12 and "its test rows are not read" not in data.notes
+
+
 def test_a_data_set_says_what_its_codes_mean(tmp_path, store):
     stars = [f"{number % 3 + 1}" for number in range(12)]
     rows = zip(TEXTS, stars, TITLES, ["en"] * 12, strict=True)

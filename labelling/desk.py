@@ -220,7 +220,7 @@ class Desk:
         with self._change:
             name = " ".join(name.split())
             if not self.can_add_classes:
-                raise InputError("class: the classes of this data set are fixed; allowed with dataset=csv|jsonl")
+                raise InputError("class: the classes of this data set are fixed; allowed with dataset.label_names=[…]")
             if not name or name in self.classes or name in NO_LABEL or len(name) > 100:
                 raise InputError(f"class: found {short(name)}; allowed: a new name of 1 to 100 characters")
             if self.book.separator and self.book.separator in name:

@@ -153,7 +153,7 @@ def test_two_people_go_on_where_answers_have_other_names_or_none(make):
 
 def test_a_class_more(make):
     fixed = make()
-    with pytest.raises(InputError, match="are fixed"):
+    with pytest.raises(InputError, match=r"are fixed; allowed with dataset\.label_names=\[…\]"):
         fixed.add_class("maybe")
     desk = make(can_add_classes=True)
     for wrong in ("", "  ", "yes", "skip", "x" * 101):

@@ -18,7 +18,7 @@ from engine.trainer import trainer_findings
 from engine.validation import ConfigError, signature
 from lightning_modules.base import MONITORED, EncoderModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.run_store import first_line
+from storage.run_store import LAST, first_line
 
 SERVES = {"fit": "classification", "cluster": "clustering"}  # the kind of method that a task takes
 NEEDED = ("paths", "dataset", "method", "protocol", "trainer")
@@ -130,6 +130,8 @@ def _findings(plain: Plain) -> Iterator[str]:
             yield f"trainer.gradient_cache_chunk: allowed with {encoder}: null"
     if plain.get("retrieval"):
         yield from _retrieval_findings(plain)
+    if plain.get("start_from") == LAST:  # the same line typed again would be another run
+        yield f"start_from: found {LAST}, which will be another run when this one is finished; allowed: a run's id"
 
 
 def _method_findings(plain: Plain) -> Iterator[str]:
@@ -169,14 +171,15 @@ def label_findings(plain: Plain, problem: str, allowed: str) -> Iterator[str]:
 def absent_class_findings(plain: Plain, counts: Sequence[int], names: Sequence[str]) -> Iterator[str]:
     """Classes without a train row, which are the problem of a method or loss that needs some of each."""
     loss = plain.get("loss")
-    nodes = [target_class(node) for node in (plain["method"], loss) if node]
+    loss_is_read = loss and plain["method"].get("representation_share") != 1  # it belongs to the second stage
+    nodes = [target_class(node) for node in (plain["method"], loss if loss_is_read else None) if node]
     if all(counts) or not any(getattr(node, "needs_every_class", False) for node in nodes):
         return
     absent = ", ".join(repr(name) for name, count in zip(names, counts, strict=True) if not count)
     by_loss = f" with loss={choice_name('loss', loss['_target_'])}" if loss else ""
     yield (
         f"dataset: no train row has the label {absent}, and method={plain['method']['name']}{by_loss} needs rows of "
-        "every class; allowed: more labels, dataset.label_names without it, or another method, such as ce"
+        "every class; allowed: more labels, or another method, such as ce"
     )
 
 

@@ -51,7 +51,7 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     own = OmegaConf.create(completed(formerly(kept)))
     with open_dict(own):
         own.trainer.pop("strategy", None)  # an option of earlier runs
-        own.paths = config.paths
+        own.paths, own.start_from = config.paths, None  # its weights are its own
         own.trainer.num_threads = config.trainer.num_threads
         # one process serves, on the processor where the GPUs of training are not there
         alone = {"devices": 1, "num_nodes": 1, "gradient_cache_chunk": None}

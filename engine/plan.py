@@ -39,7 +39,7 @@ from engine.validation import ConfigError, check_targets, signature, validate
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.methods.clustering.base import ClusteringModule
 from lightning_modules.methods.few_labels.class_names import ClassNames, read_alike
-from storage.run_store import COMMAND, LAST, find_run
+from storage.run_store import COMMAND
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,6 @@ class Plan:
         check_targets(plain)
         check_kinds(plain)
         validate(plain)
-        if plain.get("start_from") == LAST:  # which run that is, is part of what this run is
-            config.start_from = plain["start_from"] = find_run(plain["paths"]["runs"], LAST, "start_from").id
-            overrides = [f"start_from={config.start_from}" if "start_from=" in word else word for word in overrides]
         check_composition(plain)
         refuse_unread(plain, overrides)
         return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")), tuple(overrides))

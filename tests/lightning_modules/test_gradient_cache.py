@@ -134,10 +134,10 @@ def test_the_encoder_sees_no_more_rows_than_a_chunk():
 
 def test_training_in_eval_mode_is_by_chunks_too():
     """As `train_mode=until_first_evaluation` does."""
-    module, seen = build("sharprecl").eval(), []
-    module.encoder.register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
+    module, sizes = build("sharprecl").eval(), []
+    module.encoder.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
     step(module, 5)
-    assert max(seen) == 5
+    assert max(sizes) == 5
 
 
 def test_under_autocast_and_with_parameters_outside_of_it(monkeypatch):

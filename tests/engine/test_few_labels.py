@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from attack.toy import TOPICS
 from engine.plan import Plan
 from tests.command_lines import rows
 from tests.engine.plans import composed
@@ -187,7 +188,8 @@ def test_a_trained_method_sees_the_thinned_labels_alone(fit, toy_csv):
 
 @pytest.mark.slow
 def test_a_text_to_which_no_label_applies_is_labelled_and_one_that_nobody_looked_at_is_not(solve, tmp_path):
-    table = [(f"text {n}", ["a", "b", "a/b", ""][n % 4]) for n in range(60)]
+    fruits, metals = TOPICS["fruit"], TOPICS["metal"]  # numbers are one unknown token, and all would be copies
+    table = [(f"{fruits[n % 10]} {metals[n // 10]}", ["a", "b", "a/b", ""][n % 4]) for n in range(60)]
     write_rows(tmp_path / "train.csv", table)
     line = ["method=bce_words", f"dataset.train={tmp_path}/train.csv", f"dataset.test={tmp_path}/train.csv"]
     line.append("dataset.label_separator=/")

@@ -131,7 +131,7 @@ def _findings(plain: Plain) -> Iterator[str]:
     if plain.get("retrieval"):
         yield from _retrieval_findings(plain)
     if plain.get("start_from") == LAST:  # the same line typed again would be another run
-        yield f"start_from: found {LAST}, which will be another run when this one is finished; allowed: null, or a run's id"
+        yield f"start_from: found {LAST}, another run once this one is finished; allowed: null, or a run's id"
 
 
 def _method_findings(plain: Plain) -> Iterator[str]:

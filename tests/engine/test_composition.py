@@ -48,7 +48,7 @@ REFUSED = [
     ("task=cluster method=tfidf_kmeans retrieval=knn", "retrieval: has no effect with method=tfidf_kmeans; allowed: "),
     ("task=cluster method=tfidf_kmeans sampler=shuffle", "sampler: has no effect with method=tfidf_kmeans; allowed: "),
     ("task=cluster method=sccl imbalance=step imbalance.ir=5", "imbalance: has no effect with method=sccl; allowed: "),
-    ("method=ce start_from=last", "start_from: found last, which will be another run when this one is finished; "),
+    ("method=ce start_from=last", "start_from: found last, another run once this one is finished; "),
 ]
 CLUSTERING = [  # refused alike; not every message advises a word
     ("task=cluster method=ce", "method: found ce, for classification; allowed with task=cluster: "),

@@ -1,6 +1,5 @@
 """From a prepared corpus to the batches of a run."""
 
-import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -11,22 +10,20 @@ import torch
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.cards import contents, digests
+from datamodules.cards import digests
 from datamodules.collation import FeatureBatches
-from datamodules.imbalance import Listed
 from datamodules.label_budget import LabelBudget
-from datamodules.labels import class_counts, has_several_labels, label_array, without_label
+from datamodules.labels import class_counts, has_several_labels
+from datamodules.row_choice import RowChoice
 from datamodules.samplers import Batches, OrderedBatches, PairedBatches, StagedBatches
-from datamodules.splits import Protocol, fold_numbers, random_split, split_together, stratified_split
+from datamodules.splits import Protocol
 from storage.errors import InputError
 
 # Batches are cut from memory-mapped arrays; worker processes would only cost here.
 warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
-log = logging.getLogger(__name__)
-
-# streams of random numbers of one seed; the sampler has stream 1
-SPLIT_STREAM, THIN_STREAM, VIEW_STREAM, ORDER_STREAM, LABEL_STREAM, UNLABELLED_STREAM = 2, 3, 4, 5, 6, 8
+# streams of random numbers of one seed; the sampler has stream 1, the choice of rows 2, 3, 6 and 8
+VIEW_STREAM, ORDER_STREAM = 4, 5
 
 
 class DataModule(LightningDataModule):
@@ -144,173 +141,27 @@ class DataModule(LightningDataModule):
 
     def _choose_rows(self) -> None:
         tables = {split: self.corpus.table(split) for split in self.corpus.splits}
-        labels = {split: label_array(table, self.num_classes) for split, table in tables.items()}
-        rows = {split: np.arange(len(labels[split])) for split in labels}
-        self._table_of = {split: split for split in rows}
+        choice = RowChoice(
+            tables,
+            self.label_names,
+            self.protocol,
+            self.imbalance,
+            self.budget,
+            self.seed,
+            self.singleton_classes,
+            self.takes_unlabelled,
+            self.trains_unlabelled,
+        )
+        choice.choose()
+        self.indices, self._table_of = choice.rows, choice.table_of
+        self.labels = {split: choice.labels_of(split) for split in self.indices}
+        self.thins_before_budget = choice.thins_before_budget
         if self.protocol.name == "transductive":
-            self._take_the_whole(rows["train"])
+            self.class_counts = torch.empty(0, dtype=torch.int64)
             return
-        if self.num_classes < 2:
-            raise InputError("dataset: found one class only in train, allowed: at least 2 classes")
-        answers = self.imbalance.answers(self.num_classes) if isinstance(self.imbalance, Listed) else None
-        if self.budget and self.protocol.name == "clean" and (number := len(rows.pop("val", ()))):
-            log.warning("dataset: %d validation rows are not read: a budget of labels does not count theirs", number)
-        self.thins_before_budget = bool(self.budget) and self._thins_all()
-        if self.thins_before_budget:
-            is_labelled = ~without_label(tables["train"])
-            kept = self._thinned(np.flatnonzero(is_labelled), labels["train"])
-            rows["train"] = np.union1d(kept, np.flatnonzero(~is_labelled))
-        if self.protocol.name == "kfold" and self.protocol.fold is not None:  # a budget is of the rows that are left
-            self._hold_out_fold(rows, labels["train"], tables["train"])
-        rows |= self._without_labels(rows["train"], labels["train"], without_label(tables["train"]), answers)
-        if self.protocol.name == "published":
-            if "test" not in rows:
-                raise InputError("protocol: found published without a test split, allowed: clean, few_shot")
-            rows["val"], self._table_of["val"] = rows["test"], "test"
-        elif self.protocol.name == "fixed":
-            if (number := len(rows.pop("val", ()))):  # nothing asks for them
-                log.warning("protocol=fixed: %d validation rows are not read; protocol=clean chooses by them", number)
-        splits = "val" not in rows and self.protocol.name in ("clean", "kfold") and self.protocol.val_fraction > 0
-        if splits and self.protocol.val_from == "unthinned":
-            self._split(rows, labels["train"], tables["train"])
-        if isinstance(self.imbalance, Listed):
-            rows["train"], rest = self.imbalance.among(rows["train"])
-            if rest is not None:
-                rows["unlabelled"] = np.union1d(rest, rows.get("unlabelled", rest[:0]))
-                self._table_of["unlabelled"] = "train"
-        elif self.imbalance is not None and not self.thins_before_budget:
-            rows["train"] = self._thinned(rows["train"], labels["train"])
-        if answers is not None:
-            labels["train"] = labels["train"].copy()
-            labels["train"][self.imbalance.rows] = answers
-        if splits and self.protocol.val_from == "thinned":
-            self._split(rows, labels["train"], tables["train"])
-        if self.protocol.name == "few_shot":
-            rng = np.random.default_rng([self.seed, 0, SPLIT_STREAM])
-            train, val = random_split(len(rows["train"]), self.protocol.val_fraction, rng)
-            rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
-            self._table_of["val"] = "train"
-        self.indices, self.protocol = rows, self.protocol.with_rows(len(rows.get("val", ())))
-        dtype = np.uint8 if self.multilabel else np.int64
-        self.labels = {split: labels[self._table_of[split]][rows[split]].astype(dtype) for split in rows}
-        if "unlabelled" in rows:
-            self._leave_out_unlabelled(tables)
-        if not self.protocol.read_test:
-            for part in (self.indices, self.labels):
-                part.pop("test", None)
+        self.protocol = self.protocol.with_rows(len(self.indices.get("val", ())))
         counts = class_counts(self.labels["train"], self.num_classes)
         self.class_counts = torch.from_numpy(counts.astype(np.int64))
-
-    def _thins_all(self) -> bool:
-        """Whether `imbalance` thins all train rows with a label, those too that validate: none is held out before."""
-        thins = self.imbalance is not None and not isinstance(self.imbalance, Listed)
-        if not thins or getattr(self.imbalance, "ir", 1) is None or self.protocol.name == "kfold":
-            return False
-        return self.protocol.name != "clean" or self.protocol.val_from == "thinned"
-
-    def _thinned(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Those of the train rows that `imbalance` keeps; `labels` are of the whole table."""
-        rng = np.random.default_rng([self.seed, 0, THIN_STREAM])
-        return rows[self.imbalance.select(labels[rows], rng, self.label_names)]
-
-    def _hold_out_fold(self, rows: dict[str, np.ndarray], labels: np.ndarray, table: pa.Table) -> None:
-        """Make the fold that the protocol names the test split, of all rows with a label."""
-        is_labelled = ~without_label(table)
-        is_labelled &= np.isin(np.arange(len(labels)), rows["train"])
-        numbers = np.full(len(labels), -1)
-        chosen = contents(table).filter(pa.array(is_labelled)).to_pylist()
-        numbers[is_labelled] = fold_numbers(labels[is_labelled], chosen, self.protocol.folds, self.protocol.repeat)
-        rows["test"] = np.flatnonzero(numbers == self.protocol.fold)
-        rows["train"] = np.setdiff1d(rows["train"], rows["test"])
-        self._table_of["test"] = "train"
-
-    def _split(self, rows: dict[str, np.ndarray], labels: np.ndarray, table: pa.Table) -> None:
-        """Set validation rows aside from the train rows, class by class; those of folds with equal inputs together."""
-        rng = np.random.default_rng([self.seed, 0, SPLIT_STREAM])
-        options = (self.protocol.val_fraction, rng, self.singleton_classes, self.label_names)
-        if self.protocol.name == "kfold":
-            inputs = contents(table).take(rows["train"]).to_pylist()
-            train, val = split_together(labels[rows["train"]], inputs, *options)
-        else:
-            train, val = stratified_split(labels[rows["train"]], *options)
-        if not len(val):
-            raise InputError("protocol: no class has two train rows, so that none can validate; allowed: more rows")
-        rows["train"], rows["val"] = rows["train"][train], rows["train"][val]
-        self._table_of["val"] = "train"
-
-    def _without_labels(
-        self, rows: np.ndarray, labels: np.ndarray, unlabelled: np.ndarray, answers: np.ndarray | None
-    ) -> dict[str, np.ndarray]:
-        """The train rows that keep their label, and those that have none or lose it to the budget, as "unlabelled"."""
-        keeps_all, sets_aside = not self.budget, self.takes_unlabelled or self.protocol.name == "fixed"
-        if keeps_all and (answers is not None or not sets_aside):  # answers say which rows of the table they are to
-            self._refuse_unlabelled(unlabelled, answers)
-            return {}
-        rng = np.random.default_rng([self.seed, 0, LABEL_STREAM])
-        labelled = rows[~unlabelled[rows]]
-        if not keeps_all:
-            labelled = labelled[self.budget.select(labels[labelled], rng, self.label_names)]
-        if not len(labelled) and self.protocol.name != "fixed":
-            of_names = "a method that reads the names of the classes with protocol=fixed, such as method=prototypes"
-            allowed = "some labels" if self.multilabel else f"some labels, or {of_names}"
-            raise InputError(f"protocol: found {self.protocol.name} without a labelled row; allowed: {allowed}")
-        rest = np.setdiff1d(rows, labelled)
-        if len(rest):
-            self._table_of["unlabelled"] = "train"
-        return {"train": labelled} | ({"unlabelled": rest} if len(rest) else {})
-
-    def _leave_out_unlabelled(self, tables: dict[str, pa.Table]) -> None:
-        """Leave out the texts without a label that are held out, too, case and spaces aside: no held-out text is
-        learned from; those that came without one and stand with a label elsewhere; and of the others what is more than
-        `most_unlabelled`."""
-        self._leave_out_labelled(tables["train"])
-        held_out = [split for split in ("val", "test") if split in self.indices]
-        if held_out:
-            inputs = {
-                split: digests(tables[self._table_of[split]].take(self.indices[split]))[1]
-                for split in ("unlabelled", *held_out)
-            }
-            is_leak = np.isin(inputs["unlabelled"], np.concatenate([inputs[split] for split in held_out]))
-            number = int(is_leak.sum())
-            if self.trains_unlabelled and not len(self.indices["train"]) and number == len(is_leak):
-                problem = f"no row has a label, and the {number} texts without one are also in test or validation"
-                raise InputError(f"dataset: {problem}; allowed: some labels, or texts of neither split")
-            if number:
-                log.warning("dataset: %d texts without a label are also in test or validation; left out", number)
-                self.indices["unlabelled"] = self.indices["unlabelled"][~is_leak]
-        rng = np.random.default_rng([self.seed, 0, UNLABELLED_STREAM])
-        self.indices["unlabelled"] = self.budget.select_unlabelled(self.indices["unlabelled"], rng)
-        if len(self.indices["unlabelled"]):
-            shape = (len(self.indices["unlabelled"]), *self.labels["train"].shape[1:])
-            self.labels["unlabelled"] = np.full(shape, -1)
-        else:
-            del self.indices["unlabelled"], self.labels["unlabelled"]
-
-    def _leave_out_labelled(self, table: pa.Table) -> None:
-        """A file of texts without labels may hold the train texts again, for which guesses would be learned beside."""
-        rows = self.indices["unlabelled"]
-        came_without = without_label(table)[rows]
-        if not came_without.any():
-            return
-        of_rows, of_train = (digests(table.take(part))[1] for part in (rows, self.indices["train"]))
-        is_labelled = came_without & np.isin(of_rows, of_train)
-        if number := int(is_labelled.sum()):
-            log.warning("dataset: %d texts without a label are also among those with one; left out", number)
-            self.indices["unlabelled"] = rows[~is_labelled]
-
-    def _take_the_whole(self, rows: np.ndarray) -> None:
-        self.indices = {"train": rows, "val": rows}
-        self._table_of = dict.fromkeys(self.indices, "train")
-        self.labels = dict.fromkeys(self.indices, np.full(len(rows), -1))
-        self.class_counts = torch.empty(0, dtype=torch.int64)
-
-    def _refuse_unlabelled(self, unlabelled: np.ndarray, answers: np.ndarray | None) -> None:
-        number = int(unlabelled.sum())
-        if number and (answers is None or self.protocol.name == "clean"):
-            raise InputError(
-                f"dataset: {number} of {len(unlabelled)} train rows have no label, allowed: a label for each, "
-                "or a person who is asked for some (active=NAME active.oracle=prompt or file)"
-            )
 
     def use_features(self, features: dict[str, np.ndarray], beside_inputs: bool = False) -> None:
         """Batch these features in place of the inputs or beside them, for an encoder that does not train.

@@ -133,7 +133,7 @@ MUTANTS = {
     "counts_before_thinning": Mutant(
         "datamodules/datamodule.py",
         'counts = class_counts(self.labels["train"], self.num_classes)',
-        "counts = class_counts(labels[self._table_of['train']], self.num_classes)",
+        "counts = class_counts(choice.labels['train'], self.num_classes)",
         "datamodules/test_datamodule.py",
     ),
     "profile_off_by_one": Mutant(

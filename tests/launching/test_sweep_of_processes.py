@@ -1,4 +1,4 @@
-"""Two jobs of a sweep, each on two processes."""
+"""Two warm jobs of a sweep, each on two processes."""
 
 import json
 import subprocess
@@ -11,10 +11,9 @@ from tests.command_lines import RUN_PY
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("warm", [False, True])
-def test_two_jobs_of_two_processes_each(store, small, files, tmp_path, warm):
+def test_two_jobs_of_two_processes_each(store, small, files, tmp_path):
     words = [*files, *store, *small, "method=sharprecl", "trainer=ddp_cpu", "sampler.batch_size=32", "seed=0,1"]
-    sweep = [f"hydra.launcher.warm={warm}", "hydra.launcher.n_jobs=2"]
+    sweep = ["hydra.launcher.warm=true", "hydra.launcher.n_jobs=2"]
     swept = subprocess.run([sys.executable, str(RUN_PY), "-m", *words, *sweep], capture_output=True, text=True)
     logs = [file.read_text(errors="replace") for file in (tmp_path / "runs").glob("sweeps/*/*.log")]
     assert swept.returncode == 0, "\n".join([swept.stdout, swept.stderr, *logs])

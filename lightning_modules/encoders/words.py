@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"
 TOKENIZER, GRAPH = "tokenizer.json", "label_graph.npy"
+HEADER = re.compile(r"\d+ (\d+)", re.ASCII)  # of word2vec's text format: how many words, how many numbers a word
 LONGEST = 1 << 16  # tokens; nothing here counts positions
 
 
@@ -117,7 +120,11 @@ class WordEncoder:
         return hashlib.sha256(self._file().read_bytes() if self.path else b"").hexdigest()
 
     def load(self, seed: int = 0) -> nn.Module:
-        """The network, in training mode, drawn from `seed`; words with a vector in the file start there."""
+        """The network, in training mode, drawn from `seed`; words with a vector in the file start there.
+
+        Raises:
+            ValueError: no such file, or one with lines that are not a word and `dimension` numbers.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             vectors = torch.empty(len(self.tokenizer()), self.dimension).uniform_(-0.25, 0.25)
@@ -135,18 +142,43 @@ class WordEncoder:
         return Path(os.path.expanduser(self.path))
 
     def _vectors(self) -> Iterator[tuple[str, list[float]]]:
-        with self._file().open(encoding="utf-8") as lines:
+        with self._file().open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                word, *values = line.rstrip().rsplit(" ", self.dimension)
-                if number == 1 and len(values) == 1:  # word2vec's own: how many, how long
-                    continue
                 try:
-                    yield word, [float(value) for value in values]
+                    text = line.decode().rstrip()
+                except UnicodeDecodeError:
+                    raise self._line_error(number, "not UTF-8") from None
+                if number == 1 and (width := _width(text)) != self.dimension:
+                    raise self._line_error(number, f"found {width} numbers")
+                if number == 1 and HEADER.fullmatch(text):
+                    continue
+                word, *values = text.rsplit(" ", self.dimension)  # from the right: GloVe has words with spaces
+                try:
+                    vector = [float(value) for value in values]
                 except ValueError:
-                    values = []
-                if len(values) != self.dimension:
-                    shown = f"found {len(values)} numbers" if values else "found no numbers"
-                    raise ValueError(f"{self.path}:{number}: {shown}; allowed: {self.dimension}, encoder.dimension")
+                    vector = []
+                if len(vector) < self.dimension:
+                    raise self._line_error(number, f"found {_width(text)} numbers")
+                yield word, vector
+
+    def _line_error(self, number: int, problem: str) -> ValueError:
+        allowed = f"a word and encoder.dimension={self.dimension} numbers, in UTF-8"
+        return ValueError(f"{self.path}:{number}: {problem}; allowed: {allowed}")
+
+
+def _width(line: str) -> int:
+    """How many numbers stand behind a word, or will by word2vec's first line."""
+    if header := HEADER.fullmatch(line):
+        return int(header[1])
+    return sum(1 for _ in itertools.takewhile(_is_number, reversed(line.split(" ")[1:])))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def label_graph(labels: NDArray[np.integer], num_classes: int) -> NDArray[np.float32]:

@@ -51,7 +51,7 @@ def test_the_label_graph_is_the_share_of_train_rows():
 
 def test_vectors_of_a_file_are_where_training_starts(tmp_path, monkeypatch):
     file = tmp_path / "vectors.txt"
-    file.write_text("2 6\ncat 1 2 3 4 5 6\nzebra 0 0 0 0 0 1\n")
+    file.write_text("3 6\ncat 1 2 3 4 5 6\n. . . 0 0 0 0 0 2\nzebra 0 0 0 0 0 1\n")
     encoder, plain = learned(path=str(file)), learned()
     at = encoder.tokenizer().get_vocab()
     vectors, other = encoder.load(1).token_embeddings(), plain.load(1).token_embeddings()
@@ -61,11 +61,26 @@ def test_vectors_of_a_file_are_where_training_starts(tmp_path, monkeypatch):
     assert encoder.weights_hash() != plain.weights_hash()
     monkeypatch.setenv("HOME", str(tmp_path))
     assert learned(path="~/vectors.txt").weights_hash() == encoder.weights_hash()
-    file.write_text("cat 1 2 3 4 5 6\ndog 1 2 three\n")
-    with pytest.raises(ValueError, match=r"vectors.txt:2: found .*; allowed: 6, encoder.dimension"):
-        encoder.load()
     with pytest.raises(ValueError, match="encoder.path: no file"):
         learned(path="none.txt").weights_hash()
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("cat 1 2 3 4 5 6\ndog 1 2 three\n", "2: found 0 numbers"),
+        ("cat 1 2 3 4 5 6\ndog 1 2\n", "2: found 2 numbers"),
+        ("cat 1 2 3 4\n", "1: found 4 numbers"),
+        ("cat 1 2 3 4 5 6 7 8\n", "1: found 8 numbers"),  # of which the last six would pass for a vector of `cat 1 2`
+        ("9 8\ncat 1 2 3 4 5 6 7 8\n", "1: found 8 numbers"),
+        ("cat 1 2 3 4 5 6\nd\xf6g 1 2 3 4 5 6\n", "2: not UTF-8"),
+    ],
+)
+def test_a_file_of_other_vectors_is_refused(tmp_path, lines, problem):
+    file = tmp_path / "vectors.txt"
+    file.write_bytes(lines.encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"vectors.txt:{problem}; allowed: a word and encoder.dimension=6 numbers"):
+        learned(path=str(file)).load()
 
 
 def test_what_was_learned_is_kept(tmp_path):

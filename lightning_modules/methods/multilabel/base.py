@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
-from torchmetrics.functional.classification import binary_precision_recall_curve
 from torchmetrics.utilities import dim_zero_cat
 
 from lightning_modules.base import ClassifierModule
@@ -83,7 +82,7 @@ class LabelScores(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         scores, true = dim_zero_cat(self.scores), dim_zero_cat(self.labels)
-        predicted = scores > self.threshold if isinstance(self.threshold, float) else scores >= self._cuts(scores, true)
+        predicted = scores > (self.threshold if isinstance(self.threshold, float) else self._cuts(scores, true))
         hits, total = (predicted & true).sum(0), predicted.sum(0) + true.sum(0)
         figures = {
             "accuracy": (predicted == true).all(1).float().mean(),
@@ -93,15 +92,23 @@ class LabelScores(Metric):
         return {self.prefix + name: value for name, value in figures.items()}
 
     def _cuts(self, scores: Tensor, true: Tensor) -> Tensor:
-        """The lowest score that is predicted: (1,), or (C,), of best F1."""
+        """The threshold (1,), or thresholds (C,), of best F1."""
         pairs = [(scores.ravel(), true.ravel())] if self.threshold == "global" else zip(scores.T, true.T, strict=True)
         return torch.stack([best_cut(*pair) for pair in pairs])
 
 
 def best_cut(scores: Tensor, true: Tensor) -> Tensor:
-    """The least of the scores (N,) that is predicted where F1 of `true` (N,) is best, a scalar; 0.5 where none is."""
+    """The threshold, a scalar, above which scores (N,) in [0, 1] are predicted where F1 of `true` (N,) is best.
+
+    As `reporting.multilabel_metrics.best_threshold` chooses it for the report: in the middle between two scores, of
+    equally good ones the highest, 0.5 where none is true.
+    """
     if not true.any():
         return scores.new_tensor(0.5)
-    precision, recall, cuts = binary_precision_recall_curve(scores, true.long())
-    f1 = 2 * precision * recall / (precision + recall)
-    return cuts[f1[:-1].nan_to_num().argmax()]
+    ranked, order = scores.sort(descending=True)
+    below = torch.cat([ranked[1:], ranked.new_zeros(1)])
+    number = torch.arange(1, len(ranked) + 1, device=ranked.device)
+    f1 = 2 * true[order].cumsum(0) / (number + true.sum())
+    best = f1.where(below < ranked, -1.0).argmax()  # equal scores are on one side
+    middle = (ranked[best] + below[best]) / 2
+    return middle.where(middle < ranked[best], below[best])

@@ -15,31 +15,17 @@ from omegaconf import DictConfig, OmegaConf
 
 from datamodules.markup import without_markup
 from engine.identify import compose_run
-from storage.command_words import quoted
+from storage.command_words import value_word
 from storage.errors import InputError, short
 from storage.files import replacing
 from storage.tables import is_visible
 
 HALF = re.compile("[\ud800-\udfff]")
-PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)  # Hydra knows no other letters without quotes
 
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:
     """Settings as the words of a command line: `loss__tau=0.5` is `loss.tau=0.5`, `encoder__lora` a group is not."""
-    return [f"{key.replace('__', '.')}={_value(value)}" for key, value in settings.items()]
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_value(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(_value, value)) + "]"
-    text = str(value)
-    return text if not isinstance(value, str | Path) or PLAIN.fullmatch(text) else quoted(text)
+    return [f"{key.replace('__', '.')}={value_word(value)}" for key, value in settings.items()]
 
 
 def config_of(words: Iterable[str]) -> DictConfig:

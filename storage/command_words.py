@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 PLAIN = re.compile(r"(?!(?:true|false|null|nan|inf)\Z)[a-z_/][\w./+-]*", re.ASCII | re.IGNORECASE)
 PLAIN_IN_SHELL = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
@@ -19,6 +21,20 @@ def literal(text: str) -> str:
     """The text itself where Hydra's grammar reads it as that, else `quoted`: it knows no letters but ASCII without
     quotes, and takes 3, 1e5, null and true for values."""
     return text if PLAIN.fullmatch(text) else quoted(text)
+
+
+def value_word(value: Any) -> str:
+    """A value of Python as Hydra's grammar reads it back: texts and paths stay texts, None, truth values and numbers,
+    NumPy's too, what they are; lists and mappings hold such values."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{value_word(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(value_word, value)) + "]"
+    return literal(str(value)) if isinstance(value, str | Path) else str(value)
 
 
 def in_shell_quotes(word: str) -> str:

@@ -27,7 +27,7 @@ from engine.unread import unread
 from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.tables import MISSING, Table, percent
-from storage.command_words import literal, shell_line
+from storage.command_words import shell_line, value_word
 from storage.errors import short
 from storage.files import write_text
 from storage.run_store import COMMAND, RunFolder
@@ -145,13 +145,7 @@ def _value(range_: Mapping[str, Any], rng: np.random.Generator) -> Any:
 
 def words(settings: Settings) -> list[str]:
     """Settings as overrides."""
-    return [f"{key}={_word(value)}" for key, value in settings.items()]
-
-
-def _word(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return literal(value) if isinstance(value, str) else str(value)
+    return [f"{key}={value_word(value)}" for key, value in settings.items()]
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,11 @@ def test_settings_are_the_command_lines_words():
         "loss__tau": 0.1,
         "paths__runs": nasty,
         "paths__data": "größe",
+        "paths__cache": "null",
         "start_from": None,
     }
     config = config_of(overrides(settings))
-    assert config.paths.data == "größe"
+    assert (config.paths.data, config.paths.cache) == ("größe", "null")
     assert (config.paths.runs, config.seed, config.loss.tau) == (nasty, 3, 0.1)
     with pytest.raises(InputError, match=r"loss\.tauu: unknown key; allowed under loss: tau, .*did you mean tau"):
         config_of(["method=sharprecl", *overrides({"loss__tauu": 1})])

@@ -272,6 +272,7 @@ def test_where_rows_are_held_out_before_the_thinning_labels_are_drawn_before_it(
 def test_without_test_only_the_test_rows_are_missing(make, protocol):
     whole, without = make(protocol=protocol), make(protocol={**protocol, "read_test": False})
     assert whole.indices.keys() - without.indices.keys() == {"test"}
+    assert without.indices.keys() == without._views.keys(), "test rows are not even tokenised"
     assert all(np.array_equal(rows, whole.indices[split]) for split, rows in without.indices.items())
 
 

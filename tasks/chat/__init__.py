@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,15 @@ from engine.label_kind import refuse_several_labels
 from engine.plan import Plan
 from reporting.metrics import class_scores, thirds
 from reporting.tables import summary_table
+from storage.errors import InputError
 from storage.files import replacing
 from storage.run_store import RunFolder
 from tasks.chat.client import Answers, ChatModel, answers_to, parse_label
 from tasks.fit import record_once, run_names, seconds_before
 
 UNPARSABLE = ""  # in predictions.csv: the answer named no class, or several
+READ = ("task", "chat", "dataset", "imbalance", "protocol", "seed", "encoder", "paths")  # `encoder` to tokenise by
+OF_TASK = {"chat": ("force",), "chat_export": ("output",)}
 
 
 def chat(config: DictConfig, overrides: list[str]) -> Path:
@@ -33,9 +38,10 @@ def chat(config: DictConfig, overrides: list[str]) -> Path:
     that names no class counts as an error, in accuracy and in F1.
 
     Raises:
-        ValueError: no model chosen, no key, or a server that gives no answer.
+        ValueError: no model chosen, no key, no test rows, a word that would do nothing, or a server that gives no
+            answer.
     """
-    plan, model = _plan_and_model(config)
+    plan, model = _plan_and_model(config, overrides)
     run = RunFolder(Path(config.paths.runs) / run_id(_identity(plan), plan.inputs()))
     with run.lock():
         record_once(run, config, _names(plan, model), lambda: _ask(plan, model, run))
@@ -50,11 +56,11 @@ def chat_export(config: DictConfig, overrides: list[str]) -> Path:
     Rows, split and thinning are those that every method would train on.
 
     Raises:
-        ValueError: no model chosen, or no `output`.
+        ValueError: no model chosen, no `output`, or a word that would do nothing.
     """
     if config.output is None:
         raise ValueError("output: task=chat_export needs the folder to write to, output=FOLDER")
-    plan, model = _plan_and_model(config)
+    plan, model = _plan_and_model(config, overrides)
     corpus = plan.corpus()
     refuse_several_labels("chat", corpus)
     datamodule = plan.datamodule(corpus, num_views=1)
@@ -82,10 +88,14 @@ def texts_and_labels(datamodule: TextDataModule, split: str) -> tuple[list[str],
     return datamodule.texts(split), datamodule.labels[split].tolist()
 
 
-def _plan_and_model(config: DictConfig) -> tuple[Plan, ChatModel]:
+def _plan_and_model(config: DictConfig, overrides: Sequence[str]) -> tuple[Plan, ChatModel]:
+    read = (*READ, *OF_TASK[config.task])
+    for override in overrides:
+        if re.split(r"[=.@/]", override.lstrip("+~"))[0] not in read:
+            raise InputError(f"{override}: task={config.task} trains no method; allowed: {', '.join(read)}")
     if config.get("chat") is None:
         raise ValueError("chat: no model chosen; allowed: chat=gpt35, with chat.base_url and chat.model for any other")
-    return Plan.make(config), instantiate(config.chat)
+    return Plan.make(config, overrides), instantiate(config.chat)
 
 
 def _identity(plan: Plan) -> dict[str, Any]:
@@ -106,6 +116,9 @@ def _ask(plan: Plan, model: ChatModel, run: RunFolder) -> None:
     corpus = plan.corpus()
     refuse_several_labels("chat", corpus)
     datamodule = plan.datamodule(corpus, num_views=1)
+    if "test" not in datamodule.indices:
+        allowed = "dataset.test=FILE, or protocol.fold=NUMBER with protocol=kfold"
+        raise InputError(f"dataset: task=chat found no test rows to ask about, allowed: {allowed}")
     texts, labels = texts_and_labels(datamodule, "test")
     label_names = list(datamodule.label_names)
     questions = [model.messages(text, label_names) for text in texts]

@@ -136,6 +136,8 @@ def test_fine_tuning_files_hold_the_rows_that_methods_train_on(chat, toy_csv, tm
         (["task=chat", "chat.prompt=Hello"], "chat.prompt: found 'Hello'; allowed: a text with {labels} in it"),
         (["task=chat", "chat.max_tries=0"], "chat.max_tries: found 0; allowed: a whole number >= 1"),
         (["task=chat", "chat.base_url=http://127.0.0.1:9/v1", "chat.max_tries=1"], "(ConnectionError: [Errno 111]"),
+        (["task=chat", "protocol=kfold", "protocol.fold=null"], "dataset: task=chat found no test rows to ask about"),
+        (["task=chat", "loss.tau=3"], "loss.tau=3: task=chat trains no method; allowed: task, chat, dataset, "),
         (["task=chat_export"], "output: task=chat_export needs the folder"),
     ],
 )

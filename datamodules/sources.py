@@ -49,8 +49,10 @@ class HashMemory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.entries: dict[str, list] = {}
-        with suppress(OSError, json.JSONDecodeError):
-            self.entries = json.loads(path.read_text(encoding="utf-8"))
+        with suppress(OSError, ValueError):  # what is damaged remembers nothing
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(stored, dict):
+                self.entries = {key: entry for key, entry in stored.items() if _is_entry(entry)}
         self.changed = False
 
     def sha256(self, path: Path) -> str:
@@ -68,6 +70,10 @@ class HashMemory:
             return
         with suppress(ReportError):
             write_text(self.path, json.dumps(self.entries))
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, list) and [type(part) for part in entry] == [int, int, str]
 
 
 def fetch(

@@ -59,26 +59,39 @@ def replacing_folder(path: Path | str) -> Iterator[Path]:
     What killed processes left of earlier tries is removed. Raises OSError; ``path`` is then what it was before.
     """
     target = Path(os.path.realpath(path))
-    prefix = f".{target.name}.tmp-"
     target.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned in target.parent.glob(f"{glob.escape(prefix)}*"):
-        with hold_folder(abandoned) as is_free:
-            if is_free:
-                shutil.rmtree(abandoned, ignore_errors=True)
-    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+    _put_in_order(target)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
     try:
         with hold_folder(temporary):
             yield temporary
             for path in (temporary, *temporary.rglob("*")):  # some libraries write for their own user alone
                 path.chmod(0o755 if path.is_dir() else 0o644)
-            former = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
-            if target.exists():
-                os.replace(target, former)
-            os.replace(temporary, target)
+            former = target.with_name(f".{target.name}.old-{secrets.token_hex(4)}")
+            with hold_folder(target):  # which a rename does not end
+                if target.exists():
+                    os.replace(target, former)
+                try:
+                    os.replace(temporary, target)
+                except OSError:
+                    if former.exists():
+                        os.replace(former, target)
+                    raise
             _sync_folder(target.parent)
             shutil.rmtree(former, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put_in_order(target: Path) -> None:
+    """Remove what killed processes left beside a folder, and bring it back where one died before it named the new."""
+    for kind in ("tmp", "old"):
+        for abandoned in target.parent.glob(f"{glob.escape(f'.{target.name}.{kind}-')}*"):
+            with hold_folder(abandoned) as is_free:
+                if is_free and kind == "old" and not target.exists():
+                    os.replace(abandoned, target)
+                elif is_free:
+                    shutil.rmtree(abandoned, ignore_errors=True)
 
 
 def is_written_through(path: Path | str) -> bool:

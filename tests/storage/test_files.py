@@ -135,11 +135,22 @@ def test_a_killed_process_leaves_the_old_and_the_same_line_goes_on(tmp_path):
     assert (tmp_path / "folder" / "part").read_text() == "again"
 
 
-def test_a_folder_is_the_old_one_where_its_making_fails(tmp_path):
+@pytest.mark.parametrize("fault", ["making", "naming", "kill"])
+def test_a_folder_is_the_old_one_where_its_making_fails(tmp_path, monkeypatch, fault):
+    def replace(source, target):
+        if fault == "naming" and ".tmp-" in str(source):
+            raise full
+        rename(source, target)
+
+    rename, full = os.replace, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with replacing_folder(tmp_path / "a") as folder:
         (folder / "part").write_text("old")
+    if fault == "kill":  # between taking the old one away and naming the new one
+        (tmp_path / "a").rename(tmp_path / ".a.old-1234")
+    monkeypatch.setattr(os, "replace", replace)
     whole = write_errors(tmp_path / "a"), replacing_folder(tmp_path / "a")
     with pytest.raises(ReportError, match="in .* for a:"), whole[0], whole[1] as folder:
         (folder / "part").write_text("new")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if fault != "naming":
+            raise full
     assert (tmp_path / "a" / "part").read_text() == "old" and os.listdir(tmp_path) == ["a"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -14,7 +13,7 @@ from omegaconf import DictConfig
 
 from reporting.tables import MISSING, Table, marks
 from storage.errors import ReportError
-from storage.run_store import QUESTION, RunFolder, list_answers, list_runs
+from storage.run_store import QUESTION, REPEAT, RunFolder, list_answers, list_runs
 
 FILTERS = ("method", "dataset", "encoder", "protocol", "seed")  # figures of a run that a word may ask for
 FIGURES = ("val/macro_f1", "test/macro_f1")
@@ -53,14 +52,16 @@ def _read(
     """Those that can be read, with a warning for each other."""
     for run in folders:
         try:
-            yield run, values_of(run)
+            yield run, values_of(run) | {"status": run.status}
         except ReportError as error:
             print(f"warning: left out: {error}", file=sys.stderr)
 
 
 def _asked(run: RunFolder) -> dict[str, Any]:
-    """Of an answer of `task=auto`, what a run's metrics call so."""
+    """Of an answer of `task=auto`, what a run's metrics call so. Raises ReportError: it is damaged."""
     question = run.read_json(QUESTION)
+    if not isinstance(question, dict) or not {"name", "encoder", "seed"} <= question.keys():
+        raise ReportError(f"run {run.id}: {QUESTION}: no name, encoder or seed; {REPEAT}")
     asked = {"method": "auto", "dataset": question["name"], "protocol": "kfold", "test/macro_f1": _figure(run)}
     return asked | {name: question[name] for name in ("encoder", "seed")}
 
@@ -69,13 +70,16 @@ def _figure(run: RunFolder) -> float | None:
     """Macro-F1 out of fold of what an answer recommends, if it is there yet."""
     if not run.has("ranking.csv"):
         return None
-    with (run.path / "ranking.csv").open(encoding="utf-8", newline="") as lines:
-        return next((float(row["macro_f1"]) for row in csv.DictReader(lines) if row["recommended"] == "True"), None)
+    rows = run.read_csv("ranking.csv", "macro_f1", "recommended")
+    try:
+        return next((float(row["macro_f1"]) for row in rows if row["recommended"] == "True"), None)
+    except ValueError as error:
+        raise ReportError(f"run {run.id}: ranking.csv: {error}; {REPEAT}") from error
 
 
 def _row(run: RunFolder, values: dict[str, Any], shown: Sequence[str]) -> tuple[str, ...]:
     written = datetime.fromtimestamp((run.path / "metrics.json").stat().st_mtime).strftime("%Y-%m-%d %H:%M")
-    return run.id, written, run.status, *(_shown(values.get(name)) for name in shown)
+    return run.id, written, values["status"], *(_shown(values.get(name)) for name in shown)
 
 
 def _shown(value: object) -> str:

@@ -32,6 +32,11 @@ def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path, monkeypatch)
     (tmp_path / "two/metrics.json").write_text('{"status": "fin')
     rest = command(["task=runs", f"paths.runs={tmp_path}"])
     assert rest.code == 0 and "2 of 2 runs" in rest.out and "warning: left out: run two: metrics.json" in rest.err
+    damaged = {"metrics.json": "{", "ranking.csv": "macro_f1,recommended\n0,7,True\n", "question.json": "{}"}
+    for name, content in damaged.items():
+        (tmp_path / "auto-tickets" / name).write_text(content)
+        rest = command(["task=runs", f"paths.runs={tmp_path}"])
+        assert "1 of 1 runs" in rest.out and f"warning: left out: run auto-tickets: {name}" in rest.err
     refused = command(["task=runs", f"paths.runs={tmp_path}", "force=true"])
     assert refused.error.startswith("force: task=runs lists runs")
 

@@ -715,7 +715,18 @@ def _open_xlsx(path: Path, has_header: bool | None, name: str | None) -> Table:
     """The sheet of a name, or the first that is not empty, from its first row with a value on; numbers, dates and
     truth values become what a spreadsheet writes as CSV."""
     with _xlsx_errors(path):
-        all_sheets = _book(path).worksheets
+        book = _book(path)
+    try:
+        return _sheet(book, path, has_header, name)
+    except InputError:
+        book.close()
+        raise
+
+
+def _sheet(book: Any, path: Path, has_header: bool | None, name: str | None) -> Table:
+    """As `_open_xlsx`, whose book is closed when its rows are read."""
+    with _xlsx_errors(path):
+        all_sheets = book.worksheets
         sheets = [sheet for sheet in all_sheets if name in (None, sheet.title)]
         title, start, first, cells_of_rows = _first_cells(sheets)
         header = [_cell(cell) for cell in first]
@@ -751,6 +762,8 @@ def _open_xlsx(path: Path, has_header: bool | None, name: str | None) -> Table:
             raise
         except Exception as error:  # as above
             raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole XLSX file") from error
+        finally:
+            book.close()
         if errors:
             said = "%s:%d: a cell that holds an error, as #N/A, is read as an empty one; the sheet has %d of these"
             log.warning(said, path, errors[0], len(errors))

@@ -339,9 +339,11 @@ def test_the_first_sheet_that_holds_rows_from_its_first_row_on(tmp_path, caplog)
         list(open_table(tmp_path / "a.xlsx").rows)
 
 
-def test_a_sheet_is_chosen_by_its_name(tmp_path, caplog):
+def test_a_sheet_is_chosen_by_its_name(tmp_path, caplog, monkeypatch):
     import openpyxl
 
+    opened, load = [], openpyxl.load_workbook
+    monkeypatch.setattr(openpyxl, "load_workbook", lambda *a, **more: opened.append(load(*a, **more)) or opened[-1])
     file, book = tmp_path / "a.xlsx", openpyxl.Workbook()
     for title in ("Spring", "2024"):
         sheet = book.create_sheet(title)
@@ -359,6 +361,7 @@ def test_a_sheet_is_chosen_by_its_name(tmp_path, caplog):
         open_table(file, sheet="x")
     with pytest.raises(InputError, match="a.xlsx: the sheet is empty, allowed: a header line and rows"):
         open_table(file, sheet="Sheet")
+    assert len(opened) > 4 and all(book._archive.fp is None for book in opened), "all are closed again"
     config.input = str(tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text("text,label\nred,x\n")
     with pytest.raises(InputError, match="a.csv: sheet='2024' has no effect, allowed with XLSX"):

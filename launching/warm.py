@@ -40,7 +40,7 @@ def serve() -> None:
                 print(json.dumps({"pid": pid}), file=answers)
             if not open_:
                 for pid in running:
-                    os.killpg(pid, signal.SIGTERM)
+                    _ask_to_stop(pid)
         for pid in list(running):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
@@ -76,6 +76,13 @@ def _fork(request: dict[str, Any], requests: int, answers: Any) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _ask_to_stop(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGTERM)
+    except ProcessLookupError:  # forked so lately that its session has not begun
+        os.kill(pid, signal.SIGTERM)
 
 
 def _redirect(log: str) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import yaml
 
 from papers.grid import HERE, Line
+from papers.predicted_rows import bootstrap_of
 from papers.table_report import Comparison, TableReport
-from papers.test_rows import bootstrap_of
 from reporting.statistics import (
     BootstrapComparison,
     PairedComparison,

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from papers import claims, test_rows
+from papers import claims, predicted_rows
 from papers.claims import Claim, judge, load_claims, one_p, with_one_p
 from papers.grid import Metric, load_grid
 from papers.page import check_rows, claim_row
@@ -357,16 +357,16 @@ def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp
     runs = {folder.name: RunFolder(folder) for folder in (tmp_path / "records").iterdir()}
     report = table_report(load_grid("sharprecl_2"), entries, runs)
     assert judge(claim(), report, runs).checks[0].bootstrap is None, "of five seeds"
-    monkeypatch.setattr(test_rows, "LEAST_SEEDS", 5)
+    monkeypatch.setattr(predicted_rows, "LEAST_SEEDS", 5)
     (check,) = judge(claim(), report, runs).checks
     assert 0 < check.bootstrap.interval[0] < check.bootstrap.interval[1] < 30 and check.bootstrap.p < 0.05
     assert judge(claim(), report).checks[0].bootstrap is None, "without predictions"
     a, b = ({seed: f"{row}-{seed}" for seed in range(5)} for row in ("sharprecl", "ce"))
-    head, tail = (test_rows.bootstrap_of(a, b, [f"test/macro_f1_{third}"], runs) for third in ("head", "tail"))
-    gains = test_rows.bootstrap_of(a, b, ["test/macro_f1_tail", "test/macro_f1_head"], runs)
+    head, tail = (predicted_rows.bootstrap_of(a, b, [f"test/macro_f1_{third}"], runs) for third in ("head", "tail"))
+    gains = predicted_rows.bootstrap_of(a, b, ["test/macro_f1_tail", "test/macro_f1_head"], runs)
     assert gains.interval[0] < np.mean(tail.interval) - np.mean(head.interval) < gains.interval[1]
     make_run(tmp_path / "records", "ce-0", 0, 0.6, class_counts=[10, 20, 30])
-    assert test_rows.bootstrap_of(a, b, ["test/macro_f1_head"], runs) is None, "other thirds"
+    assert predicted_rows.bootstrap_of(a, b, ["test/macro_f1_head"], runs) is None, "other thirds"
 
 
 @pytest.mark.parametrize(("a", "b", "verdict"), [("ce", "dice", "holds"), ("dice", "ce", "contradicted")])

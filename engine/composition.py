@@ -13,6 +13,7 @@ from hydra.utils import get_object, instantiate
 
 from callbacks.checkpoint import BestCheckpoint
 from datamodules.samplers import ByClass
+from datamodules.texts.datamodule import SAME_TEXT
 from engine.choices import choice_name, choices, choices_of_classes
 from engine.trainer import trainer_findings
 from engine.validation import ConfigError, signature
@@ -58,13 +59,14 @@ def _kind_findings(plain: Plain, dataset: Any) -> Iterator[str]:
         yield f"task: found {plain['task']}; allowed with {held}: {', '.join(dataset.tasks)}"
     for group, node in sorted(plain.items(), key=lambda item: item[0] != "method"):
         if is_node(node) and not _takes(target_class(node), dataset.kind):
-            fits = _choices_for(group, dataset.kind)
+            fits = ", ".join(_choices_for(group, dataset.kind))
             name = node.get("name") or choice_name(group, node["_target_"])
             yield f"{group}: found {name}; allowed with {held}: {fits or 'null'}"
 
 
-def _choices_for(group: str, kind: str) -> str:
-    return ", ".join(name for name, target in choices(group).items() if _takes(get_object(target), kind))
+def _choices_for(group: str, kind: str, without: Sequence[str] = ()) -> list[str]:
+    targets = choices(group).items()
+    return [name for name, target in targets if name not in without and _takes(get_object(target), kind)]
 
 
 def _takes(part: Any, kind: str) -> bool:
@@ -245,22 +247,21 @@ def _view_findings(plain: Plain) -> Iterator[str]:
         augment = choice_name("augment", plain["augment"]["_target_"]) if plain.get("augment") else "none"
     if augment is not None and not plain.get("augment"):
         augments = _choices_for("augment", target_class(plain["dataset"]).kind)
-        yield f"augment: found null; allowed with method.num_views > 1: {augments}"
+        yield f"augment: found null; allowed with method.num_views > 1: {', '.join(augments)}"
     elif augment is not None and target_class(plain["augment"]).draws_first and encoder["train"] == "frozen":
         yield "encoder.train: found frozen, whose features are those of the rows alone; allowed with views: full"
-    elif encoder["train"] == "frozen" and augment in ("dropout", "none"):
-        yield (
-            f"augment={augment}: the views of a frozen encoder would be identical; "
-            f"allowed with encoder.train=frozen: source, wordnet, eda, embedding"
-        )
+    elif encoder["train"] == "frozen" and augment in SAME_TEXT:
+        problem = f"augment={augment}: the views of a frozen encoder would be identical"
+        others = _choices_for("augment", target_class(plain["dataset"]).kind, SAME_TEXT)
+        fits = [name for name in others if not get_object(choices("augment")[name]).draws_first]
+        yield f"{problem}; allowed: {', '.join(['encoder.train=full', *(f'augment={name}' for name in fits)])}"
     if not issubclass(target_class(encoder), WordEncoder):
         return
     name = f"encoder={encoder['name']}"
     if augment == "embedding" and not encoder.get("path"):
-        yield (
-            f"augment=embedding: {name} starts from random word vectors, whose neighbours say nothing; "
-            f"allowed: source, wordnet, eda, dropout, none, or encoder.path=FILE with word vectors"
-        )
+        problem = f"augment=embedding: {name} starts from random word vectors, whose neighbours say nothing"
+        others = _choices_for("augment", "text", without=["embedding"])
+        yield f"{problem}; allowed: {', '.join(others)}, or encoder.path=FILE with word vectors"
     if serves(plain["method"]) == "clustering":
         yield f"encoder: found {encoder['name']}, allowed with task=cluster: a pretrained encoder"
     for key in ("active", "start_from"):

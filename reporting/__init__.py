@@ -1,1 +1,1 @@
-"""What comes after training: the run store, metrics, statistics and tables. Reads files only and needs no torch."""
+"""What comes after training: metrics, statistics, tables, figures and pages. Reads files only and needs no torch."""

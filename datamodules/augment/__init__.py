@@ -1,1 +1,1 @@
-"""Second views of texts: `augment=` source, wordnet, eda, embedding, dropout, none."""
+"""Second views of texts, and views of images: `augment=NAME`, the names of `conf/augment/`."""

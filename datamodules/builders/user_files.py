@@ -99,7 +99,7 @@ class UserFiles(TextDataset):
         return frozenset(self.columns) - optional
 
     def all_rows(self, files: dict[str, Path]) -> Iterator[Row]:
-        """As `Dataset.whole`; a column of the default name `label` may be missing, then there are no labels."""
+        """As `Dataset.all_rows`; a column of the default name `label` may be missing, then there are no labels."""
         needed = frozenset(self.columns) - ({"label"} if self.columns["label"] == "label" else set())
         return (row for path in self.paths.values() for row in self._some(path, needed, "at least one row"))
 

@@ -54,7 +54,7 @@ def _yaml(path):
 @pytest.mark.parametrize(("method", "thinned"), [("ce", []), ("kontrast", []), ("kontrast", ["imbalance.ir=2"])])
 def test_of_a_pool_that_a_budget_left_the_rows_asked_for_train(learn, method, thinned):
     """And of a method that reads them, the others are texts without a label."""
-    line = ["active=random", "active.budget=16", "dataset.labels=30", "trainer.max_epochs=1"]
+    line = ["active=random", "active.budget=16", "dataset.labels=30", "trainer.max_epochs=1", "trainer.least_steps=0"]
     result = learn(*line, f"method={method}", *thinned)
     chosen, curve = (rows(result.folder / name) for name in ("chosen.csv", "curve.csv"))
     place = result.folder.parent / curve[-1]["run"]

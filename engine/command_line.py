@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.world import is_first_process
 from launching.interrupts import ignore_interrupts
+from launching.jobs import RESULT_VARIABLE
 from storage.command_words import in_shell_quotes, quoted
 from storage.errors import Stopped, nearest
 from storage.files import NO_SPACE, is_stdout, write_text
@@ -257,7 +258,7 @@ def _fail(message: str, code: int = INPUT_ERROR) -> int:
 
 def report_job(status: str, run: Path | None = None, error: str | None = None) -> None:
     """Tell the launcher of a sweep how its job ended, if one waits for it."""
-    if target := os.environ.get("KONTRAST_JOB_RESULT"):
+    if target := os.environ.get(RESULT_VARIABLE):
         result = {"status": status, "run": str(run) if run else None, "error": error}
         write_text(target, json.dumps(result))
 

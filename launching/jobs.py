@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-# A job writes {"run": folder or null, "status": …, "error": …} into the file that this variable names, and a "value"
-# where a sweeper optimises one.
+# A job writes {"run": folder or null, "status": …, "error": …} into the file that this variable names.
 RESULT_VARIABLE = "KONTRAST_JOB_RESULT"
 POLL_SECONDS = 0.02
 LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1

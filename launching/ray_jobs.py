@@ -57,8 +57,8 @@ def run_ray_jobs(
     folder: Path | str,
     options: Mapping[str, Any],
     first: int = 0,
-) -> list[tuple[SweepJob, Any]]:
-    """Run every job as a task of the cluster, as many at a time as it has room for, and return each with its value.
+) -> list[SweepJob]:
+    """Run every job as a task of the cluster, as many at a time as it has room for, and return them in the order given.
 
     One that fails leaves the others alone. Ctrl-C and a termination request stop the jobs that run; the others come
     back as not started.
@@ -90,7 +90,7 @@ def run_ray_jobs(
             task.remote([script, *arguments, *words], str(result), str(log)): number
             for number, (words, (result, log)) in enumerate(zip(jobs, files, strict=True))
         }
-        ended: dict[int, tuple[SweepJob, Any]] = {}
+        ended: dict[int, SweepJob] = {}
         try:
             with raised_interrupts():
                 while len(ended) < len(jobs):
@@ -98,7 +98,7 @@ def run_ray_jobs(
                     done, _ = ray.wait(waiting, num_returns=1, timeout=POLL_SECONDS)
                     for reference in done:
                         number = numbers[reference]
-                        ended[number] = job, _ = _outcome(ray, reference, jobs[number], *files[number])
+                        ended[number] = job = _outcome(ray, reference, jobs[number], *files[number])
                         line = progress(job, jobs[number], "test/accuracy")
                         print(f"[{len(ended)}/{len(jobs)}] {line}", flush=True)
         except KeyboardInterrupt:
@@ -144,17 +144,16 @@ def _connected(address: str) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _outcome(ray: Any, reference: Any, words: Sequence[str], result: Path, log: Path) -> tuple[SweepJob, Any]:
+def _outcome(ray: Any, reference: Any, words: Sequence[str], result: Path, log: Path) -> SweepJob:
     try:
         code, seconds = ray.get(reference)
     except ray.exceptions.RayError as error:  # its nodes were lost more often than it is tried
-        job, value = settled_job(words, result, log, 1, 0.0)
-        return replace(job, error=first_line(getattr(error, "cause", None) or error)), value
+        job = settled_job(words, result, log, 1, 0.0)
+        return replace(job, error=first_line(getattr(error, "cause", None) or error))
     return settled_job(words, result, log, code, seconds)
 
 
-def _stopped(words: Sequence[str], result: Path, log: Path) -> tuple[SweepJob, Any]:
+def _stopped(words: Sequence[str], result: Path, log: Path) -> SweepJob:
     if not log.exists():
-        return SweepJob(settings_of(words), NOT_STARTED), None
-    job, value = settled_job(words, result, log, 1, 0.0)
-    return replace(job, status="interrupted"), value
+        return SweepJob(settings_of(words), NOT_STARTED)
+    return replace(settled_job(words, result, log, 1, 0.0), status="interrupted")

@@ -71,8 +71,8 @@ def run_slurm_jobs(
     folder: Path | str,
     options: Mapping[str, Any],
     first: int = 0,
-) -> list[tuple[SweepJob, Any]]:
-    """Submit every job as a task of one array, wait, and return each with its value, in the order given.
+) -> list[SweepJob]:
+    """Submit every job as a task of one array, wait, and return them in the order given.
 
     One that fails leaves the others alone. Interrupted, the tasks stay on the cluster; typed again, finished runs are
     not repeated.

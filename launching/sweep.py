@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from launching.interrupts import raised_interrupts
 from launching.jobs import RESULT_VARIABLE, Process, WarmStarter, start_cold
@@ -48,8 +47,8 @@ def run_jobs(
     warm: bool = False,
     should_stop: Callable[[int], bool] | None = None,
     shown: str = "test/accuracy",
-) -> list[tuple[SweepJob, Any]]:
-    """Run every job, ``n_jobs`` at a time, and return each with its value, in the order given.
+) -> list[SweepJob]:
+    """Run every job, ``n_jobs`` at a time, and return them in the order given.
 
     Args:
         arguments: what every job gets before its own overrides.
@@ -70,7 +69,7 @@ def run_jobs(
     limit = time.monotonic() + stop_after if stop_after is not None else float("inf")
     waiting = deque(enumerate(jobs, first))
     running: dict[int, _Running] = {}
-    ended: dict[int, tuple[SweepJob, Any]] = {}
+    ended: dict[int, SweepJob] = {}
     stopped: set[int] = set()
     print(f"sweep: {len(jobs)} jobs, {n_jobs} at a time, output in {folder}", flush=True)
     starter = WarmStarter(folder, _environment(folder / "warm.json", n_jobs)) if warm else None
@@ -84,14 +83,14 @@ def run_jobs(
             if not running:
                 break
             for number in [key for key, job in running.items() if job.process.poll() is not None]:
-                settled, value = _outcome(running.pop(number))
+                settled = _outcome(running.pop(number))
                 if number in stopped and settled.status == "failed":  # as it was asked to
                     settled = replace(settled, status="interrupted", error="")
-                ended[number] = settled, value
+                ended[number] = settled
                 counted = f"[{len(ended)}/{len(jobs)}]"
-                print(counted, progress(ended[number][0], jobs[number - first], shown), flush=True)
+                print(counted, progress(settled, jobs[number - first], shown), flush=True)
                 if on_end:
-                    on_end(number, ended[number][0])
+                    on_end(number, settled)
             for number in [key for key in running if should_stop and should_stop(key)]:
                 stopped.add(number)
                 _signal(running[number], signal.SIGTERM)
@@ -103,11 +102,11 @@ def run_jobs(
         if starter:
             starter.close()
     for number, job in running.items():
-        settled, value = _outcome(job)
-        ended[number] = replace(settled, status="interrupted" if settled.status == "failed" else settled.status), value
+        settled = _outcome(job)
+        ended[number] = replace(settled, status="interrupted" if settled.status == "failed" else settled.status)
     # the ones that wait, and one that was about to start
     others = [(number, overrides) for number, overrides in enumerate(jobs, first) if number not in ended]
-    ended.update({number: (SweepJob(settings_of(overrides), NOT_STARTED), None) for number, overrides in others})
+    ended.update({number: SweepJob(settings_of(overrides), NOT_STARTED) for number, overrides in others})
     return [ended[number] for number in sorted(ended)]
 
 
@@ -139,15 +138,13 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _outcome(job: _Running) -> tuple[SweepJob, Any]:
+def _outcome(job: _Running) -> SweepJob:
     code = job.process.returncode or 0
     return settled_job(job.overrides, job.result, job.log, code, time.monotonic() - job.started)
 
 
-def settled_job(
-    overrides: Sequence[str], result_file: Path, log: Path, code: int, seconds: float
-) -> tuple[SweepJob, Any]:
-    """A job that has ended, and its value, from the result file that it left and its exit code."""
+def settled_job(overrides: Sequence[str], result_file: Path, log: Path, code: int, seconds: float) -> SweepJob:
+    """A job that has ended, from the result file that it left and its exit code."""
     result = json.loads(result_file.read_text()) if result_file.exists() else {}
     folder = RunFolder(Path(result["run"])) if result.get("run") else None
     status = result.get("status", "failed")
@@ -155,7 +152,7 @@ def settled_job(
         status = "failed"
     error = "" if status == "finished" else _one_line(result.get("error")) or _error_line(log, code)
     metrics = folder.read_metrics() if folder else {}
-    return SweepJob(settings_of(overrides), status, folder, error, seconds, metrics), result.get("value")
+    return SweepJob(settings_of(overrides), status, folder, error, seconds, metrics)
 
 
 def settings_of(overrides: Sequence[str]) -> dict[str, str]:

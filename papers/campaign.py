@@ -279,8 +279,7 @@ def _run(
         return []
     folder = options.runs / "sweeps" / f"campaign-{name}"
     script = str(ROOT / "run.py")
-    outcomes = run_jobs(arguments, lines, folder, options.jobs, script=script, stop_after=seconds, warm=True)
-    return [job for job, _ in outcomes]
+    return run_jobs(arguments, lines, folder, options.jobs, script=script, stop_after=seconds, warm=True)
 
 
 if __name__ == "__main__":

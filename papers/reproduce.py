@@ -261,10 +261,9 @@ def execute(jobs: Sequence[Job], options: Options) -> list[SweepJob]:
     overrides = [job.overrides for job in jobs]
     limit = None if options.hours is None else 3600 * options.hours
     script, warm = str(ROOT / "run.py"), options.budget.warm
-    outcomes = run_jobs(
+    return run_jobs(
         arguments, overrides, folder, options.jobs, script=script, on_end=keep, stop_after=limit, warm=warm
     )
-    return [outcome for outcome, _ in outcomes]
 
 
 def show_failures(jobs: Sequence[Job], outcomes: Sequence[SweepJob]) -> None:

@@ -268,7 +268,7 @@ def _train(trials: Sequence[Trial], share: float, base: Sequence[str], folder: P
     )
     stopped = [
         candidate
-        for candidate, (outcome, _) in zip(waiting, outcomes, strict=True)
+        for candidate, outcome in zip(waiting, outcomes, strict=True)
         if outcome.status in ("interrupted", "not started") and not candidate.reached(share, options.metric)
     ]
     if stopped:

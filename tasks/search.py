@@ -203,7 +203,7 @@ def _run_batch(
         should_stop=lambda number: batch[number - first].should_stop(),
         shown=options.metric,
     )
-    for running, (outcome, _) in zip(batch, outcomes, strict=True):
+    for running, outcome in zip(batch, outcomes, strict=True):
         if not _report_result(study, running, outcome):
             return False
     return True

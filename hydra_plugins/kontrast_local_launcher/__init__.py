@@ -101,14 +101,14 @@ class LocalLauncher(Launcher):
 
         assert self.config is not None
         folder = str(self.config.hydra.sweep.dir)
-        outcomes = self._run(_arguments(self.config), job_overrides, folder, initial_job_idx)
-        self.ended.extend(job for job, _ in outcomes)
+        batch = self._run(_arguments(self.config), job_overrides, folder, initial_job_idx)
+        self.ended.extend(batch)
         report_sweep(self.ended, folder)
-        if any(job.status in ("interrupted", NOT_STARTED) for job, _ in outcomes):
+        if any(job.status in ("interrupted", NOT_STARTED) for job in batch):
             raise SystemExit(INTERRUPTED_EXIT_CODE)
         failed = sum(job.status != "finished" for job in self.ended)
         message = f"{failed} of {len(self.ended)} jobs did not finish, logs in {folder}"
-        return [_job_return(job.status, value, message) for job, value in outcomes]
+        return [_job_return(job.status, message) for job in batch]
 
     def _run(self, arguments: list[str], jobs: Sequence[Sequence[str]], folder: str, first: int) -> list[Any]:
         from launching.sweep import run_jobs
@@ -152,9 +152,9 @@ def _arguments(config: DictConfig) -> list[str]:
     return [*arguments, *kept, "hydra.mode=RUN"]
 
 
-def _job_return(status: str, value: Any, message: str) -> JobReturn:
+def _job_return(status: str, message: str) -> JobReturn:
     if status == "finished":
-        return JobReturn(status=JobStatus.COMPLETED, _return_value=value)
+        return JobReturn(status=JobStatus.COMPLETED)
     return JobReturn(status=JobStatus.FAILED, _return_value=JobsFailed(message))
 
 

@@ -135,7 +135,7 @@ def test_a_job_that_was_asked_to_stop_has_not_failed(tmp_path):
     outcomes = run_jobs(
         [], jobs, tmp_path / "sweep", script=str(script), should_stop=lambda n: n == 0 and (tmp_path / "first").exists()
     )
-    assert [job.status for job, _ in outcomes] == ["interrupted", "failed"]
+    assert [job.status for job in outcomes] == ["interrupted", "failed"]
 
 
 def test_a_job_that_was_about_to_start_is_told_as_not_started(tmp_path, monkeypatch):
@@ -144,4 +144,4 @@ def test_a_job_that_was_about_to_start_is_told_as_not_started(tmp_path, monkeypa
 
     monkeypatch.setattr("launching.sweep._start", interrupted)
     outcomes = run_jobs([], [["x=1"], ["x=2"]], tmp_path / "sweep")
-    assert [job.status for job, _ in outcomes] == ["not started"] * 2
+    assert [job.status for job in outcomes] == ["not started"] * 2

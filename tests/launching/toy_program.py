@@ -14,9 +14,9 @@ import hydra
 import engine  # its resolvers
 from storage.run_store import RunFolder
 
-def write_job_result(run, status, error=None, value=None):
+def write_job_result(run, status, error=None):
     with open(os.environ.get("KONTRAST_JOB_RESULT", os.devnull), "w") as file:
-        json.dump({"run": str(run), "status": status, "error": error, "value": value}, file)
+        json.dump({"run": str(run), "status": status, "error": error}, file)
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config):
@@ -30,7 +30,7 @@ def main(config):
         if config.x == 13:
             raise ValueError("x: found 13, allowed any other")
         run.write_metrics(status="finished", started=time.time(), **{"test/accuracy": config.x / 10})
-        write_job_result(run.path, "finished", value=config.x)
+        write_job_result(run.path, "finished")
     except ValueError as error:
         write_job_result(run.path, "failed", str(error))
         sys.exit(2)

@@ -60,7 +60,7 @@ def test_tuning_comes_before_evaluation_and_both_have_a_share_of_the_time(tmp_pa
         steps.append((folder.name, len(lines), n_jobs, stop_after))
         for cell in campaign.planned(campaign.Options())[:1] if folder.name == "campaign-tuning" else []:
             search_through(tmp_path, cell, {"optimizer.lr": 0.0003})
-        return [(SweepJob({}, "not started"), None) for _ in lines]
+        return [SweepJob({}, "not started") for _ in lines]
 
     monkeypatch.setattr(campaign, "run_jobs", run_jobs)
     words = [f"runs={tmp_path}", f"records={tmp_path / 'none'}", f"searches={tmp_path / 'kept'}"]

@@ -38,7 +38,7 @@ class Trained:
         self.config, self.epochs, self.stops_after, self.commit = config, {}, stops_after, commit
 
     def __call__(self, base, jobs, folder, n_jobs, should_stop, shown, warm):
-        return [(SweepJob({}, self.train(number, words, should_stop)), None) for number, words in enumerate(jobs)]
+        return [SweepJob({}, self.train(number, words, should_stop)) for number, words in enumerate(jobs)]
 
     def train(self, number, words, should_stop):
         config = OmegaConf.merge(self.config, OmegaConf.from_dotlist(list(words)))

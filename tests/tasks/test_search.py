@@ -108,7 +108,7 @@ class Jobs:
 
     def __call__(self, arguments, jobs, folder, n_jobs, first, should_stop, shown):
         assert shown.startswith("val/")
-        return [(self._job(words, first + place, should_stop), None) for place, words in enumerate(jobs)]
+        return [self._job(words, first + place, should_stop) for place, words in enumerate(jobs)]
 
     def _job(self, words, number, should_stop):
         self.started.append(words)

@@ -26,13 +26,12 @@ class Predictions(EvaluationRows):
 
     Args:
         run: folder to write into.
-        protocol: not used; all callbacks are built alike.
-        label_names: names (C,) to write in place of class numbers.
+        label_names: names (C,) of the classes.
     """
 
     keys = ("labels", "logits", "predictions")
 
-    def __init__(self, run: RunFolder, protocol: Any = None, label_names: Sequence[str] | None = None) -> None:
+    def __init__(self, run: RunFolder, label_names: Sequence[str]) -> None:
         super().__init__()
         self.run = run
         self.label_names = label_names
@@ -78,10 +77,8 @@ class Predictions(EvaluationRows):
         self.run.write_csv("predictions.csv", self._rows(), HEADER)
 
     def _rows(self) -> Iterable[tuple[Any, ...]]:
-        def name(label: int) -> Any:
-            if label < 0:
-                return ""
-            return label if self.label_names is None else self.label_names[label]
+        def name(label: int) -> str:
+            return self.label_names[label] if label >= 0 else ""
 
         for split, rows in self.splits.items():
             columns = (rows[key].tolist() for key in ("indices", "labels", "predictions", "probabilities"))
@@ -113,16 +110,16 @@ class MultiLabelPredictions(Predictions):
         names = self.label_names
         for split, rows in self.splits.items():
             for index, labels, scores in zip(rows["indices"], *self.labels_and_probabilities(split), strict=True):
-                true = [c if names is None else names[c] for c in np.flatnonzero(labels).tolist()]
+                true = [names[c] for c in np.flatnonzero(labels)]
                 yield split, int(index), *map(json_list, (true, *labels_above(self.threshold, scores, names)))
 
 
 def labels_above(
-    threshold: ArrayLike, scores: NDArray[np.floating], label_names: Sequence[str] | None
-) -> tuple[list[Any], list[float]]:
-    """Names (numbers without any) and scores of the labels whose score is above the threshold, of a row (C,)."""
-    above = np.flatnonzero(scores > np.asarray(threshold)).tolist()
-    return [c if label_names is None else label_names[c] for c in above], scores[above].round(6).tolist()
+    threshold: ArrayLike, scores: NDArray[np.floating], label_names: Sequence[str]
+) -> tuple[list[str], list[float]]:
+    """Names and scores of the labels whose score is above the threshold, of a row (C,)."""
+    above = np.flatnonzero(scores > np.asarray(threshold))
+    return [label_names[c] for c in above], scores[above].round(6).tolist()
 
 
 def json_list(values: list[Any]) -> str:

@@ -46,7 +46,7 @@ class SingleLabelResults:
     def __init__(self, run: RunFolder, datamodule: DataModule, generates: bool = False) -> None:
         self.run, self.names, self.generates = run, datamodule.label_names, generates
         self.class_counts, self.bounds = datamodule.class_counts.tolist(), datamodule.shot_bounds
-        self.collector = Predictions(run, label_names=self.names)
+        self.collector = Predictions(run, self.names)
 
     def figures(self, split: str) -> dict[str, Any]:
         """Metrics of a split that was evaluated."""
@@ -97,7 +97,7 @@ class MultiLabelResults:
     def __init__(self, run: RunFolder, datamodule: DataModule, module: MultiLabelModule) -> None:
         self.run, self.names, self.module = run, datamodule.label_names, module
         self.class_counts = datamodule.class_counts.tolist()
-        self.collector = MultiLabelPredictions(run, label_names=self.names)
+        self.collector = MultiLabelPredictions(run, self.names)
         self.shares = datamodule.class_counts / max(len(datamodule.indices["train"]), 1)
         self.threshold: Any = None  # a number, or one a label (C,)
         self.majority_threshold: Any = None  # by the same rule, for the labels' shares of the train rows

@@ -38,7 +38,7 @@ class Data(pl.LightningDataModule):
         return DataLoader(range(7), batch_size=2, sampler=Strided())
 
 for kind, module in ((Predictions, Same()), (MultiLabelPredictions, Several())):
-    collector = kind(RunFolder(f"{sys.argv[1]}/{kind.__name__}"))
+    collector = kind(RunFolder(f"{sys.argv[1]}/{kind.__name__}"), range(7))
     collector.threshold = 0.9
     trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_progress_bar=False,
                          callbacks=[collector], use_distributed_sampler=False)

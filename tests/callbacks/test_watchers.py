@@ -36,7 +36,7 @@ def test_history_has_a_line_per_epoch_with_all_figures(setting):
 
 
 def test_predictions_cover_each_row_of_each_split(setting):
-    collector = setting.build(Predictions, label_names=["a", "b", "c"])
+    collector = Predictions(setting.run, ["a", "b", "c"])
     module = setting.Tiny()
     trainer = setting.trainer([collector])
     trainer.validate(module, setting.loader(), verbose=False)

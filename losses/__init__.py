@@ -50,7 +50,6 @@ from losses.sharprecl import (
     SharpReCLLoss,
     draw_samples,
     hard_ratio_schedule,
-    rebalanced_sets,
 )
 from losses.simcse import SimCSELoss
 from losses.similarity_guided import SimilarityGuidedLoss
@@ -137,7 +136,6 @@ __all__ = [
     "negative_log_prior_weights",
     "pair_gradients",
     "pseudo_label_cross_entropy",
-    "rebalanced_sets",
     "self_adaptive_transport",
     "sharpened_targets",
     "student_t_log_assignments",

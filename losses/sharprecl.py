@@ -132,26 +132,6 @@ def draw_samples(
     return RebalancedSamples(*positives, *negatives)
 
 
-def rebalanced_sets(
-    embeddings: Tensor,
-    labels: Tensor,
-    num_classes: int,
-    K: int = 20,
-    n_pos: int = 10,
-    n_neg: int = 500,
-    hard_ratio: float = 0.5,
-    beta: float = 0.5,
-    generator: torch.Generator | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The rebalanced sets as vectors: positives (C, n_pos, D) and negatives (C, n_neg, D), unit rows with gradient.
-
-    Arguments and errors as in :func:`draw_samples`. :meth:`SharpReCLLoss.from_samples` gives the same loss from the
-    indices alone, several times faster. Source: SharpReCL, eqs. 8-10.
-    """
-    samples = draw_samples(embeddings, labels, num_classes, K, n_pos, n_neg, hard_ratio, beta, generator)
-    return samples.sets(embeddings)
-
-
 class SharpReCLLoss(nn.Module):
     """Contrastive loss over batch and prototypes (M, D) and each class's rebalanced sets (C, n, D).
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from losses import RebalancedSamples, SharpReCLLoss, class_weights, draw_samples, hard_ratio_schedule, rebalanced_sets
+from losses import RebalancedSamples, SharpReCLLoss, class_weights, draw_samples, hard_ratio_schedule
 from losses.sharprecl import _symmetric_beta
 from tests.losses import reference
 
@@ -126,7 +126,7 @@ def test_gradcheck():
 
 def test_without_samples_it_is_the_supervised_contrastive_loss():
     z, labels, counts = make(views=20, classes=3)
-    actual = SharpReCLLoss(0.3, "none")(z, labels, *rebalanced_sets(z, labels, 3, n_pos=0, n_neg=0), counts)
+    actual = SharpReCLLoss(0.3, "none")(z, labels, *draw_samples(z, labels, 3, n_pos=0, n_neg=0).sets(z), counts)
     assert actual.item() == pytest.approx(reference.supervised_contrastive(z, labels.tolist(), 0.3).item(), abs=1e-10)
 
 
@@ -194,7 +194,7 @@ def test_schedule_golden(golden):
 
 def test_sets_are_unit_rows_with_gradient():
     z, labels, _ = make(views=20)
-    positives, negatives = rebalanced_sets(z, labels, 4, n_pos=10, n_neg=50, generator=seeded())
+    positives, negatives = draw_samples(z, labels, 4, n_pos=10, n_neg=50, generator=seeded()).sets(z)
     assert positives.shape == (4, 10, 6) and negatives.shape == (4, 50, 6)
     for rows in (positives, negatives):
         assert torch.allclose(rows.norm(dim=-1), torch.ones((), dtype=rows.dtype))
@@ -203,7 +203,7 @@ def test_sets_are_unit_rows_with_gradient():
 
 def test_an_absent_class_has_its_prototype_alone():
     z, labels, _ = make(absent=(1, 3))
-    positives, _ = rebalanced_sets(z, labels, 4, n_pos=10, n_neg=5, generator=seeded())
+    positives, _ = draw_samples(z, labels, 4, n_pos=10, n_neg=5, generator=seeded()).sets(z)
     for c in (1, 3):
         assert torch.allclose(positives[c], z[-4 + c].expand(10, -1))
 

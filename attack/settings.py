@@ -56,7 +56,6 @@ class Setting:
 
     words: tuple[str, ...]
     must_fail: str | None = None
-    key: str | None = None
 
 
 def settings(rng: random.Random) -> Setting:
@@ -177,7 +176,7 @@ def _value(rng: random.Random) -> Setting:
     word, value = rng.choice([*SCALARS.items(), ("x" * LONG, "x" * LONG), *_near_bounds(parameter.annotation)])
     why = wrong(value, parameter.annotation)
     plus = "" if is_there or key == "paths.runs" else "+"
-    return Setting((*base, f"{plus}{key}={word}"), why and f"{why} for {parameter.annotation}", key)
+    return Setting((*base, f"{plus}{key}={word}"), why and f"{why} for {parameter.annotation}")
 
 
 # what no figure of these tiny runs can depend on, by the beginning of the key: names, places, hardware, what only

@@ -18,7 +18,6 @@ from storage.run_store import RunFolder
 from storage.tables import label_name
 
 ALL_ROWS = ("protocol=kfold", "protocol.fold=null", "dataset.singleton_classes=keep_in_train")
-PATHS = "paths__"
 LISTS = (list, tuple, set, frozenset, np.ndarray)
 OWN = (
     *("task", "run", "input", "search", "sweep", "active"),

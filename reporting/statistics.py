@@ -21,8 +21,6 @@ class PairedComparison:
     """Outcome of `paired_comparison`; what the seeds are too few for is None, and ``note`` says so."""
 
     seeds: tuple[int, ...]
-    mean_a: float
-    mean_b: float
     difference: float
     interval: tuple[float, float] | None
     t_test_p: float | None
@@ -68,24 +66,14 @@ def paired_comparison(a: Mapping[int, float], b: Mapping[int, float]) -> PairedC
         interval, t_test_p = (float(low), float(high)), float(outcome.pvalue)
         if len(seeds) >= WILCOXON_MIN_PAIRS:
             wilcoxon_p = float(stats.wilcoxon(first, second).pvalue)
-    return PairedComparison(
-        seeds,
-        float(first.mean()),
-        float(second.mean()),
-        float(difference.mean()),
-        interval,
-        t_test_p,
-        wilcoxon_p,
-        "; ".join(notes),
-    )
+    return PairedComparison(seeds, float(difference.mean()), interval, t_test_p, wilcoxon_p, "; ".join(notes))
 
 
 def spread_comparison(a: Mapping[int, float], b: Mapping[int, float]) -> PairedComparison:
     """Standard deviation of a less that of b over the seeds that both have, with the Pitman-Morgan test for pairs.
 
     Two variances of paired values are equal where their sums and differences are uncorrelated. Below three pairs, or
-    where sums or differences do not vary, p is None. ``mean_a`` and ``mean_b`` are the standard deviations.
-    Source: Pitman 1939; Morgan 1939.
+    where sums or differences do not vary, p is None. Source: Pitman 1939; Morgan 1939.
 
     Raises:
         ValueError: fewer than two seeds in common.
@@ -96,13 +84,13 @@ def spread_comparison(a: Mapping[int, float], b: Mapping[int, float]) -> PairedC
     if len(seeds) < T_TEST_MIN_PAIRS:
         raise ValueError(f"a spread needs 2 seeds in common: found {sorted(a)} and {sorted(b)}")
     first, second = (np.array([values[seed] for seed in seeds], dtype=np.float64) for values in (a, b))
-    spread_a, spread_b = float(first.std(ddof=1)), float(second.std(ddof=1))
+    spread = float(first.std(ddof=1)) - float(second.std(ddof=1))
     total, difference = first + second, first - second
     p = None
     if len(seeds) > 2 and not _is_constant(total) and not _is_constant(difference):
         p = float(stats.pearsonr(total, difference).pvalue)
     note = "Pitman-Morgan test" if p is not None else "too few seeds or no spread: no test"
-    return PairedComparison(seeds, spread_a, spread_b, spread_a - spread_b, None, p, None, note)
+    return PairedComparison(seeds, spread, None, p, None, note)
 
 
 def _is_constant(values: np.ndarray) -> bool:

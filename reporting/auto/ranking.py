@@ -26,7 +26,6 @@ CALIBRATION_DRAWS = 50
 # macro-F1 that a fine-tuned encoder has above a frozen one on new rows, of six sets: mean and spread
 GAIN_MEAN, GAIN_SPREAD = 0.05, 0.06
 MOST_STEPS, STEPS_MEAN = 80.0, 0.02  # of pairs, and what e times as many bring up to these
-PREFER = ("quality", "speed", "size")
 COLUMNS = (
     *("rank", "candidate", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper"),
     *("micro_f1", "micro_f1_lower", "micro_f1_upper", "difference_to_best", "p_holm", "within_noise", "recommended"),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from datamodules.builders.base import Dataset, Row, checked_file
 from datamodules.cards import card, digests
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
-from datamodules.sources import HOST, HashMemory, fetch, file_sha256
+from datamodules.sources import HashMemory, fetch, file_sha256
 from datamodules.splits import stratified_split
 from storage.errors import InputError, short
 from storage.files import replacing_folder
@@ -90,14 +90,7 @@ class Corpus:
         return _read(self.folder / f"{split}.arrow")
 
 
-def prepare(
-    dataset: Dataset,
-    folder: Path,
-    mirror: Path | None,
-    offline: bool = False,
-    host: str = HOST,
-    all_rows: bool = False,
-) -> Corpus:
+def prepare(dataset: Dataset, folder: Path, mirror: Path | None, all_rows: bool = False) -> Corpus:
     """The data set's corpus below ``folder``: opened where it is there and sound, else built.
 
     Safe when several processes do it at once. Nothing half-written is ever left under the final name.
@@ -106,8 +99,6 @@ def prepare(
         dataset: what to prepare.
         folder: folder of prepared data sets; downloaded sources go to its ``sources``.
         mirror: folder of source files, OWNER/REPO/COMMIT/PATH.
-        offline: never download.
-        host: base address of the public host.
         all_rows: all rows of all splits as one split, ``train``, in the order of the source; all may be without labels
             (-1, and ``label_names`` is empty), or of one class.
 
@@ -126,7 +117,7 @@ def prepare(
             if not final.exists() or (damage := _damage(final)) is not None:
                 if final.exists():
                     log.warning("%s: %s; building it again", final, damage)
-                files = fetch(dataset.sources, mirror, folder / "sources", offline, host)
+                files = fetch(dataset.sources, mirror, folder / "sources")
                 with replacing_folder(final) as temporary:
                     _build(dataset, files, temporary, all_rows)
         return Corpus(final, _read_meta(final))

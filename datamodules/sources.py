@@ -77,11 +77,7 @@ def _is_entry(entry: object) -> bool:
 
 
 def fetch(
-    files: tuple[SourceFile, ...] | list[SourceFile],
-    mirror: Path | None,
-    cache: Path,
-    offline: bool = False,
-    host: str = HOST,
+    files: tuple[SourceFile, ...] | list[SourceFile], mirror: Path | None, cache: Path, host: str = HOST
 ) -> dict[str, Path]:
     """Verified local files, keyed by their path in the repository.
 
@@ -95,7 +91,7 @@ def fetch(
         paths = {file.path: _find(file, mirror, cache, memory) for file in files}
         missing = [file for file in files if paths[file.path] is None]
         if missing:
-            _download(missing, cache, offline, host, mirror)
+            _download(missing, cache, host, mirror)
             paths |= {file.path: file.local(cache) for file in missing}
             for file in missing:
                 memory.sha256(file.local(cache))
@@ -120,9 +116,7 @@ def _find(file: SourceFile, mirror: Path | None, cache: Path, memory: HashMemory
     return None
 
 
-def _download(missing: list[SourceFile], cache: Path, offline: bool, host: str, mirror: Path | None) -> None:
-    if offline:
-        raise _missing(missing, "working offline", cache, host, mirror)
+def _download(missing: list[SourceFile], cache: Path, host: str, mirror: Path | None) -> None:
     import pooch
     import requests
     from rich.console import Console

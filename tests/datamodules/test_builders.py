@@ -51,7 +51,7 @@ def prepared(mirror, tmp_path_factory):
 
     def get(name: str) -> Corpus:
         if name not in corpora:
-            corpora[name] = prepare(dataset(name), folder, mirror, offline=True)
+            corpora[name] = prepare(dataset(name), folder, mirror)
         return corpora[name]
 
     return get
@@ -153,14 +153,14 @@ def test_card_agrees_with_the_statistics_of_the_sources(name, prepared, expected
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ohsumed", "biomedical", "tweet", "googlenews_t_gsdmm"])
 def test_a_whole_set_has_every_row_in_the_order_of_the_source(name, mirror, expected_data, tmp_path):
-    whole = prepare(dataset(name), tmp_path, mirror, offline=True, all_rows=True)
+    whole = prepare(dataset(name), tmp_path, mirror, all_rows=True)
     assert whole.splits == ("train",)
     splits = expected_splits(expected_data / FOLDERS.get(name, name))
     expected = sum((splits.get(split, []) for split in ("train", "test")), [])
     if "aug" in whole.table("train").column_names:
         expected = [{"aug": None} | row for row in expected]
     assert rows_of(whole, "train") == expected
-    again = prepare(dataset(name), tmp_path, mirror, offline=True)
+    again = prepare(dataset(name), tmp_path, mirror)
     assert again.folder != whole.folder and again.splits == ("train", "test")
 
 
@@ -185,7 +185,7 @@ def test_biomedical_split_is_a_stratified_stable_tenth(prepared, mirror, tmp_pat
     digest = hashlib.sha256("\n".join(corpus.table("test")["text"].to_pylist()).encode()).hexdigest()
     assert digest[:16] == "f7a77d1f9842bc5a"
     assert "seed 0" in corpus.card["split_rule"]
-    again = prepare(dataset("biomedical"), tmp_path, mirror, offline=True)
+    again = prepare(dataset("biomedical"), tmp_path, mirror)
     assert again.fingerprint == corpus.fingerprint
 
 

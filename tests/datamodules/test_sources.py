@@ -83,7 +83,7 @@ def test_downloads_once_and_hashes_once(tmp_path, host, monkeypatch):
     assert len(host.requests) == 73
 
     monkeypatch.setattr(sources, "file_sha256", lambda path: pytest.fail(f"{path} was hashed again"))
-    assert fetch(files, None, tmp_path, offline=True) == actual
+    assert fetch(files, None, tmp_path, host=host.address) == actual
     assert len(host.requests) == 73
 
 
@@ -133,13 +133,9 @@ def test_no_network_names_all_files_where_from_and_where_to(tmp_path, monkeypatc
     )
 
 
-def test_offline_and_not_found(tmp_path, host):
-    file = source("a.txt", b"hello")
-    with pytest.raises(InputError, match="working offline"):
-        fetch([file], None, tmp_path, offline=True, host=host.address)
-    assert host.requests == []
+def test_not_found(tmp_path, host):
     with pytest.raises(InputError, match="HTTP 404"):
-        fetch([file], None, tmp_path, host=host.address)
+        fetch([source("a.txt", b"hello")], None, tmp_path, host=host.address)
 
 
 def test_what_was_downloaded_before_a_failure_stays(tmp_path, host):

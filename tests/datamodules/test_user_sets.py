@@ -20,7 +20,7 @@ def write(folder, splits, texts=TEXTS, labels=LABELS):
 
 
 def test_aapd_is_the_users_train_file_and_the_official_other_ones(mirror, expected_data, tmp_path):
-    corpus = prepare(dataset("aapd", folder=write(tmp_path, ["train"])), tmp_path / "data", mirror, offline=True)
+    corpus = prepare(dataset("aapd", folder=write(tmp_path, ["train"])), tmp_path / "data", mirror)
     expected = expected_splits(expected_data / "aapd_valid_test")
     for split in ("val", "test"):
         assert rows_of(corpus, split) == as_sets(expected[split])

@@ -13,7 +13,6 @@ from hydra.utils import get_object, instantiate
 
 from callbacks.checkpoint import BestCheckpoint
 from datamodules.samplers import ByClass
-from datamodules.texts.datamodule import SAME_TEXT
 from engine.choices import choice_name, choices, choices_of_classes
 from engine.trainer import trainer_findings
 from engine.validation import ConfigError, signature
@@ -248,12 +247,13 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     if augment is not None and not plain.get("augment"):
         augments = _choices_for("augment", target_class(plain["dataset"]).kind)
         yield f"augment: found null; allowed with method.num_views > 1: {', '.join(augments)}"
-    elif augment is not None and target_class(plain["augment"]).draws_first and encoder["train"] == "frozen":
+    elif augment is not None and encoder["train"] == "frozen" and target_class(plain["augment"]).draws_first:
         yield "encoder.train: found frozen, whose features are those of the rows alone; allowed with views: full"
-    elif encoder["train"] == "frozen" and augment in SAME_TEXT:
+    elif augment is not None and encoder["train"] == "frozen" and target_class(plain["augment"]).same_text:
         problem = f"augment={augment}: the views of a frozen encoder would be identical"
-        others = _choices_for("augment", target_class(plain["dataset"]).kind, SAME_TEXT)
-        fits = [name for name in others if not get_object(choices("augment")[name]).draws_first]
+        kind = target_class(plain["dataset"]).kind
+        others = {name: get_object(choices("augment")[name]) for name in _choices_for("augment", kind)}
+        fits = [name for name, other in others.items() if not (other.same_text or other.draws_first)]
         yield f"{problem}; allowed: {', '.join(['encoder.train=full', *(f'augment={name}' for name in fits)])}"
     if not issubclass(target_class(encoder), WordEncoder):
         return

@@ -56,7 +56,7 @@ class Augmentation:
     kinds: ClassVar[tuple[str, ...] | None] = ("text",)  # of data; None: all
     draws_first: ClassVar[bool] = False  # whether the first view is not the row itself
     version: ClassVar[int] = 1  # raise it when the same options give other texts
-    needs_dropout: ClassVar[bool] = False  # whether views differ only by the encoder's dropout
+    same_text: ClassVar[bool] = False  # whether every view is the row itself
 
     def prepare(
         self,
@@ -112,11 +112,6 @@ def below(limit: int, rng: random.Random) -> int:
 def draw(count: int, number: int, rng: random.Random) -> list[int]:
     """``number`` different positions below ``count``, in random order."""
     return sorted(range(count), key=lambda _: rng.random())[:number]
-
-
-def share_changed(texts: list[str], augmented: list[str]) -> float:
-    """Share of texts whose view differs from them, in [0, 1]; 0 for no texts."""
-    return sum(new != old for new, old in zip(augmented, texts, strict=True)) / max(len(texts), 1)
 
 
 def replace_words(text: str, rate: float, candidates: Callable[[str], tuple[str, ...]], rng: random.Random) -> str:

@@ -11,7 +11,7 @@ class Dropout(Augmentation):
     """The text itself; of use only where the encoder trains with dropout."""
 
     name = "dropout"
-    needs_dropout = True
+    same_text = True
 
     def change(self, text: str, rng: random.Random) -> str:
         return text

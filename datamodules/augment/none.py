@@ -12,6 +12,7 @@ class NoAugmentation(Augmentation):
 
     name = "none"
     kinds = None
+    same_text = True
 
     def change(self, text: str, rng: random.Random) -> str:
         return text

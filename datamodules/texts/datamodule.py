@@ -16,8 +16,6 @@ from datamodules.texts.collation import TokenBatches
 from datamodules.texts.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
 from storage.errors import InputError
 
-SAME_TEXT = ("none", "dropout")  # augmentations whose views are the text itself
-
 
 @dataclass(frozen=True)
 class LearnedTokenizer:
@@ -75,7 +73,7 @@ class TextDataModule(DataModule):
         name = self.augment.name if self.augment is not None and self.num_views > 1 else "none"
         changed = 0
         for view in range(1, self.num_views):
-            if name in SAME_TEXT:
+            if self.augment is None or self.augment.same_text:
                 tokens, rows = tokens_of["train"], self.indices["train"]
             else:
                 tokens = self._augmented(view, common)
@@ -129,10 +127,6 @@ class TextDataModule(DataModule):
     def text_batch(self, split: str, positions: np.ndarray) -> Batch:
         """These rows of a split as one batch, the text itself alone, as tokens."""
         return self._alone(split)[positions]
-
-    def predict_loader(self, texts: list[str]) -> DataLoader:
-        """Batches of new texts, see `predict_loader`."""
-        return predict_loader(texts, self.tokenizer, self.max_length, self.sampler)
 
 
 def predict_loader(texts: list[str], tokenizer, max_length: int, sampler) -> DataLoader:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from datamodules.augment import base, wordnet
-from datamodules.augment.base import WORD, cached, draw, replace_words, share_changed, text_rng, with_capitals_of
+from datamodules.augment.base import WORD, cached, draw, replace_words, text_rng, with_capitals_of
 from datamodules.augment.dropout import Dropout
 from datamodules.augment.eda import EDA
 from datamodules.augment.embedding import Embedding, nearest, stem, vocabulary_words
@@ -68,9 +68,9 @@ def test_views_depend_on_text_and_seed_alone(makers):
         assert views == maker.augment(texts, seed=3)
         assert views[::-1] == maker.augment(texts[::-1], seed=3)
         assert views[7:9] == maker.augment(texts[7:9], seed=3)
-        if maker.name not in ("dropout", "none"):
+        if not maker.same_text:
             assert views != maker.augment(texts, seed=4)
-            assert share_changed(texts, views) > 0
+            assert views != texts
 
 
 def test_odd_texts_neither_fail_nor_become_empty(makers):
@@ -82,9 +82,9 @@ def test_odd_texts_neither_fail_nor_become_empty(makers):
 
 
 def test_same_text_kinds(makers):
-    for maker in makers[-2:]:
-        assert maker.augment(SENTENCES, 0) == SENTENCES
-    assert Dropout.needs_dropout and not any(maker.needs_dropout for maker in makers if maker.name != "dropout")
+    same = [maker for maker in makers if maker.same_text]
+    assert [maker.name for maker in same] == ["dropout", "none"]
+    assert all(maker.augment(SENTENCES, 0) == SENTENCES for maker in same)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.3, 0.75, 1.0])
@@ -116,11 +116,6 @@ def test_everything_but_the_words_stays():
     assert WORD.findall("don't x_1 naïve 3D état, rock'n'roll") == ["don't", "naïve", "état", "rock'n'roll"]
 
 
-def test_share_changed():
-    assert share_changed(["a", "b", "c", "d"], ["a", "x", "c", "y"]) == 0.5
-    assert share_changed([], []) == 0
-
-
 # Source
 
 
@@ -139,7 +134,7 @@ def test_source_refuses_rows_without(shipped):
 
 @pytest.mark.slow
 def test_lexicon_is_the_reference(mirror, expected_data, tmp_path):
-    lexicon = load_lexicon(lambda files: fetch(files, mirror, tmp_path, offline=True), tmp_path / "cache")
+    lexicon = load_lexicon(lambda files: fetch(files, mirror, tmp_path), tmp_path / "cache")
     with gzip.open(expected_data / "_lexicon" / "oewn_synonyms.json.gz", "rt", encoding="utf-8") as file:
         assert lexicon == json.load(file)
     assert load_lexicon(lambda files: pytest.fail("read again"), tmp_path / "cache") == lexicon
@@ -305,7 +300,8 @@ def test_minilm_gives_sensible_neighbors(tmp_path):
     assert {"film", "cinema"} <= set(augmentation.neighbors("movie"))
     assert not {"movie", "movies", "Movie"} & set(augmentation.neighbors("movie"))
     texts = [f"acute heart disease in {number} patients after treatment with drugs" for number in range(300)]
-    assert share_changed(texts, augmentation.augment(texts, 0)) == 1.0
+    views = augmentation.augment(texts, 0)
+    assert all(new != old for new, old in zip(views, texts, strict=True))
 
 
 # What is kept between runs

@@ -16,6 +16,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from datamodules.augment.base import Augmentation
 from datamodules.imbalance import Exponential
 from datamodules.label_budget import LabelBudget
 from datamodules.samplers import LengthGrouped, Shuffle
@@ -54,7 +55,7 @@ class FakeCorpus:
         return self.tables[split]
 
 
-class Reverse:
+class Reverse(Augmentation):
     """Turns the words round; the seed adds a word, so that views differ."""
 
     name = "reverse"
@@ -439,15 +440,14 @@ def test_feature_loader_covers_all_rows_and_views(make):
     assert all(batch["input_ids"].shape[0] == 2 * len(batch["labels"]) for batch in batches)
 
 
-def test_new_texts_come_back_in_order_through_indices(make, tokenizer):
+def test_new_texts_come_back_in_order_through_indices(tokenizer):
     texts = ["w1 w2 w3", "w4", "w5 w6", "", "never seen"] * 3
-    for loader in (make().predict_loader(texts), predict_loader(texts, tokenizer, 16, Shuffle(2, 4))):
-        actual = {}
-        for batch in loader:
-            assert (batch["labels"] == -1).all() and batch["num_views"] == 1
-            for row, position in enumerate(batch["indices"].tolist()):
-                actual[position] = batch["input_ids"][row][batch["attention_mask"][row].bool()].tolist()
-        assert [actual[i] for i in range(len(texts))] == [expected_ids(tokenizer, text) for text in texts]
+    actual = {}
+    for batch in predict_loader(texts, tokenizer, 16, Shuffle(2, 4)):
+        assert (batch["labels"] == -1).all() and batch["num_views"] == 1
+        for row, position in enumerate(batch["indices"].tolist()):
+            actual[position] = batch["input_ids"][row][batch["attention_mask"][row].bool()].tolist()
+    assert [actual[i] for i in range(len(texts))] == [expected_ids(tokenizer, text) for text in texts]
     assert list(predict_loader([], tokenizer, 16, Shuffle())) == []
 
 
@@ -519,7 +519,7 @@ def test_lightning_sets_the_epoch_and_keeps_the_order(make):
     for epoch in (0, 1):
         order.set_epoch(epoch)
         assert [rows for at, rows in model.seen if at == epoch] == [batch.tolist() for batch in order]
-    trainer.predict(model, data.predict_loader(["w1", "w2 w3", "w4"]))
+    trainer.predict(model, predict_loader(["w1", "w2 w3", "w4"], data.tokenizer, data.max_length, data.sampler))
     assert sorted(model.predicted) == [0, 1, 2]
 
 

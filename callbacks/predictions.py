@@ -110,7 +110,7 @@ class MultiLabelPredictions(Predictions):
         names = self.label_names
         for split, rows in self.splits.items():
             for index, labels, scores in zip(rows["indices"], *self.labels_and_probabilities(split), strict=True):
-                true = [names[c] for c in np.flatnonzero(labels)]
+                true = [names[c] for c in np.flatnonzero(labels).tolist()]
                 yield split, int(index), *map(json_list, (true, *labels_above(self.threshold, scores, names)))
 
 
@@ -118,7 +118,7 @@ def labels_above(
     threshold: ArrayLike, scores: NDArray[np.floating], label_names: Sequence[str]
 ) -> tuple[list[str], list[float]]:
     """Names and scores of the labels whose score is above the threshold, of a row (C,)."""
-    above = np.flatnonzero(scores > np.asarray(threshold))
+    above = np.flatnonzero(scores > np.asarray(threshold)).tolist()
     return [label_names[c] for c in above], scores[above].round(6).tolist()
 
 

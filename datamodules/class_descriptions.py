@@ -103,8 +103,6 @@ def read_descriptions(
             content: Any = _csv_pairs(text, where)
         else:
             content = parsed_json(text, where, "JSON") if suffix == ".json" else load_yaml(text, words=True)
-    except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
         if isinstance(error, InputError):
             raise

@@ -97,14 +97,14 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     if "ir" in (thinning := plain.get("imbalance") or {"ir": None}) and thinning["ir"] is None:
         idle["protocol.val_from"] = "nothing is thinned; allowed with imbalance.ir=NUMBER or another imbalance"
     if (plain.get("active") or {}).get("oracle") != "browser":  # whose page shows them to a person
-        needed = dict(_declared("method", method, target_class(method)))
+        needed = dict(_declared("method", target_class(method)))
         if condition := next((needed[key] for key in NAMES if key in needed), None):
             conditions["dataset.class_descriptions"] = condition
         else:
             idle["dataset.class_descriptions"] = f"method={method['name']} does not read the names of the classes"
     if plain.get("augment") and target_class(plain["augment"]).draws_first:
         conditions["augment"] = "encoder.train=full|top_layers"  # a frozen encoder sees every row once, as it is
-    for key, condition in [*conditions.items(), *_declared("", plain, Top), *_unread_by_nodes(plain)]:
+    for key, condition in [*conditions.items(), *_declared("", Top), *_unread_by_nodes(plain)]:
         if not _holds(plain, condition):
             idle.setdefault(key, f"allowed with {condition}")
     return idle
@@ -152,11 +152,11 @@ def _unread_by_training(plain: Mapping[str, Any]) -> Iterator[str]:
 
 def _unread_by_nodes(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, node in target_nodes(plain):
-        yield from _declared(key, node, target_class(node))
+        yield from _declared(key, target_class(node))
 
 
-def _declared(key: str, node: Mapping[str, Any], target: Any) -> Iterator[tuple[str, str]]:
-    """Dotted key and condition of each argument of a node that says when it counts."""
+def _declared(key: str, target: Any) -> Iterator[tuple[str, str]]:
+    """Dotted key and condition of each argument of a class that says when it counts."""
     for name, parameter in signature(target)[0].items():
         for condition in _conditions(parameter.annotation):
             needed = condition if "." in condition.partition("=")[0] or not key else f"{key}.{condition}"

@@ -148,19 +148,14 @@ def embedding_figure(
 
 
 @picture
-def seeds_figure(
-    values: Mapping[str, Mapping[int, Mapping[str, Any]]],
-    file: Path,
-    title: str,
-    metrics: Sequence[str] = tuple(METRICS),
-) -> Path:
+def seeds_figure(values: Mapping[str, Mapping[int, Mapping[str, Any]]], file: Path, title: str) -> Path:
     """One panel a metric: each seed of each group that has it as a point, the mean as a bar.
 
     Args:
         values: group -> seed -> metrics, as `reporting.compare.grouped` gives them.
     """
-    with drawing(2.3, 3.2, len(metrics), panels_a_row=len(metrics)) as (figure, panels):
-        for panel, metric in zip(panels, metrics, strict=True):
+    with drawing(2.3, 3.2, len(METRICS), panels_a_row=len(METRICS)) as (figure, panels):
+        for panel, (metric, heading) in zip(panels, METRICS.items(), strict=True):
             for place, (group, seeds) in enumerate(sorted(values.items())):
                 points = [100 * figures[metric] for figures in seeds.values() if figures.get(metric) is not None]
                 offsets = np.linspace(-0.15, 0.15, len(points)) if len(points) > 1 else np.zeros(len(points))
@@ -168,7 +163,7 @@ def seeds_figure(
                 panel.scatter(place + offsets, points, s=22, label=for_figure(group, 40), **style)
                 if points:
                     panel.hlines(np.mean(points), place - 0.3, place + 0.3, color=style["color"], linewidth=2)
-            panel.set_title(METRICS.get(metric, metric), fontsize=10)
+            panel.set_title(heading, fontsize=10)
             panel.set_xticks([])
             panel.set_xlim(-0.6, len(values) - 0.4)
             panel.grid(axis="y", alpha=0.3)

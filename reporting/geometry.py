@@ -16,24 +16,22 @@ def unit(embeddings: NDArray) -> Array:
     return rows / np.where(lengths > 0, lengths, 1)
 
 
-def alignment(embeddings: NDArray, labels: NDArray, pooled: bool = False) -> float | None:
+def alignment(embeddings: NDArray, labels: NDArray) -> float | None:
     """E ||z_i - z_j||^2 over pairs of one class (Wang & Isola 2020): in [0, 4], small where classes are tight.
 
-    By default the mean of the classes' means, which the published code of SCL-HNM estimates from one random pairing;
-    `pooled` weighs each pair alike. A class with one row has no pair; None where no class has one.
+    The mean of the classes' means, which the published code of SCL-HNM estimates from one random pairing. A class with
+    one row has no pair; None where no class has one.
     """
     rows = unit(embeddings)
-    sums, pairs = [], []
+    means = []
     for label in np.unique(labels):
         class_rows = rows[labels == label]
         if len(class_rows) > 1:
             # sum over i != j of |z_i - z_j|^2 = 2 n sum |z_i|^2 - 2 |sum z_i|^2
             total = class_rows.sum(axis=0)
-            sums.append(2 * (len(class_rows) * (class_rows**2).sum() - total @ total))
-            pairs.append(len(class_rows) * (len(class_rows) - 1))
-    if not pairs:
-        return None
-    return float(sum(sums) / sum(pairs)) if pooled else float(np.mean(np.divide(sums, pairs)))
+            squares = 2 * (len(class_rows) * (class_rows**2).sum() - total @ total)
+            means.append(squares / (len(class_rows) * (len(class_rows) - 1)))
+    return float(np.mean(means)) if means else None
 
 
 def uniformity(embeddings: NDArray) -> float | None:

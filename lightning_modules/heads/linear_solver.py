@@ -132,7 +132,7 @@ def solve_and_choose(
         tried[strength] = float(loss(last.logits(validation[0]), validation[1]))
         if best is None or tried[strength] < tried[best.strength]:
             best = last
-        elif strength < best.strength and len([s for s in tried if s < best.strength]) >= PATIENCE:
+        elif len([s for s in tried if s < best.strength]) >= PATIENCE:
             break
     assert best is not None, "no strength was given"
     return ChosenSolution(best, tried)

@@ -92,9 +92,9 @@ def test_figure_and_records(store: Path, tmp_path: Path) -> None:
     kept, _ = add_records(list_runs(store), tmp_path / "records")
     assert len(kept) == 6 and not any(name.startswith("ce-9") for name in kept)
     values = grouped(read_store(tmp_path / "records"), ["method"], {})
-    seeds_figure(values, tmp_path / "figure", "toy", metrics=["test/accuracy"])
+    seeds_figure(values, tmp_path / "figure", "toy")
     first = (tmp_path / "figure.svg").read_text()
-    seeds_figure(values, tmp_path / "figure", "toy", metrics=["test/accuracy"])
+    seeds_figure(values, tmp_path / "figure", "toy")
     assert (tmp_path / "figure.svg").read_text() == first and (tmp_path / "figure.png").stat().st_size > 1000
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 AT_ONCE = 1024  # phrases that the encoder sees
+MAX_LENGTH = 64  # tokens of a phrase
 TEMPLATES = ("{}", "This text is about {}.", "The topic is {}.", "Category: {}")
 
 
@@ -29,18 +30,17 @@ class ClassNames(nn.Module):
     Args:
         descriptions: of each class, C texts; phrases are joined by commas, the name first.
         tokenizer: the encoder's.
-        max_length: tokens of a phrase at the most.
     """
 
     input_ids: Tensor
     attention_mask: Tensor
     owner: Tensor
 
-    def __init__(self, descriptions: Sequence[str], tokenizer: Any, max_length: int = 64) -> None:
+    def __init__(self, descriptions: Sequence[str], tokenizer: Any) -> None:
         super().__init__()
         phrases = [[part.strip() for part in text.split(",") if part.strip()] or [text] for text in descriptions]
         texts = [template.format(phrase) for parts in phrases for phrase in parts for template in TEMPLATES]
-        options = {"padding": True, "padding_side": "right", "truncation": True, "max_length": max_length}
+        options = {"padding": True, "padding_side": "right", "truncation": True, "max_length": MAX_LENGTH}
         tokens = tokenizer(texts, return_tensors="pt", **options)
         owner = [c for c, parts in enumerate(phrases) for _ in parts for _ in TEMPLATES]
         self.num_classes = len(phrases)

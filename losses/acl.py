@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from losses.arguments import check_choice, check_rows, check_tau, full_precision
+from losses.log_sum_exp import masked_log_sum_exp
 
 NegativeWeight = Literal["none", "inverse_frequency", "mean_one_classes", "mean_one_negatives", "batch_count"]
 Denominator = Literal["effective_positive", "all_positives"]
@@ -151,11 +152,11 @@ class ACLLoss(nn.Module):
         number = positive.sum(1)
         log_weight = self._log_weights(~same_class, key_labels, class_counts).to(logits)
         if self.denominator == "effective_positive":
-            log_rest = _log_sum_exp(logits + log_weight, ~same_class)
+            log_rest = masked_log_sum_exp(logits + log_weight, ~same_class)
             # -log(e^s / (e^s + R)) is softplus(log R - s): 0 for empty R; torch's default threshold costs 2e-9
             terms = F.softplus(log_rest[:, None] - logits, threshold=40)
         else:
-            log_all = _log_sum_exp(logits + log_weight.masked_fill(same_class, 0.0), ~is_self)
+            log_all = masked_log_sum_exp(logits + log_weight.masked_fill(same_class, 0.0), ~is_self)
             terms = log_all[:, None] - logits
         sums = terms.masked_fill(~positive, 0.0).sum(1)
         return (sums / number.clamp_min(1)).sum() / (number > 0).sum().clamp_min(1)
@@ -176,10 +177,3 @@ class ACLLoss(nn.Module):
             mean = (weight * negative).sum(1, keepdim=True) / number.clamp_min(1)
             weight = weight / torch.where(number > 0, mean, 1.0)
         return weight.log()
-
-
-def _log_sum_exp(logits: Tensor, mask: Tensor) -> Tensor:
-    """Row-wise over the masked columns; a row without any gives -inf and no gradient."""
-    some = mask.any(1)
-    masked = logits.masked_fill(~mask, -torch.inf).masked_fill(~some[:, None], 0.0)
-    return masked.logsumexp(1).masked_fill(~some, -torch.inf)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from torch import Tensor, nn
 
-from losses.arguments import check_choice
+from losses.arguments import check_choice, check_not_negative
 from losses.clusters import (
     ClusterContrastiveLoss,
     assignment_entropy,
@@ -85,8 +85,7 @@ class AECLLoss(nn.Module):
             "balance_weight": balance_weight,
         }
         for name, value in weights.items():
-            if not value >= 0:
-                raise ValueError(f"{name} must be >= 0, got {value}")
+            check_not_negative(name, value)
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold must be in [0, 1], got {threshold}")
         self.weights, self.threshold = weights, threshold

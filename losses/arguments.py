@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Number = TypeVar("Number", int, float)
 
 
 class ClassificationLoss(nn.Module):
@@ -24,9 +25,21 @@ class ClassificationLoss(nn.Module):
 
 def check_tau(tau: float) -> float:
     """The temperature, a number without shape, as it is; ``ValueError`` where it is not above 0. Source: this house."""
-    if not tau > 0:
-        raise ValueError(f"tau must be > 0, got {tau}")
-    return tau
+    return check_positive("tau", tau)
+
+
+def check_positive(name: str, value: float) -> float:
+    """A number without shape as it is; ``ValueError`` where it is not above 0. Source: this house."""
+    if not value > 0:
+        raise ValueError(f"{name} must be > 0, got {value}")
+    return value
+
+
+def check_not_negative(name: str, value: Number) -> Number:
+    """A number without shape as it is; ``ValueError`` where it is below 0. Source: this house."""
+    if not value >= 0:
+        raise ValueError(f"{name} must be >= 0, got {value}")
+    return value
 
 
 def check_choice(name: str, value: T, allowed: Collection[T]) -> T:

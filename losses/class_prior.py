@@ -29,7 +29,7 @@ def effective_number_weights(class_counts: Tensor, beta: float = 0.9999) -> Tens
     """
     if not 0 <= beta < 1:
         raise ValueError(f"beta must be in [0, 1), got {beta}")
-    counts = _checked_counts(class_counts)
+    counts = checked_counts(class_counts)
     # -expm1(n log beta) is 1 - beta^n without the cancellation; the constant 1 - beta drops out of the ratio.
     effective = -torch.expm1(counts * torch.tensor(beta, dtype=counts.dtype).log())
     return effective.mean() / effective
@@ -55,7 +55,7 @@ def log_prior(class_counts: Tensor) -> Tensor:
 
     Source: SharpReCL, delta_y of eq. 6.
     """
-    counts = _checked_counts(class_counts)
+    counts = checked_counts(class_counts)
     return counts.log() - counts.sum().log()
 
 
@@ -86,10 +86,11 @@ def class_weights(class_counts: Tensor, kind: ClassWeight, beta: float = 0.9999)
         return effective_number_weights(class_counts, beta)
     if kind == "negative_log_prior":
         return negative_log_prior_weights(class_counts)
-    return torch.ones_like(_checked_counts(class_counts))
+    return torch.ones_like(checked_counts(class_counts))
 
 
-def _checked_counts(class_counts: Tensor) -> Tensor:
+def checked_counts(class_counts: Tensor) -> Tensor:
+    """Counts (C,) as float64; ``ValueError`` where there are none or one is below 1. Source: this house."""
     if class_counts.dim() != 1 or not len(class_counts):
         raise ValueError(f"class_counts must be (C,) with C >= 1, got {tuple(class_counts.shape)}")
     if (class_counts < 1).any():

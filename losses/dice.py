@@ -7,7 +7,14 @@ from typing import Annotated, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses.arguments import ClassificationLoss, check_choice, check_rows, full_precision
+from losses.arguments import (
+    ClassificationLoss,
+    check_choice,
+    check_not_negative,
+    check_positive,
+    check_rows,
+    full_precision,
+)
 from losses.distributed import gather
 from losses.probabilities import log_softmax_and_complement
 
@@ -88,8 +95,6 @@ class DiceLoss(ClassificationLoss):
 
 
 def _check(decay: float, smoothing: float, reading: Reading) -> None:
-    if not decay >= 0:
-        raise ValueError(f"decay must be >= 0, got {decay}")
-    if not smoothing > 0:
-        raise ValueError(f"smoothing must be > 0, got {smoothing}")
+    check_not_negative("decay", decay)
+    check_positive("smoothing", smoothing)
     check_choice("reading", reading, get_args(Reading))

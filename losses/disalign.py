@@ -6,7 +6,7 @@ from typing import Annotated, get_args
 
 from torch import Tensor
 
-from losses.arguments import ClassificationLoss, check_choice, full_precision
+from losses.arguments import ClassificationLoss, check_choice, check_not_negative, full_precision
 from losses.class_balanced import Average, class_balanced
 from losses.class_prior import log_prior
 from losses.distributed import gather
@@ -20,7 +20,7 @@ def generalised_weights(class_counts: Tensor, exponent: float = 1.2) -> Tensor:
     Raises:
         ValueError: exponent < 0, or a class without rows.
     """
-    _check_exponent(exponent)
+    check_not_negative("exponent", exponent)
     return len(class_counts) * (-exponent * log_prior(class_counts)).softmax(0)
 
 
@@ -60,16 +60,10 @@ class GeneralisedReweightingLoss(ClassificationLoss):
         average: Annotated[Average, "with method.representation_share<1"] = "weights",
     ) -> None:
         super().__init__()
-        self.exponent = _check_exponent(exponent)
+        self.exponent = check_not_negative("exponent", exponent)
         self.average = check_choice("average", average, get_args(Average))
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor) -> Tensor:
         """Logits (N, C), labels (N,), class_counts (C,) each >= 1 -> scalar loss."""
         weights = generalised_weights(class_counts, self.exponent)
         return class_balanced(gather(logits), gather(labels), weights, average=self.average)
-
-
-def _check_exponent(exponent: float) -> float:
-    if not exponent >= 0:
-        raise ValueError(f"exponent must be >= 0, got {exponent}")
-    return exponent

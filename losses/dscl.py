@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from losses.arguments import check_tau, full_precision
+from losses.arguments import check_not_negative, check_tau, full_precision
 from losses.log_sum_exp import masked_log_sum_exp
 from losses.queued import key_and_queue_logits
 
@@ -34,9 +34,7 @@ class DecoupledContrastiveLoss(nn.Module):
         positive_weight: Annotated[float, ">= 0", "with method.queue_size>0"] = 8.0,
     ) -> None:
         super().__init__()
-        if not positive_weight >= 0:
-            raise ValueError(f"positive_weight must be >= 0, got {positive_weight}")
-        self.tau, self.positive_weight = check_tau(tau), positive_weight
+        self.tau, self.positive_weight = check_tau(tau), check_not_negative("positive_weight", positive_weight)
 
     @full_precision
     def forward(self, queries: Tensor, labels: Tensor, keys: Tensor, queue: Tensor, queue_labels: Tensor) -> Tensor:

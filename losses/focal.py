@@ -6,7 +6,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from losses.arguments import ClassificationLoss, check_rows, full_precision
+from losses.arguments import ClassificationLoss, check_not_negative, check_rows, full_precision
 from losses.distributed import gather
 from losses.probabilities import log_softmax_and_complement
 
@@ -21,7 +21,7 @@ def focal_per_sample(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tens
     Raises:
         ValueError: gamma < 0 or shapes that do not fit.
     """
-    _check_gamma(gamma)
+    check_not_negative("gamma", gamma)
     check_rows("logits", logits, labels)
     log_p, log_rest = (value.gather(1, labels[:, None]).squeeze(1) for value in log_softmax_and_complement(logits))
     return -(gamma * log_rest).exp() * log_p
@@ -39,15 +39,9 @@ class FocalLoss(ClassificationLoss):
 
     def __init__(self, gamma: Annotated[float, ">= 0"] = 2.0) -> None:
         super().__init__()
-        self.gamma = _check_gamma(gamma)
+        self.gamma = check_not_negative("gamma", gamma)
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor | None = None) -> Tensor:
         """Logits (N, C), labels (N,) -> scalar; class_counts is not used. 0 for an empty batch."""
         logits, labels = gather(logits), gather(labels)
         return focal_per_sample(logits, labels, self.gamma).sum() / max(1, len(labels))
-
-
-def _check_gamma(gamma: float) -> float:
-    if not gamma >= 0:
-        raise ValueError(f"gamma must be >= 0, got {gamma}")
-    return gamma

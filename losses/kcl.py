@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from losses.arguments import check_choice, check_tau, full_precision
+from losses.arguments import check_choice, check_not_negative, check_tau, full_precision
 from losses.log_sum_exp import masked_log_sum_exp
 from losses.queued import drawn_positives, key_and_queue_logits
 
@@ -38,9 +38,7 @@ class KPositiveContrastiveLoss(nn.Module):
         surplus: Annotated[Surplus, "with num_positives>0"] = "kept",
     ) -> None:
         super().__init__()
-        if not num_positives >= 0:
-            raise ValueError(f"num_positives must be >= 0, got {num_positives}")
-        self.tau, self.num_positives = check_tau(tau), num_positives
+        self.tau, self.num_positives = check_tau(tau), check_not_negative("num_positives", num_positives)
         self.surplus = check_choice("surplus", surplus, get_args(Surplus))
 
     @full_precision

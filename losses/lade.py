@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 import torch
 from torch import Tensor
 
-from losses.arguments import ClassificationLoss, check_choice, check_rows, full_precision
+from losses.arguments import ClassificationLoss, check_choice, check_not_negative, check_rows, full_precision
 from losses.class_prior import log_prior
 from losses.distributed import gather
 from losses.logit_compensated import logit_compensated_cross_entropy
@@ -40,8 +40,7 @@ def lade_regulariser(
     Raises:
         ValueError: an argument out of range, or shapes that do not fit.
     """
-    if not square_weight >= 0:
-        raise ValueError(f"square_weight must be >= 0, got {square_weight}")
+    check_not_negative("square_weight", square_weight)
     check_choice("importance", importance, get_args(Importance))
     check_rows("logits", logits, labels)
     if class_counts.shape != logits.shape[1:]:
@@ -80,10 +79,8 @@ class LADELoss(ClassificationLoss):
         importance: Annotated[Importance, "with regulariser_weight>0"] = "of_rows",
     ) -> None:
         super().__init__()
-        for name, value in {"regulariser_weight": regulariser_weight, "square_weight": square_weight}.items():
-            if not value >= 0:
-                raise ValueError(f"{name} must be >= 0, got {value}")
-        self.regulariser_weight, self.square_weight = regulariser_weight, square_weight
+        self.regulariser_weight = check_not_negative("regulariser_weight", regulariser_weight)
+        self.square_weight = check_not_negative("square_weight", square_weight)
         self.importance = check_choice("importance", importance, get_args(Importance))
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor) -> Tensor:

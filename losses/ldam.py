@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_choice, check_rows, full_precision
+from losses.arguments import check_choice, check_not_negative, check_positive, check_rows, full_precision
 from losses.class_balanced import Average, class_balanced_weights, weighted_mean
+from losses.class_prior import checked_counts
 from losses.distributed import gather
 
 
@@ -18,12 +19,8 @@ def class_margins(class_counts: Tensor, max_margin: float = 0.5) -> Tensor:
 
     Source: Cao et al. (NeurIPS 2019), the margins n_c^(-1/4), scaled as in the authors' code.
     """
-    if (class_counts < 1).any():
-        index = int((class_counts < 1).nonzero()[0])
-        raise ValueError(
-            f"class_counts must be >= 1 for every class, got {class_counts[index].item()} for class {index}"
-        )
-    return max_margin * (class_counts.min() / class_counts.double()) ** 0.25
+    counts = checked_counts(class_counts)
+    return max_margin * (counts.min() / counts) ** 0.25
 
 
 @full_precision
@@ -54,7 +51,7 @@ def ldam(
     Raises:
         ValueError: scale <= 0 or shapes that do not fit.
     """
-    _check_positive("scale", scale)
+    check_positive("scale", scale)
     check_rows("cosines", cosines, labels)
     if margins.shape != cosines.shape[1:]:
         raise ValueError(f"margins must be ({cosines.shape[1]},) for these cosines, got {tuple(margins.shape)}")
@@ -86,11 +83,10 @@ class LDAMLoss(nn.Module):
         average: Average = "weights",
     ) -> None:
         super().__init__()
-        if not max_margin >= 0:
-            raise ValueError(f"max_margin must be >= 0, got {max_margin}")
         if not 0 <= effective_number_beta < 1:
             raise ValueError(f"effective_number_beta must be in [0, 1), got {effective_number_beta}")
-        self.max_margin, self.scale = max_margin, _check_positive("scale", scale)
+        self.max_margin = check_not_negative("max_margin", max_margin)
+        self.scale = check_positive("scale", scale)
         self.effective_number_beta = effective_number_beta
         self.average = check_choice("average", average, get_args(Average))
 
@@ -101,9 +97,3 @@ class LDAMLoss(nn.Module):
         if reweight:
             weights = class_balanced_weights(class_counts, self.effective_number_beta)
         return ldam(cosines, labels, class_margins(class_counts, self.max_margin), self.scale, weights, self.average)
-
-
-def _check_positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise ValueError(f"{name} must be > 0, got {value}")
-    return value

@@ -7,7 +7,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses.arguments import ClassificationLoss, check_rows, full_precision
+from losses.arguments import ClassificationLoss, check_not_negative, check_rows, full_precision
 from losses.class_prior import log_prior as log_prior_of
 from losses.distributed import gather
 
@@ -39,7 +39,7 @@ def logit_compensated_cross_entropy(
     Raises:
         ValueError: adjustment_strength < 0 or shapes that do not fit.
     """
-    _check_strength(adjustment_strength)
+    check_not_negative("adjustment_strength", adjustment_strength)
     check_rows("logits", logits, labels)
     if log_prior.shape != logits.shape[1:]:
         raise ValueError(f"log_prior must be ({logits.shape[1]},) for these logits, got {tuple(log_prior.shape)}")
@@ -58,7 +58,7 @@ class LogitCompensatedCrossEntropy(ClassificationLoss):
 
     def __init__(self, adjustment_strength: Annotated[float, ">= 0"] = 1.0, unit_norm_logits: bool = False) -> None:
         super().__init__()
-        self.adjustment_strength = _check_strength(adjustment_strength)
+        self.adjustment_strength = check_not_negative("adjustment_strength", adjustment_strength)
         self.unit_norm_logits = unit_norm_logits
 
     def forward(self, logits: Tensor, labels: Tensor, class_counts: Tensor) -> Tensor:
@@ -84,9 +84,3 @@ class CrossEntropy(ClassificationLoss):
 
 def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits, labels) if len(logits) else logits.sum() * 0.0
-
-
-def _check_strength(adjustment_strength: float) -> float:
-    if not adjustment_strength >= 0:
-        raise ValueError(f"adjustment_strength must be >= 0, got {adjustment_strength}")
-    return adjustment_strength

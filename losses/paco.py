@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from losses.arguments import check_rows, check_tau, full_precision
+from losses.arguments import check_not_negative, check_positive, check_rows, check_tau, full_precision
 from losses.class_prior import log_prior
 from losses.log_sum_exp import masked_log_sum_exp
 
@@ -48,21 +48,13 @@ class ParametricContrastiveLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)
-        at_least_zero = {
-            "positive_weight": positive_weight,
-            "centre_weight": centre_weight,
-            "contrast_weight": contrast_weight,
-            "adjustment_strength": adjustment_strength,
-        }
-        for name, value in at_least_zero.items():
-            if not value >= 0:
-                raise ValueError(f"{name} must be >= 0, got {value}")
-        if not logit_temperature > 0:
-            raise ValueError(f"logit_temperature must be > 0, got {logit_temperature}")
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing}")
-        self.positive_weight, self.centre_weight, self.contrast_weight = positive_weight, centre_weight, contrast_weight
-        self.logit_temperature, self.adjustment_strength = logit_temperature, adjustment_strength
+        self.positive_weight = check_not_negative("positive_weight", positive_weight)
+        self.centre_weight = check_not_negative("centre_weight", centre_weight)
+        self.contrast_weight = check_not_negative("contrast_weight", contrast_weight)
+        self.logit_temperature = check_positive("logit_temperature", logit_temperature)
+        self.adjustment_strength = check_not_negative("adjustment_strength", adjustment_strength)
         self.label_smoothing = label_smoothing
 
     @full_precision

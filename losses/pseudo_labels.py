@@ -7,7 +7,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_rows, full_precision
+from losses.arguments import check_positive, check_rows, full_precision
 from losses.distributed import gather
 
 
@@ -31,9 +31,7 @@ class PseudoLabelLoss(nn.Module):
         super().__init__()
         if not 0 < q <= 1:
             raise ValueError(f"q must be in (0, 1], got {q}")
-        if not label_weight > 0:
-            raise ValueError(f"label_weight must be > 0, got {label_weight}")
-        self.q, self.label_weight = q, label_weight
+        self.q, self.label_weight = q, check_positive("label_weight", label_weight)
 
     @full_precision
     def forward(self, logits: Tensor, labels: Tensor, is_true: Tensor) -> Tensor:
@@ -61,9 +59,7 @@ class SoftLabelLoss(nn.Module):
 
     def __init__(self, label_weight: Annotated[float, "> 0"] = 5.0) -> None:
         super().__init__()
-        if not label_weight > 0:
-            raise ValueError(f"label_weight must be > 0, got {label_weight}")
-        self.label_weight = label_weight
+        self.label_weight = check_positive("label_weight", label_weight)
 
     @full_precision
     def forward(self, logits: Tensor, targets: Tensor, is_true: Tensor) -> Tensor:

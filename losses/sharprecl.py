@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_choice, check_rows, check_tau, full_precision
+from losses.arguments import check_choice, check_positive, check_rows, check_tau, full_precision
 from losses.class_prior import ClassWeight, class_weights
 
 Denominator = Literal["with_synthetic_positives", "without_synthetic_positives"]
@@ -307,7 +307,6 @@ def _check_draw(embeddings, labels, num_classes, K, n_pos, n_neg, hard_ratio, be
         raise ValueError(f"n_pos and n_neg must be >= 0, got {n_pos} and {n_neg}")
     if not 0 <= hard_ratio <= 1:
         raise ValueError(f"hard_ratio must be in [0, 1], got {hard_ratio}")
-    if not beta > 0:
-        raise ValueError(f"beta must be > 0, got {beta}")
+    check_positive("beta", beta)
     if not torch.equal(labels[-num_classes:], torch.arange(num_classes, device=labels.device)):
         raise ValueError(f"the last {num_classes} rows must be the prototypes, labelled 0 .. {num_classes - 1}")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from losses.arguments import check_choice, check_tau, full_precision
+from losses.arguments import check_choice, check_not_negative, check_tau, full_precision
 from losses.log_sum_exp import weighted_log_sum_exp
 
 Directions = Literal["one_log", "log_each"]
@@ -63,14 +63,13 @@ class SimilarityGuidedLoss(nn.Module):
         rows: Rows = "own",
     ) -> None:
         super().__init__()
-        self.tau, self.guided, self.weight_floor = check_tau(tau), guided, weight_floor
+        self.tau, self.guided = check_tau(tau), guided
+        self.weight_floor = check_not_negative("weight_floor", weight_floor)
         self.directions = check_choice("directions", directions, get_args(Directions))
         self.guided_pairs = check_choice("guided_pairs", guided_pairs, get_args(GuidedPairs))
         self.positives = check_choice("positives", positives, get_args(Positives))
         self.attention_weights = check_choice("attention_weights", attention_weights, get_args(AttentionWeights))
         self.rows = check_choice("rows", rows, get_args(Rows))
-        if not weight_floor >= 0:
-            raise ValueError(f"weight_floor must be >= 0, got {weight_floor}")
         if rows == "every" and directions != "log_each":
             raise ValueError(f"directions must be log_each with rows=every, got {directions!r}")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from losses.arguments import full_precision
+from losses.arguments import check_positive, full_precision
 
 
 @full_precision
@@ -19,7 +19,7 @@ def student_t_log_assignments(embeddings: Tensor, centres: Tensor, alpha: float 
     Raises:
         ValueError: alpha <= 0, or shapes that do not fit.
     """
-    _check_alpha(alpha)
+    check_positive("alpha", alpha)
     if embeddings.dim() != 2 or centres.dim() != 2 or embeddings.shape[1] != centres.shape[1]:
         shapes = f"{tuple(embeddings.shape)} and {tuple(centres.shape)}"
         raise ValueError(f"embeddings must be (N, D) and centres (M, D), got {shapes}")
@@ -59,7 +59,7 @@ class StudentTClusteringLoss(nn.Module):
 
     def __init__(self, alpha: Annotated[float, "> 0"] = 1.0) -> None:
         super().__init__()
-        self.alpha = _check_alpha(alpha)
+        self.alpha = check_positive("alpha", alpha)
 
     @full_precision
     def forward(self, embeddings: Tensor, centres: Tensor, targets: Tensor | None = None) -> Tensor:
@@ -76,9 +76,3 @@ class StudentTClusteringLoss(nn.Module):
         log_q = student_t_log_assignments(embeddings, centres, self.alpha)
         p = sharpened_targets(log_q) if targets is None else targets.detach()
         return (torch.xlogy(p, p) - p * log_q).sum() / max(1, len(log_q))
-
-
-def _check_alpha(alpha: float) -> float:
-    if not alpha > 0:
-        raise ValueError(f"alpha must be > 0, got {alpha}")
-    return alpha

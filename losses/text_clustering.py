@@ -7,7 +7,7 @@ from typing import Annotated
 from torch import Tensor, nn
 from torch.nn import functional
 
-from losses.arguments import check_tau, full_precision
+from losses.arguments import check_not_negative, check_tau, full_precision
 from losses.info_nce import info_nce
 from losses.student_t import StudentTClusteringLoss
 
@@ -34,7 +34,7 @@ class SCCLLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.tau, self.clustering = check_tau(tau), StudentTClusteringLoss(alpha)
-        self.contrastive_weight = _check_weight(contrastive_weight)
+        self.contrastive_weight = check_not_negative("contrastive_weight", contrastive_weight)
 
     def forward(self, views_a: Tensor, views_b: Tensor, embeddings: Tensor, centres: Tensor) -> dict[str, Tensor]:
         """"loss", "contrastive" and "clustering" of a batch.
@@ -68,7 +68,7 @@ class RSTCLoss(nn.Module):
         self, tau: Annotated[float, "> 0"] = 1.0, contrastive_weight: Annotated[float, ">= 0"] = 10.0
     ) -> None:
         super().__init__()
-        self.tau, self.contrastive_weight = check_tau(tau), _check_weight(contrastive_weight)
+        self.tau, self.contrastive_weight = check_tau(tau), check_not_negative("contrastive_weight", contrastive_weight)
 
     @full_precision
     def forward(self, views_a: Tensor, views_b: Tensor, logits: Tensor, pseudo_labels: Tensor) -> dict[str, Tensor]:
@@ -84,9 +84,3 @@ class RSTCLoss(nn.Module):
         cross_entropy = functional.cross_entropy(logits.flatten(0, 1), pseudo_labels.repeat(2), reduction="sum")
         pseudo = cross_entropy / max(1, len(pseudo_labels))
         return {"loss": self.contrastive_weight * contrastive + pseudo, "contrastive": contrastive, "pseudo": pseudo}
-
-
-def _check_weight(weight: float) -> float:
-    if not weight >= 0:
-        raise ValueError(f"contrastive_weight must be >= 0, got {weight}")
-    return weight

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_tau, full_precision
+from losses.arguments import check_not_negative, check_tau, full_precision
 from losses.log_sum_exp import masked_log_sum_exp
 from losses.queued import drawn_positives, key_and_queue_logits
 
@@ -87,10 +87,8 @@ class TargetedContrastiveLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)
-        for name, value in {"num_positives": num_positives, "target_weight": target_weight}.items():
-            if not value >= 0:
-                raise ValueError(f"{name} must be >= 0, got {value}")
-        self.num_positives, self.target_weight = num_positives, target_weight
+        self.num_positives = check_not_negative("num_positives", num_positives)
+        self.target_weight = check_not_negative("target_weight", target_weight)
 
     @full_precision
     def forward(

@@ -17,10 +17,10 @@ import pyarrow as pa
 from datamodules.builders.base import Dataset, Row, checked_file
 from datamodules.cards import card, digests
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
-from datamodules.sources import HashMemory, fetch, file_sha256
+from datamodules.sources import HashMemory, fetch
 from datamodules.splits import stratified_split
 from storage.errors import InputError, short
-from storage.files import replacing_folder
+from storage.files import file_sha256, replacing_folder
 from storage.tables import is_missing, label_name
 
 FORMAT = 1

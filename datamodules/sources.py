@@ -1,6 +1,5 @@
 """Source files: found in a mirror or a cache folder, else downloaded; always verified by SHA-256."""
 
-import hashlib
 import json
 import logging
 from contextlib import suppress
@@ -9,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from storage.errors import InputError, ReportError
-from storage.files import write_text
+from storage.files import file_sha256, write_text
 
 HOST = "https://raw.githubusercontent.com"
 log = logging.getLogger(__name__)
@@ -36,11 +35,6 @@ class SourceFile:
 
     def address(self, host: str = HOST) -> str:
         return f"{host}/{self.folder}/{quote(self.path)}"
-
-
-def file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class HashMemory:

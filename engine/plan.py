@@ -39,6 +39,7 @@ from engine.validation import ConfigError, check_targets, signature, validate
 from lightning_modules.base import ClassifierModule, EncoderModule
 from lightning_modules.methods.clustering.base import ClusteringModule
 from lightning_modules.methods.few_labels.class_names import ClassNames, read_alike
+from storage.files import file_sha256
 from storage.run_store import COMMAND
 
 
@@ -75,8 +76,6 @@ class Plan:
 
     def inputs(self) -> dict[str, str]:
         """Digests, by path, of content that the config names only by path: an edited file is another run."""
-        from datamodules.sources import file_sha256
-
         digests = {str(path): file_sha256(Path(path)) for path in self.dataset.own_files()}
         digests |= {str(path): file_sha256(path) for path in self.dataset.option_files()}
         digests |= self.dataset.folder_digests()

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from callbacks.evaluation_rows import ModelOutputs
 from callbacks.predictions import HEADER
 from datamodules.datamodule import DataModule
-from datamodules.sources import file_sha256
 from datamodules.texts.datamodule import TextDataModule
 from datamodules.texts.tokens import tokenizer_fingerprint
 from engine.plan import Plan
@@ -24,6 +23,7 @@ from engine.results import Results
 from lightning_modules.base import ClassifierModule
 from retrieval import Datastore, Index, NearestNeighbours, Vote, recall, shared_label_share
 from storage.errors import InputError
+from storage.files import file_sha256
 from storage.run_store import RunFolder, damage_named
 
 FOLDER = "datastore"

@@ -19,7 +19,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from storage.files import replacing, write_text
+from storage.files import file_sha256, replacing, write_text
 
 FORMAT = 2
 HEADER = "header.json"
@@ -132,13 +132,13 @@ class Datastore:
             self._refresh()
             with replacing(self.folder / name) as file:
                 write(file)
-            digest = _file_digest(self.folder / name)
+            digest = file_sha256(self.folder / name)
             self._commit(self.header["segments"], self.header["files"] | {name: digest})
 
     def stored_file(self, name: str) -> Path | None:
         """A file that `keep` wrote, None where there is none or it is no longer whole."""
         path, digest = self.folder / name, self.header["files"].get(name)
-        return path if digest is not None and path.is_file() and _file_digest(path) == digest else None
+        return path if digest is not None and path.is_file() and file_sha256(path) == digest else None
 
     @cached_property
     def _label_rows(self) -> csr_matrix:
@@ -243,12 +243,7 @@ def _digest(folder: Path, names: Sequence[str] = FILES) -> str:
     digest = hashlib.sha256()
     for name in names:
         try:
-            digest.update(bytes.fromhex(_file_digest(folder / name)))
+            digest.update(bytes.fromhex(file_sha256(folder / name)))
         except FileNotFoundError:
             return "missing"
     return digest.hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import os
 import re
 import secrets
@@ -32,6 +33,12 @@ def expanded(path: Path | str) -> Path:
     `Path.expanduser` raises RuntimeError there.
     """
     return Path(os.path.expanduser(path))
+
+
+def file_sha256(path: Path | str) -> str:
+    """SHA-256 of a file's content, in hex. Raises OSError."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

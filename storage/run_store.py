@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import difflib
 import errno
-import hashlib
 import io
 import json
 import math
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import ReportError
-from storage.files import expanded, write_errors, write_text
+from storage.files import expanded, file_sha256, write_errors, write_text
 from storage.plain_yaml import load_yaml
 from storage.tables import MAX_FIELD, csv_writer
 
@@ -197,7 +196,7 @@ class RunFolder:
         """``SHA256SUMS`` of the weights, in the format of ``sha256sum --check``."""
         files = [file for pattern in WEIGHTS for file in sorted(self.path.glob(pattern))]
         weights = [file for file in files if file != self.last_checkpoint]
-        lines = [f"{_sha256(file)}  {file.relative_to(self.path)}\n" for file in weights if self.writes]
+        lines = [f"{file_sha256(file)}  {file.relative_to(self.path)}\n" for file in weights if self.writes]
         if lines:
             self.write_text(CHECKSUMS, "".join(lines))
 
@@ -214,7 +213,7 @@ class RunFolder:
         if sums.is_file() and file.is_file():
             lines = (line.partition("  ") for line in sums.read_text().splitlines())
             recorded = {file_name: digest for digest, _, file_name in lines}
-            if recorded.get(name, "") != _sha256(file):
+            if recorded.get(name, "") != file_sha256(file):
                 raise ReportError(f"{file}: found other bytes than the run wrote ({CHECKSUMS}); {REPEAT}")
         return file
 
@@ -344,11 +343,6 @@ class RunFolder:
     def _remove_leftovers(self) -> None:
         for leftover in self.path.rglob(".*.tmp"):
             leftover.unlink(missing_ok=True)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def first_line(error: BaseException) -> str:

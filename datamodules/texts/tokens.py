@@ -11,7 +11,7 @@ import numpy as np
 from filelock import FileLock
 
 from storage.errors import InputError
-from storage.files import replacing_folder
+from storage.files import file_sha256, replacing_folder
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def _build(target: Path, chunks: Callable[[dict], Iterable[list[str]]], tokenize
                 file.write(ids.tobytes())
                 lengths.append(counts)
         np.save(temporary / "offsets.npy", _offsets(lengths))
-        meta = {"sha256": {name: _sha256(temporary / name) for name in ("ids.bin", "offsets.npy")}, "notes": notes}
+        meta = {"sha256": {name: file_sha256(temporary / name) for name in ("ids.bin", "offsets.npy")}, "notes": notes}
         (temporary / "meta.json").write_text(json.dumps(meta))
     return meta
 
@@ -116,7 +116,7 @@ def _build(target: Path, chunks: Callable[[dict], Iterable[list[str]]], tokenize
 def _verified(target: Path) -> dict | None:
     try:
         meta = json.loads((target / "meta.json").read_text())
-        intact = all(_sha256(target / name) == digest for name, digest in meta["sha256"].items())
+        intact = all(file_sha256(target / name) == digest for name, digest in meta["sha256"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return meta if intact else None
@@ -133,8 +133,3 @@ def _encode(texts: list[str], tokenizer, max_length: int) -> tuple[np.ndarray, n
 
 def _offsets(lengths: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths), dtype=np.int64)])
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

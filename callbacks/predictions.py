@@ -116,7 +116,7 @@ class MultiLabelPredictions(Predictions):
 
 def labels_above(
     threshold: ArrayLike, scores: NDArray[np.floating], label_names: Sequence[str]
-) -> tuple[list[str], list[float]]:
+) -> tuple[list[Any], list[float]]:
     """Names and scores of the labels whose score is above the threshold, of a row (C,)."""
     above = np.flatnonzero(scores > np.asarray(threshold)).tolist()
     return [label_names[c] for c in above], scores[above].round(6).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 import torch
@@ -211,6 +211,12 @@ class EncoderModule(pl.LightningModule):
         """Optimizer steps of the whole run."""
         return int(self.trainer.estimated_stepping_batches)
 
+    def progress(self, by: Literal["step", "epoch"]) -> tuple[int, int]:
+        """Steps or epochs that are done, and those of the whole run."""
+        if by == "epoch":
+            return self.current_epoch, self.max_epochs
+        return self.global_step, self.total_steps
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Encoder and heads, each with and without weight decay (none on biases and norms)."""
         groups: dict[tuple[float | None, bool], list[nn.Parameter]] = {}
@@ -357,10 +363,7 @@ class ClassifierModule(EncoderModule):
         train, val = splits["train"], splits["val"]
         solver = self.linear_solver(*train, has_bias)
         selection = solve_and_choose(self.linear_loss, train, val, self.num_classes, has_bias, solve=solver)
-        with torch.no_grad():
-            self.classifier.weight.copy_(selection.best.weight)
-            if has_bias:
-                self.classifier.bias.copy_(selection.best.bias)
+        self.set_classifier(selection.best.weight, selection.best.bias)
         losses = {f"{strength:.3g}": value for strength, value in selection.validation_losses.items()}
         return {
             "solver/penalty": selection.best.strength,
@@ -419,6 +422,13 @@ class ClassifierModule(EncoderModule):
         Where words count too, `words` (C, V) and `inverse_frequency` (V,) of `lightning_modules.heads.tfidf`.
         """
         return self.classifier.state_dict()
+
+    @torch.no_grad()
+    def set_classifier(self, weight: Tensor, bias: Tensor) -> None:
+        """Give the linear classifier its weight (C, D) and, where it has one, its bias (C,)."""
+        self.classifier.weight.copy_(weight)
+        if self.classifier.bias is not None:
+            self.classifier.bias.copy_(bias)
 
     @torch.no_grad()
     def calibrate(self, scale: float, offset: Tensor) -> None:

@@ -134,8 +134,10 @@ class PackedTransformer:
 
 
 def first_position(model: Any) -> int:
-    """Of a text's first token: RoBERTa counts from behind its padding's."""
-    return 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
+    """Of a text's first token; some architectures keep the positions up to that of padding for themselves."""
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return 0 if padding is None else padding + 1
 
 
 def can_pack(model: Any) -> bool:

@@ -185,9 +185,7 @@ class KontrastModule(PrototypesModule):
             embeddings, targets = embeddings[is_true], targets[is_true]
         strength = 1 / (INVERSE_PENALTY * len(targets))
         solution = solve_linear(lambda z: self.linear_loss(z, targets), embeddings, self.num_classes, strength)
-        with torch.no_grad():
-            self.classifier.weight.copy_(solution.weight)
-            self.classifier.bias.copy_(solution.bias)
+        self.set_classifier(solution.weight, solution.bias)
 
     def _words(self, tokens: Sequence[NDArray[np.integer]]) -> csr_matrix:
         """TF-IDF rows (N, V) of the token ids of each text."""
@@ -322,9 +320,7 @@ class KontrastModule(PrototypesModule):
         else:
             strength = 1 / (INVERSE_PENALTY * len(train))
             regression = solve_linear(lambda z: self.linear_loss(z, true_labels), train, self.num_classes, strength)
-        with torch.no_grad():
-            self.classifier.weight.copy_(fitted.weight + regression.weight)
-            self.classifier.bias.copy_(fitted.bias + regression.bias)
+        self.set_classifier(fitted.weight + regression.weight, fitted.bias + regression.bias)
         return {"solver/steps": fitted.steps, "solver/penalty": regression.strength}
 
     @torch.no_grad()

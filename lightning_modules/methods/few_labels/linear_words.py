@@ -52,8 +52,7 @@ class EmbeddingsAndWords(ClassifierModule):
     @torch.no_grad()
     def place(self, embeddings: tuple[Tensor, Tensor], words: Tensor, inverse_frequency: Tensor) -> None:
         """Set weight (C, D) and bias (C,) over embeddings, weight (C, V) over words, and the words' weights (V,)."""
-        self.classifier.weight.copy_(embeddings[0])
-        self.classifier.bias.copy_(embeddings[1])
+        self.set_classifier(*embeddings)
         self.words.weight.copy_(words)
         self.inverse_frequency.copy_(inverse_frequency)
 

@@ -91,8 +91,7 @@ class PrototypesModule(ClassifierModule):
         """Place the classifier by the train rows and the unlabelled ones, whose labels are -1."""
         embeddings, labels = joined(splits)
         solution = self.discriminant(functional.normalize(embeddings, dim=1), labels)
-        self.classifier.weight.copy_(solution.weight)
-        self.classifier.bias.copy_(solution.bias)
+        self.set_classifier(solution.weight, solution.bias)
         return {"solver/steps": solution.steps}
 
     @torch.no_grad()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -49,7 +48,5 @@ class SetFitPairsModule(ClassifierModule):
         solution = solve_linear(
             lambda logits: functional.cross_entropy(logits, labels), embeddings, self.num_classes, strength
         )
-        with torch.no_grad():
-            self.classifier.weight.copy_(solution.weight)
-            self.classifier.bias.copy_(solution.bias)
+        self.set_classifier(solution.weight, solution.bias)
         return {"solver/converged": solution.converged}

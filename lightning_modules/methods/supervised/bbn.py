@@ -38,9 +38,8 @@ class BBNModule(ClassifierModule):
 
     def share(self) -> float:
         """Of the first branch: 1 at the start of training, 0 at its end."""
-        if self.schedule_by == "epoch":
-            return 1 - (self.current_epoch / self.max_epochs) ** 2
-        return 1 - (self.global_step / self.total_steps) ** 2
+        done, whole = self.progress(self.schedule_by)
+        return 1 - (done / whole) ** 2
 
     def branch_logits(self, embeddings: Tensor) -> Tensor:
         """Scores (B, C) of rows as they come."""

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.encoders.lora import base_model
+from lightning_modules.encoders.packed import first_position
 from lightning_modules.encoders.transformer import TextEncoder
 from losses import CrossEntropy, DualContrastiveLoss, full_precision, gather
 
@@ -110,7 +111,7 @@ class DualCLModule(ClassifierModule):
         """Position ids (1 + P + L,) with `label_positions: shared`: labels from 0, then the separator and the text."""
         rest = torch.arange(1, length + 1, device=self.place.device)
         positions = torch.cat([self.place.new_zeros(1), self.place, rest])
-        return positions + _first_position(self.encoder.model)
+        return positions + first_position(base_model(self.encoder.model))
 
     def represent(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """z (B, D) and theta (B, C, D)."""
@@ -134,7 +135,7 @@ class DualCLModule(ClassifierModule):
         needed = length + (1 if self.shared_positions else self.prefix_length)
         if limit is None:
             return
-        limit -= _first_position(self.encoder.model)
+        limit -= first_position(base_model(self.encoder.model))
         if needed > limit:
             raise ValueError(
                 f"dataset.max_length: text and labels take {needed} positions, allowed: {limit}; "
@@ -156,13 +157,6 @@ class DualCLModule(ClassifierModule):
         contrastive = self.loss(z, label_theta, labels)
         loss = (1 - self.mu) * classification + self.mu * contrastive
         return {"loss": loss, "classification": classification, "contrastive": contrastive}
-
-
-def _first_position(model: nn.Module) -> int:
-    """Position of the first token; some architectures keep those up to that of padding for themselves."""
-    table = getattr(getattr(base_model(model), "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    return 0 if padding is None else padding + 1
 
 
 @full_precision

@@ -53,9 +53,8 @@ class HybridSCModule(ClassifierModule):
 
     def contrast_share(self) -> float:
         """alpha: 1 at the start of training, 0 at its end."""
-        if self.schedule_by == "epoch":
-            return 1 - (self.current_epoch / self.max_epochs) ** 2
-        return 1 - (self.global_step / self.total_steps) ** 2
+        done, whole = self.progress(self.schedule_by)
+        return 1 - (done / whole) ** 2
 
     def contrastive_loss(self, embeddings: Tensor, labels: Tensor, num_views: int) -> Tensor:
         """SC or PSC on the global batch: `embeddings` (V*B, D) of this rank, `labels` (V*B,)."""

@@ -54,8 +54,7 @@ class LDAMDRWModule(ClassifierModule):
     @property
     def reweights(self) -> bool:
         """Whether the current step or epoch is one of the weighted ones."""
-        by_step = self.schedule_by == "step"
-        done, whole = (self.global_step, self.total_steps) if by_step else (self.current_epoch, self.max_epochs)
+        done, whole = self.progress(self.schedule_by)
         return done >= int(self.reweight_from * whole + 1e-9)
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:

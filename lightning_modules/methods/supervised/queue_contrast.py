@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -77,10 +76,7 @@ class QueueContrastModule(TwoStageModule, QueueModule):
         strengths = STRENGTHS if "val" in splits else (1 / len(train[1]),)
         val = splits.get("val", train)
         solution = solve_and_choose(self.linear_loss_of, train, val, self.num_classes, has_bias, strengths).best
-        with torch.no_grad():
-            self.classifier.weight.copy_(solution.weight)
-            if has_bias:
-                self.classifier.bias.copy_(solution.bias)
+        self.set_classifier(solution.weight, solution.bias)
         return {"solver/penalty": solution.strength, "solver/converged": solution.converged}
 
     def representation_losses(self, batch: Batch) -> dict[str, Tensor]:

@@ -85,9 +85,7 @@ class SharpReCLModule(ClassifierModule):
         """Share of mixed hard examples in the rebalanced sets: 0.5 -> 1 over training."""
         if self.samples != "simple_and_hard":
             return float(self.samples == "hard")
-        if self.schedule_by == "epoch":
-            return hard_ratio_schedule(self.current_epoch, self.max_epochs)
-        return hard_ratio_schedule(self.global_step, self.total_steps)
+        return hard_ratio_schedule(*self.progress(self.schedule_by))
 
     def contrastive_loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Eq. 11 on the global batch: `embeddings` (V*B, D) of this rank, `labels` (V*B,)."""

@@ -161,7 +161,7 @@ class TwoViewClustering(OfEmbeddings):
         return agreed_clusters(vectors, words, num_clusters, rng, self.start, self.steps, self.sample_rows)
 
 
-class DensityClustering:
+class DensityClustering(OfEmbeddings):
     """HDBSCAN on the graph of nearest neighbours of the encoder's embeddings: `method=hdbscan`.
 
     Texts that lie in no dense region are outliers, a cluster of their own with the last number. How many clusters there
@@ -177,14 +177,6 @@ class DensityClustering:
         min_samples: texts that make a region dense.
     """
 
-    serves = "clustering"
-    kinds = ("text",)
-    multilabel = False
-    losses = ()
-    protocols = ("transductive",)
-    encoder_training = ("frozen",)
-    unused_groups = IDLE
-
     def __init__(
         self,
         name: str,
@@ -198,10 +190,6 @@ class DensityClustering:
         self.name, self.vectors, self.num_views = name, vectors, num_views
         self.num_neighbours, self.num_components = num_neighbours, num_components
         self.min_cluster_size, self.min_samples = min_cluster_size, min_samples
-
-    def scaled(self, vectors: Vectors) -> Vectors:
-        """The vectors that are clustered."""
-        return unit_rows(vectors)
 
     def __call__(self, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         """Clusters (N,) of scaled vectors (N, D), the largest first; -1 is an outlier.

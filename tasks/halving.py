@@ -143,6 +143,22 @@ def _value(range_: Mapping[str, Any], rng: np.random.Generator) -> Any:
     return round(drawn) if is_whole else float(f"{drawn:.{DIGITS}g}")
 
 
+def with_settings(config: DictConfig, settings: Settings) -> dict[str, Any]:
+    """The config of a trial, as plain values."""
+    drawn = OmegaConf.merge(config, {})
+    for key, value in {**settings, **WITHOUT_TEST}.items():
+        OmegaConf.update(drawn, key, value)
+    plain: Any = OmegaConf.to_container(drawn, resolve=True)
+    return plain
+
+
+def epoch_values(run: RunFolder, metric: str) -> list[float]:
+    """The metric of each epoch of a run so far."""
+    if not run.has("history.csv"):
+        return []
+    return [float(row[metric]) for row in run.read_csv("history.csv") if row.get(metric)]
+
+
 def words(settings: Settings) -> list[str]:
     """Settings as overrides."""
     return [f"{key}={value_word(value)}" for key, value in settings.items()]
@@ -164,9 +180,7 @@ class Trial:
 
     def values(self, metric: str) -> list[float]:
         """The metric of each epoch so far."""
-        if not self.run.has("history.csv"):
-            return []
-        return [float(row[metric]) for row in self.run.read_csv("history.csv") if row.get(metric)]
+        return epoch_values(self.run, metric)
 
     def reached(self, share: float, metric: str) -> bool:
         """Whether it trained that share of its epochs, or has ended."""
@@ -240,10 +254,7 @@ def _trial(
     config: DictConfig, inputs: Mapping[str, str], standing: Settings, number: int, settings: Settings, seed: int
 ) -> Trial:
     settings = settings or standing
-    drawn = OmegaConf.merge(config, {})
-    for key, value in {**settings, "seed": seed, **WITHOUT_TEST}.items():
-        OmegaConf.update(drawn, key, value)
-    plain: Any = OmegaConf.to_container(drawn, resolve=True)
+    plain = with_settings(config, {**settings, "seed": seed})
     if isinstance(epochs := plain["trainer"]["max_epochs"], str):
         raise ConfigError(f"trainer.max_epochs: found {epochs}, allowed with search=halving: a number")
     if least := plain["trainer"].get("least_steps"):  # which would train for longer than shares of the epochs say

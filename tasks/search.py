@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from engine.command_line import without_group
 from engine.identity import run_id
@@ -25,7 +25,17 @@ from reporting.tables import MISSING, SweepJob, Table, percent
 from storage.command_words import shell_line
 from storage.files import write_text
 from storage.run_store import COMMAND, RunFolder
-from tasks.halving import WITHOUT_TEST, Halving, check_key, check_range, halve, try_ends, words
+from tasks.halving import (
+    WITHOUT_TEST,
+    Halving,
+    check_key,
+    check_range,
+    epoch_values,
+    halve,
+    try_ends,
+    with_settings,
+    words,
+)
 
 if TYPE_CHECKING:  # an extra, which successive halving goes without
     import optuna
@@ -157,11 +167,7 @@ class RunningTrial:
     def __init__(self, trial: Trial, options: Search, config: DictConfig, inputs: Mapping[str, str]) -> None:
         self.trial, self.metric = trial, options.metric
         self.settings = options.draw(trial)
-        drawn = OmegaConf.merge(config, {})
-        for key, value in {**self.settings, **WITHOUT_TEST}.items():
-            OmegaConf.update(drawn, key, value)
-        plain: Any = OmegaConf.to_container(drawn, resolve=True)
-        self.run = RunFolder(Path(config.paths.runs) / run_id(plain, inputs))
+        self.run = RunFolder(Path(config.paths.runs) / run_id(with_settings(config, self.settings), inputs))
         self.num_reported = 0
         self.changed = 0.0
         self.pruned = False
@@ -172,9 +178,7 @@ class RunningTrial:
 
     def values(self) -> list[float]:
         """The metric of each epoch so far."""
-        if not (self.run.path / "history.csv").exists():
-            return []
-        return [float(row[self.metric]) for row in self.run.read_csv("history.csv") if row.get(self.metric)]
+        return epoch_values(self.run, self.metric)
 
     def should_stop(self) -> bool:
         """Tell the study of new epochs; whether it gives the trial up."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -34,20 +34,27 @@ def expand_home(config: DictConfig) -> None:
             config.paths[name] = os.path.expanduser(path)
 
 
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """The config of these overrides. Raises HydraException: they do not compose."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", overrides=without_null_groups(list(overrides)))
+    expand_home(config)
+    return config
+
+
 @cache
 def compose_run(overrides: tuple[str, ...]) -> ComposedRun:
     """The run of these overrides; content outside the config (own files, own weights) does not enter its id."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose("config", overrides=without_null_groups(list(overrides)))
-        expand_home(config)
+        config = composed(overrides)
         return ComposedRun(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
     except (HydraException, OmegaConfBaseException) as error:
         return ComposedRun({}, explain(error, overrides))

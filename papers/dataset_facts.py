@@ -52,17 +52,11 @@ def dataset_facts(corpus: Any) -> dict[str, Any]:
 
 def write_facts(folder: Path, names: Sequence[str], overrides: Sequence[str]) -> None:
     """One JSON file a data set."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-
-    from engine.identify import CONF
+    from engine.identify import composed
     from engine.plan import Plan
 
     for name in names:
-        GlobalHydra.instance().clear()
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose("config", overrides=[f"dataset={name}", "method=ce", *overrides])
-        facts = dataset_facts(Plan.make(config).corpus())
+        facts = dataset_facts(Plan.make(composed([f"dataset={name}", "method=ce", *overrides])).corpus())
         write_text(folder / f"{name}.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
         print(f"{name}: {facts['train']} + {facts['test']} rows, {facts['class']} classes")
 

@@ -37,16 +37,10 @@ def opened(run: str | Path, overrides: Sequence[str] = ()) -> tuple[RunFolder, P
     Args:
         overrides: where runs, data, cache and source files lie, as `paths.data=…`.
     """
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-
     from engine.finished import open_run
-    from engine.identify import CONF
+    from engine.identify import composed
 
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", overrides=[*overrides, f"run={run}"])
-    return open_run(config, clusters_too=True)
+    return open_run(composed([*overrides, f"run={run}"]), clusters_too=True)
 
 
 def embeddings_of(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, list[str]]:

@@ -120,8 +120,7 @@ class AnswerBook:
 
     def check_classes(self, label_names: Sequence[str]) -> None:
         """Raises InputError: an answer that is none of the classes, or a class that is a word of `NO_LABEL`."""
-        if taken := set(NO_LABEL) & set(label_names):
-            raise InputError(f"active.oracle: found a class named {taken.pop()!r}, which means no class; rename it")
+        check_no_word(label_names)
         try:
             check_labels(self.all(), [*label_names, *self.added_classes])
         except InputError as error:
@@ -220,6 +219,12 @@ def from_table(cell: str, separator: str | None) -> Label:
     if separator is None or cell in NO_LABEL:
         return of_kind(cell, separator is not None)
     return of_kind(tuple(name for part in cell.split(separator) if (name := part.strip())), several=True)
+
+
+def check_no_word(label_names: Sequence[str]) -> None:
+    """Raises InputError: a class is called as a word of `NO_LABEL`."""
+    if taken := set(NO_LABEL) & set(label_names):
+        raise InputError(f"active.oracle: found a class named {taken.pop()!r}, which means no class; rename it")
 
 
 def check_labels(answers: Iterable[Answer], label_names: Sequence[str]) -> None:

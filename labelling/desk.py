@@ -65,15 +65,14 @@ class _Seat:
 class Desk:
     """The texts of a pool, who has which of them open, and the answers; every method may be called by any thread.
 
-    A text is open in one browser at a time, and asked of `annotators` people. What the strategy suggested comes first,
-    then texts drawn at random: nobody waits for a model.
+    A text is open in one browser at a time, and asked of as many people as the book says. What the strategy suggested
+    comes first, then texts drawn at random: nobody waits for a model.
 
     Args:
         texts: position in the pool -> text, each text once.
         book: where the answers are kept.
         label_names: the classes.
         budget: labels in all.
-        annotators: people who are asked for each text, 1 or 2.
         descriptions: of the classes, or none.
         can_add_classes: whether a person may add a class.
         shows_guess: whether the person sees what the model says.
@@ -88,12 +87,11 @@ class Desk:
         *,
         budget: int,
         rng: np.random.Generator,
-        annotators: int = 1,
         descriptions: Sequence[str] | None = None,
         can_add_classes: bool = False,
         shows_guess: bool = True,
     ) -> None:
-        self.texts, self.book, self.budget, self.annotators = dict(texts), book, budget, annotators
+        self.texts, self.book, self.budget = dict(texts), book, budget
         self.classes = [*label_names, *(name for name in book.added_classes if name not in label_names)]
         self.descriptions = dict(zip(label_names, descriptions or (), strict=False))
         self.can_add_classes, self.shows_guess = can_add_classes, shows_guess
@@ -283,7 +281,7 @@ class Desk:
             if seat in self._seats:
                 self._seats[seat] = _Seat(last_sign=-math.inf, answered=self._seats[seat].answered)
 
-    def state(self, seat: str, annotator: str) -> dict[str, Any]:
+    def state(self, seat: str) -> dict[str, Any]:
         """How far it is; asking for it is this browser's sign of life."""
         with self._change:
             self._seat(seat)
@@ -305,9 +303,9 @@ class Desk:
                 "minutes_left": max(self.budget - labelled, 0) / speed if speed else None,
                 "guesses": agreement_with_guesses(answers),
                 "annotators": sorted({answer.annotator for answer in answers}),
-                "asked_of": self.annotators,
+                "asked_of": self.book.annotators,
                 "several": self.has_several,
-                "kappa": kappa_of_two(answers) if self.annotators == 2 else None,
+                "kappa": kappa_of_two(answers) if self.book.annotators == 2 else None,
                 "curve": self.curve,
                 "classes": [{"name": name, "count": counts[name], "description": self.descriptions.get(name, "")}
                             for name in self.classes],
@@ -322,21 +320,21 @@ class Desk:
         return mine
 
     def _check_annotator(self, annotator: str) -> None:
-        if self.annotators == 1:
+        if self.book.annotators == 1:
             return
         if not annotator:
             raise InputError("name: found none; allowed: a name, since several people are asked for each text")
         known = {answer.annotator for answer in self.answers()} - {""}  # which is whoever answered before names counted
-        if annotator not in known and len(known) >= self.annotators:
+        if annotator not in known and len(known) >= self.book.annotators:
             raise InputError(f"name: found {short(annotator)}; allowed: {', '.join(sorted(known))}, who have begun")
 
     def _is_complete(self, position: int) -> bool:
-        return len(self.book.by_text.get(self.texts[position], {})) >= self.annotators
+        return len(self.book.by_text.get(self.texts[position], {})) >= self.book.annotators
 
     def _is_done_by(self, position: int, annotator: str) -> bool:
         """Whether this person need not be asked: they have answered, or enough others have."""
         return self._is_complete(position) or (
-            self.annotators > 1 and annotator in self.book.by_text.get(self.texts[position], {})
+            self.book.annotators > 1 and annotator in self.book.by_text.get(self.texts[position], {})
         )
 
     def _is_anything_left(self) -> bool:
@@ -356,7 +354,7 @@ class Desk:
         fresh = [*self._suggested, *self._order] if may_begin else []
         for position in [*half, *fresh]:
             if (position not in taken or position in half) and not self._is_done_by(position, annotator):
-                if self.annotators > 1 and others.count(position) >= self._asked_of_more(position):
+                if self.book.annotators > 1 and others.count(position) >= self._asked_of_more(position):
                     continue
                 self._explain(position)
                 return position
@@ -368,7 +366,7 @@ class Desk:
 
     def _asked_of_more(self, position: int) -> int:
         """People who are still to answer a text."""
-        return self.annotators - len(self.book.by_text.get(self.texts[position], {}))
+        return self.book.annotators - len(self.book.by_text.get(self.texts[position], {}))
 
     def _explain(self, position: int) -> None:
         if position in self._suggested:
@@ -383,7 +381,7 @@ class Desk:
             return "every text is answered"
         if self._labelled() >= self.budget:
             return "the budget is spent"
-        return "the others" if self.annotators > 1 else "open elsewhere"
+        return "the others" if self.book.annotators > 1 else "open elsewhere"
 
     def _shown(self, position: int, annotator: str) -> dict[str, Any]:
         shown, said = self.reason_of(position), self.book.by_text.get(self.texts[position], {}).get(annotator)

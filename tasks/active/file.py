@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labelling.answers import NO_LABEL, Label, classes_of, from_table
+from labelling.answers import NO_LABEL, Label, check_no_word, classes_of, from_table
 from storage.files import write_text
 from storage.run_store import csv_text
 from storage.tables import open_table
@@ -64,8 +64,7 @@ class FileOracle:
             rows: those of `asked`: the cells, and `where` the row begins.
             label_names: the classes.
         """
-        if taken := set(NO_LABEL) & set(label_names):
-            raise ValueError(f"active.oracle: found a class named {taken.pop()!r}, which means no class; rename it")
+        check_no_word(label_names)
         labels = {}
         for row in rows:
             if not row["label"]:

@@ -171,13 +171,13 @@ def application(page: LabellingPage) -> FastAPI:
 
     def add(new: NewClass) -> dict[str, Any]:
         desk.add_class(new.name)
-        return desk.state(new.seat, new.annotator)
+        return desk.state(new.seat)
 
     def finish(asked: Asked) -> dict[str, Any]:
         desk.finish()
-        return desk.state(asked.seat, asked.annotator)
+        return desk.state(asked.seat)
 
-    answers_to("/state", Asked, lambda asked: desk.state(asked.seat, asked.annotator))
+    answers_to("/state", Asked, lambda asked: desk.state(asked.seat))
     answers_to("/question", Asked, lambda asked: desk.question(asked.seat, asked.annotator))
     answers_to("/answer", Said, say)
     answers_to("/undo", Asked, lambda asked: desk.undo(asked.seat, asked.annotator))

@@ -249,7 +249,6 @@ class OnPage(People):
             self.label_names,
             budget=self.plain["budget"],
             rng=np.random.default_rng([self.config.seed, 7]),
-            annotators=self.plain["annotators"],
             descriptions=self._descriptions(self.label_names),
             can_add_classes=dataset.get("label_names") is not None,
             shows_guess=self.plain["show_guess"],

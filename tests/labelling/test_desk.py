@@ -25,7 +25,7 @@ def make(tmp_path):
             book.close()
         books.append(AnswerBook(tmp_path / "answers.jsonl", annotators))
         texts_by_position = {10 * number: f"text {number}" for number in range(texts)}
-        options = {"budget": texts, "rng": np.random.default_rng(0), "annotators": annotators, **options}
+        options = {"budget": texts, "rng": np.random.default_rng(0), **options}
         return Desk(texts_by_position, books[-1], NAMES, **options)
 
     yield build
@@ -68,7 +68,7 @@ def test_suggestions_come_first_and_the_training_hears_of_the_answers(make):
     desk.answer("a", "", random["position"], "yes")
     training.join(10)
     assert heard == [70, 30, random["position"]]
-    assert desk.state("a", "")["guesses"] == {"same": 0, "of": 1} and desk.state("a", "")["labelled"] == 2
+    assert desk.state("a")["guesses"] == {"same": 0, "of": 1} and desk.state("a")["labelled"] == 2
 
 
 def test_a_hidden_guess_is_not_sent(make):
@@ -102,7 +102,7 @@ def test_the_budget_counts_labels_and_what_is_open(make):
     desk.answer("b", "", two, "yes")
     desk.answer("c", "", three, "yes")
     assert desk.question("a", "") == {"wait": "the budget is spent"}
-    state = desk.state("a", "")
+    state = desk.state("a")
     assert (state["labelled"], state["left_out"]) == (2, 1)
 
 
@@ -128,7 +128,7 @@ def test_two_people_are_asked_for_each_text(make):
     assert order[2:4] == order[:2]  # what another has answered comes first
     assert sorted(order) == sorted([*desk.texts] * 2)
     assert desk.label_of(order[1]) == "ambiguous" and desk.label_of(order[0]) == "yes"
-    kappa = desk.state("anna", "anna")["kappa"]
+    kappa = desk.state("anna")["kappa"]
     assert kappa == {"value": pytest.approx((3 / 4 - 1 / 2) / (1 - 1 / 2)), "texts": 4, "same": 3}
     with pytest.raises(InputError, match="name: found 'carl'; allowed: anna, ben"):
         desk.answer("z", "carl", 0, "yes")
@@ -145,7 +145,7 @@ def test_two_people_go_on_where_answers_have_other_names_or_none(make):
         while "wait" not in (shown := desk.question(name, name)):
             desk.answer(name, name, shown["position"], "yes" if shown["position"] else "no")
     assert len(desk.answered()) == 4 and desk.label_of(0) == desk.label_of(10) == "ambiguous"
-    kappa = desk.state("anna", "anna")["kappa"]
+    kappa = desk.state("anna")["kappa"]
     assert (kappa["texts"], kappa["same"]) == (3, 2)  # what has no name is nobody's
     other = [Answer("text 9", "no", "carl"), Answer("text 9", "yes", "dora")]
     assert kappa_of_two([*desk.answers(), *other]) == kappa
@@ -201,7 +201,7 @@ def test_a_text_may_have_several_classes(tmp_path):
             desk.answer("A", "", position, label)
         with pytest.raises(InputError, match="label: found 'other'; allowed: no, yes, skip"):
             desk.answer("A", "", 0, ("yes", "other"))
-        state = desk.state("A", "")
+        state = desk.state("A")
         assert state["several"] and {entry["name"]: entry["count"] for entry in state["classes"]} == {"no": 2, "yes": 1}
         assert (state["labelled"], state["left_out"]) == (3, 1) and desk.label_of(0) == ("no", "yes")
         found = {answer["position"]: (answer["label"], answer["counts"]) for answer in desk.find("")}

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from engine.allowed_targets import CONF
 from engine.world import is_first_process
 from launching.interrupts import ignore_interrupts
 from launching.jobs import RESULT_VARIABLE
@@ -20,7 +21,6 @@ from storage.command_words import in_shell_quotes, quoted
 from storage.errors import Stopped, nearest
 from storage.files import NO_SPACE, is_stdout, write_text
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
 SHARED_WORDS = "KONTRAST_SHARED_WORDS"  # set where words are said to several methods: idle ones are then allowed
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 # groups that a config names whether or not there is such a file

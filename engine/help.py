@@ -16,10 +16,10 @@ from pathlib import Path
 
 import yaml
 
+from engine.allowed_targets import CONF
 from storage.errors import InputError, short, short_list
 from storage.run_store import COMMAND
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
 WIDEST = 120
 
 

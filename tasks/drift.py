@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from clustering.drift import Drift, measure_drift
 from clustering.kmeans import distances_to_own, nearest, without_direction
-from engine.assign import Assigner
+from engine.assign import CLUSTERS, Assigner
 from engine.finished import open_run
 from engine.plan import Plan
 from reporting.escape import shortened
@@ -91,7 +91,7 @@ def _new_texts(
 
 def _rows(run: RunFolder, space: Space, result: Drift) -> Iterator[dict[str, Any]]:
     """A row a cluster, that whose share changed most first; the last of `result` are outliers."""
-    words = {row["cluster"]: row["words"] for row in run.read_csv("clusters.csv", "cluster", "words")}
+    words = {row["cluster"]: row["words"] for row in run.read_csv(CLUSTERS, "cluster", "words")}
     before, after = result.before / result.before.sum(), result.after / result.after.sum()
     for place in np.argsort(-np.abs(after - before), kind="stable").tolist():
         number = str(space.clusters[place]) if place < len(space.clusters) else "none"

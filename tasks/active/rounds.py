@@ -19,6 +19,7 @@ from active_learning.experiment import ActiveLearning
 from active_learning.selection import PROBABILITIES, Selection, label_by_label, needed_by, takes_one_class
 from active_learning.strategies import random as at_random
 from callbacks.open_logs import close_logs, log_outcome
+from clustering.kmeans import unit_rows
 from engine.composition import target_class
 from engine.environment import environment, write_environment
 from engine.finished import load_module
@@ -293,7 +294,7 @@ def _suggestions(
             suggestions[position] = replace(suggestions[position], guess=guess, probability=probability)
     known, labels = labelled(rounds)
     if (embeddings := told.get("embeddings")) is not None and len(known):
-        near = _unit(embeddings[positions]) @ _unit(embeddings[known]).T
+        near = unit_rows(embeddings[positions]) @ unit_rows(embeddings[known]).T
         for row, position in enumerate(positions):
             best_few = np.argsort(-near[row], kind="stable")[:NEIGHBOURS]
             neighbours = tuple((pool.texts[known[i]], _shown(labels[i], names), float(near[row, i])) for i in best_few)
@@ -316,10 +317,6 @@ def _guess(probabilities: np.ndarray, names: Sequence[str], threshold: Any) -> t
 
 def _shown(label: Code, names: Sequence[str]) -> str:
     return in_table(tuple(names[c] for c in label), None) if isinstance(label, list) else names[label]
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 def _round_module(run: RunFolder, plan: Plan) -> ClassifierModule:

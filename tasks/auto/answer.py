@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from clustering.kmeans import unit_rows
 from datamodules.labels import class_counts, label_array, without_label
 from engine.finished import MODEL
 from engine.plan import Plan
@@ -18,7 +19,7 @@ from reporting.auto.report import write_report
 from storage.files import replacing
 from storage.run_store import DATA, QUESTION, RunFolder
 from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
-from tasks.auto.cheap import pure_vote, unit_rows
+from tasks.auto.cheap import pure_vote
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
 from tasks.auto.data import (

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from clustering.kmeans import unit_rows
 from datamodules.labels import class_counts
 
 Floats = NDArray[np.floating]
@@ -30,10 +31,6 @@ class Linear:
 
     def __call__(self, rows: Floats) -> Floats:
         return (unit_rows(rows) if self.unit_length else rows) @ self.weight.T + self.bias
-
-
-def unit_rows(rows: Floats) -> Floats:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 Scorer = Callable[[Any], Floats]

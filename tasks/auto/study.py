@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.files import replacing
-from storage.run_store import RunFolder
+from storage.run_store import QUESTION, RunFolder
 from storage.tables import folded
 from tasks.auto.calibration import decision_metrics
 from tasks.auto.candidates import Candidate, are_imbalanced, by_name
@@ -105,10 +105,10 @@ class Study:
         most = FOLDS if len(labels) < MANY_ROWS else FOLDS_OF_MANY
         self.folds = min(most, len(set(map(folded, texts))))
         if self.has_begun:
-            self.folds = run.read_json("question.json").get("folds", self.folds)
+            self.folds = run.read_json(QUESTION).get("folds", self.folds)
         self.pair_steps = PAIR_STEPS[0]
         if self.has_begun:
-            self.pair_steps = run.read_json("question.json").get("pair_steps", self.pair_steps)
+            self.pair_steps = run.read_json(QUESTION).get("pair_steps", self.pair_steps)
         self.entries: dict[str, Entry] = {}
         self.outcomes: dict[str, dict[tuple[int, int], FoldOutcome]] = {}
         self.told_seconds: dict[str, float] = {}
@@ -117,13 +117,13 @@ class Study:
     @property
     def has_begun(self) -> bool:
         """Whether an earlier start chose the folds."""
-        return (self.run.path / "folds").exists() and self.run.has("question.json")
+        return (self.run.path / "folds").exists() and self.run.has(QUESTION)
 
     def take_pair_steps(self, steps: int) -> None:
         """From now on, and in a later start, pairs are learned from for so many steps."""
         self.pair_steps = steps
-        if self.run.has("question.json"):
-            self.run.write_json("question.json", self.run.read_json("question.json") | {"pair_steps": steps})
+        if self.run.has(QUESTION):
+            self.run.write_json(QUESTION, self.run.read_json(QUESTION) | {"pair_steps": steps})
 
     @property
     def class_counts(self) -> NDArray[np.int64]:
@@ -142,8 +142,8 @@ class Study:
         for name in ("folds", "out_of_fold"):  # the folds first: with them gone, a later start chooses how many
             shutil.rmtree(self.run.path / name, ignore_errors=True)
         (self.run.path / "learning_curve.csv").unlink(missing_ok=True)
-        if self.run.has("question.json"):
-            self.run.write_json("question.json", self.run.read_json("question.json") | {"folds": folds, "repeats": 1})
+        if self.run.has(QUESTION):
+            self.run.write_json(QUESTION, self.run.read_json(QUESTION) | {"folds": folds, "repeats": 1})
         self.folds, self.repeats, self.entries, self.outcomes = folds, 1, {}, {}
 
     # --- the candidates

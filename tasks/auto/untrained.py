@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustering.kmeans import unit_rows
 from storage.run_store import first_line
 from tasks.auto import cheap
 from tasks.auto.candidate_runs import read_run
@@ -147,9 +148,9 @@ def path_of(study: Study, candidate: Candidate) -> cheap.AnyPath | str:
     if candidate.name == "prototypes":
         return cheap.prototypes(names)
     if candidate.name == "discriminant_unlabelled":
-        return cheap.refined(names, cheap.unit_rows(study.embeddings.unlabelled))
+        return cheap.refined(names, unit_rows(study.embeddings.unlabelled))
     if candidate.name == "words_unlabelled":
-        others = cheap.TextRows(cheap.unit_rows(study.embeddings.unlabelled), study.embeddings.unlabelled_counts)
+        others = cheap.TextRows(unit_rows(study.embeddings.unlabelled), study.embeddings.unlabelled_counts)
         return cheap.co_trained_views(names, others)
     if candidate.name == "linear_words" and study.several:
         return cheap.Stacked(names)
@@ -166,5 +167,5 @@ def rows_of(study: Study, candidate: Candidate) -> Any:
     if study.embeddings is None:
         return np.empty((len(study.labels), 0))
     if candidate.reads_words:
-        return cheap.TextRows(cheap.unit_rows(study.embeddings.rows), study.embeddings.counts)
+        return cheap.TextRows(unit_rows(study.embeddings.rows), study.embeddings.counts)
     return study.embeddings.rows

@@ -32,7 +32,7 @@ from clustering.two_views import Agreed
 from clustering.vectors import WordVectors
 from datamodules.texts.datamodule import TextDataModule
 from engine.assign import CLUSTERS, FINAL, OUTLIERS, described_clusters, name_of_words
-from engine.environment import environment, write_environment
+from engine.environment import ENVIRONMENT, environment, write_environment
 from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
 from engine.plan import Plan, instantiate_partial
@@ -187,7 +187,7 @@ def _clusters_of_vectors(plan: Plan, run: RunFolder, corpus: Any, texts: list[st
             result = _by_centres(method, vectors, number, rng)
     with replacing(run.path / "model.npz") as file:
         np.savez(file, centres=result.centres, **arrays)
-    run.write_json("environment.json", environment(plan, corpus))
+    run.write_json(ENVIRONMENT, environment(plan, corpus))
     return result
 
 

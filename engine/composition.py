@@ -252,8 +252,8 @@ def _view_findings(plain: Plain) -> Iterator[str]:
     elif augment is not None and encoder["train"] == "frozen" and target_class(plain["augment"]).same_text:
         problem = f"augment={augment}: the views of a frozen encoder would be identical"
         kind = target_class(plain["dataset"]).kind
-        others = {name: get_object(choices("augment")[name]) for name in _choices_for("augment", kind)}
-        fits = [name for name, other in others.items() if not (other.same_text or other.draws_first)]
+        makers = {name: get_object(choices("augment")[name]) for name in _choices_for("augment", kind)}
+        fits = [name for name, maker in makers.items() if not (maker.same_text or maker.draws_first)]
         yield f"{problem}; allowed: {', '.join(['encoder.train=full', *(f'augment={name}' for name in fits)])}"
     if not issubclass(target_class(encoder), WordEncoder):
         return

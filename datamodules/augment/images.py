@@ -40,6 +40,7 @@ class ImageAugmentation:
 
     kinds: ClassVar[tuple[str, ...]] = ("image",)
     draws_first: ClassVar[bool] = True  # the first view is not the row itself
+    same_text: ClassVar[bool] = False
 
     def __init__(
         self,

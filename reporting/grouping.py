@@ -55,8 +55,10 @@ def runs_by_seed(
     """
     alike: dict[Group, list[tuple[Run, int, Mapping[str, Any]]]] = {}
     for run in runs:
-        metrics, config = run.read_metrics(), _of_what_ran(run.read_config())
-        if metrics.get("status") == "finished" and figure in metrics and fits(config, where):
+        metrics = run.read_metrics()
+        if metrics.get("status") != "finished" or figure not in metrics:
+            continue  # one that was stopped early has no config yet
+        if fits(config := _of_what_ran(run.read_config()), where):
             group = tuple(_value(key, metrics, config) for key in by)
             alike.setdefault(group, []).append((run, metrics["seed"], config))
     groups: dict[Group, dict[int, Run]] = {}

@@ -28,6 +28,7 @@ def store(tmp_path: Path) -> Path:
         for seed, value in enumerate(values):
             record(tmp_path, method, seed, value)
     record(tmp_path, "ce", 9, 0.9, status="failed")
+    RunFolder(tmp_path / "auto").write_metrics(status="running")  # stopped before it had a config
     return tmp_path
 
 

@@ -28,6 +28,7 @@ SPLITS = ("train", "val", "test")
 CHUNK_ROWS, CHUNK_CHARACTERS = 16_384, 1 << 24
 NO_LABEL = -1  # in the label column: a train row without one
 UNLABELLED = ""  # among names of labels, which none has
+LARGER = 1.1  # times the share of rows that was wanted as test rows, above which the rule says why
 SMALL = 32 << 20  # bytes; files up to this size are hashed at each start
 log = logging.getLogger(__name__)
 
@@ -311,7 +312,9 @@ def _hold_out_test(dataset: Dataset, parts: Parts, names: list[str]) -> str:
         return "no test split: the source ships none, and no class has two rows with a label"
     keep[labelled[test]] = False
     parts["test"] = table, ~keep
-    rule = f"{dataset.test_fraction:.0%} stratified test split of the train rows by seed {dataset.split_seed}"
+    share = len(test) / len(labelled)
+    larger = ", one at least of each class" if share > LARGER * dataset.test_fraction else ""
+    rule = f"{share:.0%} stratified test split of the train rows by seed {dataset.split_seed}{larger}"
     log.warning("%s ships no test split: %s", dataset.name, rule)
     return f"{rule} (the source ships none)"
 

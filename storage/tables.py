@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from storage.errors import InputError, short, short_list
-from storage.files import is_stdout, replacing, write_errors
+from storage.files import is_stdout, is_written_through, replacing, write_errors
 
 MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
 MAX_LINE = 1 << 28  # bytes; a file of one endless line would fill the memory
@@ -891,6 +891,24 @@ def check_is_other(source: Path | str, output: Path | str) -> None:
     """Raises InputError where the output is the file that is read."""
     if os.path.isfile(source) and os.path.isfile(output) and os.path.samefile(source, output):
         raise InputError(f"output: found {short(str(output))}, the input itself, allowed: another file")
+
+
+def check_replaces(output: Path | str, columns: Sequence[str]) -> None:
+    """Raises InputError where the output is a file that is there, and none of an earlier answer: it has none of these
+    columns, or cannot be read as what its name says."""
+    if not os.path.isfile(output) or is_written_through(output) or not os.path.getsize(output):
+        return
+    kind = (_written_kind(output) or "csv").removesuffix(" lines")
+    delimiter = {"csv": ",", "tsv": "\t"}.get(kind)
+    try:
+        names = open_table(output, kind, delimiter, encoding="utf-8").first_names()
+    except InputError:
+        names = ("",)
+    if names and not set(columns) & set(names):
+        raise InputError(
+            f"output: found {short(str(output))}, a file that holds something else (no column {' or '.join(columns)}), "
+            f"allowed: a new file, or an earlier answer"
+        )
 
 
 def _written_kind(path: Path | str) -> str | None:

@@ -20,7 +20,7 @@ from engine.plan import Plan
 from reporting.escape import shortened
 from reporting.tables import Table
 from storage.run_store import RunFolder
-from storage.tables import check_is_other, check_output, is_blank, write_table
+from storage.tables import check_is_other, check_output, check_replaces, is_blank, write_table
 from tasks.cluster.space import Space
 from tasks.predict import pieces, read_as_learned
 
@@ -42,6 +42,7 @@ def drift(config: DictConfig, overrides: list[str]) -> Path:
     if config.output is not None:
         check_output(config.output)
         check_is_other(config.input, config.output)
+        check_replaces(config.output, ("share_before",))
     run, plan = open_run(config, clusters_too=True)
     if plan.serves != "clustering":
         raise ValueError(f"run={run.id}: a classifier; allowed with task=drift: a run of task=cluster")

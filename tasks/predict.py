@@ -36,6 +36,7 @@ from storage.tables import (
     Table,
     check_is_other,
     check_output,
+    check_replaces,
     check_source,
     checked_delimiter,
     checked_encoding,
@@ -77,14 +78,16 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     `neighbours`, JSON: of each that voted, the nearest first, `text`, `labels`, `distance` and `weight`.
 
     Raises:
-        ValueError: input or output missing, no text column, a text that is none, a column with the name of one that
-            is written; the line names file and line. With retrieval a datastore that is missing, damaged or of another
-            model; `explain` without retrieval; `sure` where the run cannot tell.
+        ValueError: input or output missing, an output that is a file of something else, no text column, a text that is
+            none, a column with the name of one that is written; the line names file and line. With retrieval a
+            datastore that is missing, damaged or of another model; `explain` without retrieval; `sure` where the run
+            cannot tell.
     """
     if config.input is None or config.output is None:
         raise ValueError("input, output: task=predict needs both, files (.csv, .jsonl) or - for stdin and stdout")
     check_output(config.output)
     check_is_other(config.input, config.output)
+    check_replaces(config.output, ("prediction", "cluster"))
     run, plan = open_run(config, clusters_too=True)
     check_source(config.input, "input", plan.dataset.takes_folders)
     if plan.config.trainer.num_threads:
@@ -123,7 +126,7 @@ def _answered(
     tally: Tally,
 ) -> Iterator[Row]:
     """The rows of the table with their answers."""
-    for piece in pieces(_refuse_columns(columns, table.rows)):
+    for piece in pieces(_refuse_columns(columns, table)):
         inputs = [input_of(row, config.text_column) for _, row in piece]
         answers, kept = _piece_answers(predictor, [text for text in inputs if not is_blank(text)], journal)
         tally.add(answers, kept, blank=len(piece) - len(answers))
@@ -157,9 +160,10 @@ def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _refuse_columns(columns: Sequence[str], rows: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
-    for where, row in rows:
+def _refuse_columns(columns: Sequence[str], table: Table) -> Iterator[tuple[str, Row]]:
+    for where, row in table.rows:
         if present := [name for name in columns if name in row]:
+            where = where if table.columns is None else f"{table.name}:1"
             raise ValueError(f"{where}: column {present[0]!r} would be overwritten; allowed: another name for it")
         yield where, row
 

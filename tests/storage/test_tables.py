@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from datamodules.builders.user_files import Csv, Jsonl
 from datamodules.corpus import prepare
 from storage.errors import InputError
-from storage.tables import check_output, is_visible, open_table, sheet_names, write_table
+from storage.tables import check_output, check_replaces, is_visible, open_table, sheet_names, write_table
 from tasks.predict import read_as_learned, read_rows
 
 CHARACTER = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -549,6 +549,18 @@ def test_output_is_what_its_name_says_or_refused(name):
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv.gz", "b", "-", "/dev/null", "texts.2", "a.JSONL"])
 def test_output_names_that_are_fine(name):
     check_output(name)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv.gz", "a.json", "a.jsonl", "a.txt", "a"])
+def test_an_answer_is_replaced_and_no_other_file(tmp_path, name):
+    file = tmp_path / name
+    check_replaces(file, ["prediction"])
+    write_table(file, iter([{"text;a": 'é, "x"', "prediction": "b"}]), None)
+    check_replaces(file, ["prediction"])
+    for content in (b"text,label\nhail,weather\n", b"\xff\x00", b'[{"text": "a"}]'):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match="^output: found '.*', a file that holds something else"):
+            check_replaces(file, ["prediction"])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_texts_without_a_known_word_are_near_to_nothing(store, use, tmp_path):
     assert actual.code == 0, actual.err
     assert [row["distance"] == "" for row in csv.DictReader(actual.out.splitlines())] == [False, True]
     error = use("predict", result, "input=-", "output=-", stdin="text,cluster\napple,MINE\n").error
-    assert error == "stdin:2: column 'cluster' would be overwritten; allowed: another name for it"
+    assert error == "stdin:1: column 'cluster' would be overwritten; allowed: another name for it"
     assert "explain: found true, allowed with" in use("predict", result, "input=-", "output=-", "explain=true").error
     (result.folder / "model.npz").write_bytes((result.folder / "model.npz").read_bytes()[:300])
     assert "model.npz: cannot be read" in use("predict", result, "input=-", "output=-", stdin="text\napple\n").error

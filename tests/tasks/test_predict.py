@@ -308,11 +308,15 @@ def test_a_sheet_that_the_run_learned_from_is_read_where_the_new_book_has_it(sol
     assert [row["prediction"] for row in rows(output)] == stored
 
 
-def test_the_file_that_is_read_is_not_written_over(run, use, tmp_path):
+def test_neither_the_file_that_is_read_nor_another_of_people_is_written_over(run, use, tmp_path):
     source = tmp_path / "new.csv"
     source.write_text("text\nhail\n")
     error = use("predict", run, f"input={source}", f"output={tmp_path}/../{tmp_path.name}/new.csv").error
     assert "the input itself, allowed: another file" in error and source.read_text() == "text\nhail\n"
+    output = tmp_path / "labelled.csv"
+    output.write_text("text,label\nhail,weather\n")
+    error = use("predict", run, f"input={source}", f"output={output}").error
+    assert "a file that holds something else" in error and output.read_text() == "text,label\nhail,weather\n"
 
 
 def test_probabilities_of_all_labels_and_the_lines(run, use, tmp_path):
@@ -400,7 +404,7 @@ def test_answers_are_kept_for_the_same_question_and_as_far_as_they_are_whole(tmp
     [
         ("a.csv", "title\nx\n", ":1: no column 'text' (set text_column=NAME), allowed with"),
         ("a.csv", "text\n", ": no rows"),
-        ("a.csv", "text,prediction\nx,mine\n", ":2: column 'prediction' would be overwritten"),
+        ("a.csv", "text,prediction\nx,mine\n", ":1: column 'prediction' would be overwritten"),
         ("a.csv", "", ": the file is empty"),
         ("a.csv", "text,b\nx\n", ":2: 1 fields"),
         ("a.csv", "text\nx,y\n", ":2: 2 fields"),
@@ -416,10 +420,10 @@ def test_answers_are_kept_for_the_same_question_and_as_far_as_they_are_whole(tmp
 def test_bad_input_is_named_by_file_and_line_and_leaves_no_output(run, use, tmp_path, name, content, finding):
     source, output = tmp_path / name, tmp_path / "pred.csv"
     source.write_bytes(content if isinstance(content, bytes) else content.encode())
-    output.write_text("earlier\n")
+    output.write_text("prediction\nearlier\n")
     error = use("predict", run, f"input={source}", f"output={output}").error
     assert error.startswith(str(source)) and finding in error
-    assert output.read_text() == "earlier\n"
+    assert output.read_text() == "prediction\nearlier\n"
     assert not list(tmp_path.glob(".*.tmp"))
 
 

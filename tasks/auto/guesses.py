@@ -8,8 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
+from datamodules.labels import split_labels
 from reporting.auto.commands import topics_line
 from storage.errors import InputError, short, short_list
 from storage.tables import JOIN, Row, is_blank, is_missing, is_text, text_columns, text_of
@@ -24,11 +26,19 @@ HEADLINE_NAMES = (
     *("title", "subject", "headline", "heading", "titel", "betreff", "überschrift", "schlagzeile"),
     *("titre", "sujet", "objet", "título", "titulo", "asunto", "titolo", "oggetto"),
 )  # of columns that stand above another text, and are read before it
+SURE_LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")  # whatever stands there
 LABEL_NAMES = (
-    *("label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "tag", "y", "rating", "stars"),
+    *SURE_LABEL_NAMES,
+    *("target", "topic", "topics", "intent", "sentiment", "emotion", "tag", "tags", "genre", "genres", "y"),
+    *("rating", "stars"),
     *("klasse", "kategorie", "thema", "kennzeichnung", "einstufung", "gruppe", "etikett", "rubrik", "sparte"),
+    *("klassen", "kategorien", "themen", "etiketten"),
     *("classe", "categorie", "catégorie", "étiquette", "etiqueta", "categoria", "categoría", "clase", "etichetta"),
 )
+LIKELY_LABEL_NAMES = (
+    *("department", "type", "priority", "severity", "urgency", "status"),
+    *("abteilung", "typ", "art", "priorität", "dringlichkeit"),
+)  # of columns that go before others which look like labels
 SIDE_NAMES = (
     *("split", "fold", "set", "subset", "partition", "lang", "language", "locale", "sprache", "langue", "idioma"),
     *("date", "day", "month", "year", "time", "timestamp", "datum", "monat", "jahr", "zeit", "fecha"),
@@ -37,6 +47,7 @@ DATE = r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ].*)?"
 SEPARATORS = "|;,"  # between the labels of a text, where it has several
 LISTS = "lists"  # in place of a separator: cells are lists, in CSV as JSON
 MOST_CLASSES = 0.5  # of the rows; more different values are no classes
+FEW = 0.34  # of the rows; up to so many different values, and 1,000, are classes whatever their column is called
 MOSTLY = 0.9  # of the values of a column, that are strings, or single words
 PROSE = 5  # words on the mean, from which different values are texts, whatever their column is called
 SPARSE = 0.5  # of the rows that another column of texts fills, below which one is mostly empty
@@ -65,7 +76,7 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
     other labels: "Sci/Tech" and "Food, Drink" are one label each, and so is the number "1,5".
     """
     filled = [cell for cell in cells if cell is not None and str(cell).strip()]
-    lists = [cell if isinstance(cell, list | tuple) else json_list(cell) for cell in filled]
+    lists = list(map(_listed, filled))
     if filled and (None not in lists or any(map(holds_names, filled))):
         return LISTS
     different = {str(cell) for cell in filled}
@@ -82,6 +93,10 @@ def holds_names(cell: Any) -> bool:
     """Whether a cell is text that holds a list of names."""
     parts = json_list(cell)
     return bool(parts) and all(isinstance(part, str) for part in parts or ())
+
+
+def _listed(cell: Any) -> Sequence[Any] | None:
+    return cell if isinstance(cell, list | tuple) else json_list(cell)
 
 
 def json_list(cell: Any) -> list[Any] | None:
@@ -164,13 +179,16 @@ def _guess_text(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str 
 def _guess_label(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str | None, list[str]]:
     """The column of the labels, None where none looks like one, and those that look as much like it."""
     known = [name for name in free if _is_named(name, LABEL_NAMES) and looks[name].may_be_label]
-    known = known or [name for name in free if _is_named(name, LABEL_NAMES[:4])]
+    known = known or [name for name in free if _is_named(name, SURE_LABEL_NAMES)]
     known.sort(key=lambda name: LABEL_NAMES.index(name.strip().lower()))  # the surest name first
     if known:
         return known[0], [name for name in known if looks[name].tells_rows_apart]
     few = [name for name in free if looks[name].is_label]
+    few.sort(key=lambda name: not looks[name].has_several)  # as keywords beside the labels have
     likely = [name for name in few if looks[name].tells_rows_apart and not _is_named(name, SIDE_NAMES)] or few
-    return (likely[-1] if likely else None), likely
+    named = [name for name in likely if _is_named(name, LIKELY_LABEL_NAMES)]
+    named.sort(key=lambda name: LIKELY_LABEL_NAMES.index(name.strip().lower()))
+    return next(iter([*named, *likely[::-1]]), None), likely
 
 
 def _with_headlines(text: str, free: Sequence[str]) -> str:
@@ -218,14 +236,35 @@ class _Column:
         self.is_prose = self.is_text and are_different and mean_words >= PROSE
         kinds = len({re.sub(r"\d+", "", text) for text in texts})  # "Order 17" and "Order 18" are one
         self.is_headline = self.are_strings and self.has_words and kinds > 0.5 * len(values)
-        spaced_words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
-        is_short = different >= 1 and self.length <= 60 and spaced_words <= 6 and not _fractions(texts)
-        self.is_label = is_short and different <= max(2, min(1000, 0.34 * len(texts)))
-        self.may_be_label = is_short and different <= max(2, MOST_CLASSES * len(texts))  # where its name says so
+        self.is_label = _are_few(texts, min(1000, FEW * len(texts)))
+        self.may_be_label = _are_few(texts, MOST_CLASSES * len(texts))  # where its name says so
+        parts = [] if self.is_label else _several([cell for cell in cells if not isinstance(cell, dict)])
+        self.has_several = _are_few(parts, min(1000, FEW * len(texts)))
+        self.is_label |= self.has_several
+        self.may_be_label |= _are_few(parts, MOST_CLASSES * len(texts))
         self.is_id = are_different and sum(number <= 1 for number in words) >= MOSTLY * len(texts)
         self.is_weak = self.is_id or self.is_label  # as a column of texts
         are_dates = all(re.fullmatch(DATE, text) for text in texts)
         self.tells_rows_apart = different >= 2 and not are_dates
+
+
+def _are_few(labels: Sequence[str], most: float) -> bool:
+    """Whether these are short, and no more than so many differ."""
+    number = max(len(labels), 1)
+    is_short = sum(map(len, labels)) <= 60 * number and sum(len(label.split()) for label in labels) <= 6 * number
+    return bool(labels) and is_short and not _fractions(labels) and len(set(labels)) <= max(2, most)
+
+
+def _several(cells: Sequence[Any]) -> list[str]:
+    """The labels of all cells where these hold several; none where they look otherwise: of labels some cells hold more
+    than others, and few the same twice."""
+    if (separator := guess_separator(cells)) is None:
+        return []
+    lists = map(_listed, cells) if separator == LISTS else (split_labels(str(cell), separator) for cell in cells)
+    parts = [[str(part).strip() for part in own or ()] for own in lists]
+    once = sum(len(set(own)) == len(own) for own in parts)
+    is_usual = once >= MOSTLY * len(parts) and len({len(own) for own in parts}) > 1
+    return list(chain.from_iterable(parts)) if is_usual else []
 
 
 def _numbers(texts: Sequence[str]) -> bool:

@@ -27,6 +27,7 @@ TEXTS = [f"a text of some words, number {number}" for number in range(12)]
 TITLES = [f"title {number}" for number in range(12)]
 LABELS = ["red", "green", "blue"] * 4
 CHINESE = [f"这部电影非常好看{number}" for number in range(12)]
+TAGS = ["p, q", "q", "p, r", "r, q, s", "s, p", "s", "p", "r", "q, p,", "r, s", "p, q, s", "q, r"]  # all different
 SPARSE = [*[f"{text}, and a remark that is much longer than these are" for text in TEXTS[:4]], *8 * [""]]
 MARKED = "1 rows hold markup, such as '<p>', which stays (markup=strip takes it out)"
 
@@ -107,6 +108,12 @@ def test_the_encoding_that_was_read_is_told(tmp_path, encoding, typed, told):
         ({"a": TEXTS, "b": LABELS, "days": [[date(2024, 1, 1)]] * 12}, ("a", "b")),
         ({"a": [404, *TEXTS[1:]], "b": LABELS}, ("a", "b")),
         ({"a": TEXTS, "same": ["en"] * 12}, ("a", "same")),
+        ({"a": TEXTS, "Priority": LABELS, "done": ["yes", "no"] * 6}, ("a", "Priority")),
+        ({"a": TEXTS, "b": TAGS}, ("a", "b")),
+        ({"a": TEXTS, "b": [tags.rstrip(",").split(", ") for tags in TAGS]}, ("a", "b")),
+        ({"a": TEXTS, "tags": TAGS, "done": ["yes", "no"] * 6}, ("a", "tags")),
+        ({"a": TEXTS, "b": LABELS, "keywords": TAGS}, ("a", "b")),
+        ({"a": TEXTS, "place": [f"{'xy'[n % 2]}, {'pqr'[n % 3]}" for n in range(12)], "b": TAGS}, ("a", "b")),
         ({"text": TEXTS, "label": LABELS, "comment": SPARSE}, ("text", "label")),
         ({"passage": TEXTS, "label": LABELS, "comment": SPARSE}, ("passage", "label")),
         ({"author": [f"Jo {word}" for word in "abcdefghijkl"], "text": SPARSE, "label": LABELS}, ("text", "label")),

@@ -156,6 +156,7 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
         checks = {
             "labels_optional": all_rows or (split == "train" and labels_optional),
             "several_labels": dataset.several_labels,
+            "also": ", or dataset.empty_label=unlabelled" if split == "train" else "",
         }
         first[split] = _stage(dataset, f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
@@ -225,7 +226,7 @@ def _stage(
 
 
 def _chunks(
-    dataset: Dataset, source: str, rows: Iterable[Row], labels_optional: bool, several_labels: bool | None
+    dataset: Dataset, source: str, rows: Iterable[Row], labels_optional: bool, several_labels: bool | None, also: str
 ) -> Iterator[list[Row]]:
     """Checked rows in lists that are bounded in rows and in characters or bytes; ``label`` becomes a tuple of names."""
     chunk: list[Row] = []
@@ -245,7 +246,7 @@ def _chunks(
                 problem = f"found {kinds[not multilabel]}, allowed: {kinds[multilabel]}"
                 raise InputError(f"{where}: {problem}, as in the rows before")
         row["multilabel"] = bool(multilabel)
-        row["label"] = _names(row["label"], where, optional)
+        row["label"] = _names(row["label"], where, optional, also)
         chunk.append(row)
         characters += len(row[dataset.column])
         if len(chunk) == CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
@@ -256,12 +257,14 @@ def _chunks(
         yield chunk
 
 
-def _names(label: Any, where: str, optional: bool) -> tuple[str, ...] | None:
-    """The labels of a row, each once: of a list all, else one; None where it has no label, if that is optional."""
+def _names(label: Any, where: str, optional: bool, also: str) -> tuple[str, ...] | None:
+    """The labels of a row, each once: of a list all, else one; None where it has no label, if that is optional, else
+    what is ``also`` allowed is said."""
+    if isinstance(label, list | tuple):
+        return tuple(dict.fromkeys(label_name(name, where) for name in label))
     if optional and is_missing(label):
         return None
-    labels = label if isinstance(label, list | tuple) else [label]
-    return tuple(dict.fromkeys(label_name(name, where) for name in labels))
+    return (label_name(label, where, also if is_missing(label) else ""),)
 
 
 def _inputs(chunk: list[Row], column: str) -> pa.Array:

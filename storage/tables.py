@@ -200,12 +200,12 @@ def is_missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, str) and label.strip().lower() in ("", "nan"))
 
 
-def label_name(label: Any, where: str) -> str:
+def label_name(label: Any, where: str, also: str = "") -> str:
     """The name of a label as a file has it: ``1`` and ``1.0`` are one, also as text, for spreadsheets and pandas write
     whole numbers so where some are missing.
 
     Raises:
-        InputError: it is empty, NaN, or neither text nor number; the line begins with ``where``.
+        InputError: it is empty, NaN, or neither text nor number; the line begins with ``where``, and ``also`` ends it.
     """
     if isinstance(label, float) and label.is_integer():
         label = int(label)
@@ -213,7 +213,8 @@ def label_name(label: Any, where: str) -> str:
     name = WHOLE.sub(r"\1", name)
     if is_missing(name):
         shown = "an empty label" if label is None or label == "" else f"label {short(str(label))}"
-        raise InputError(f"{where}: found {shown}, allowed: a name or a number")
+        shown += ", which counts as empty" if name.lower() == "nan" else ""
+        raise InputError(f"{where}: found {shown}, allowed: a name or a number{also}")
     return name
 
 

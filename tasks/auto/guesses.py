@@ -129,12 +129,13 @@ def guess_columns(
     text.
 
     Raises:
-        InputError: a named column is not there, or nothing looks like a text or a label.
+        InputError: a named column is not there or holds objects, or nothing looks like a text or a label.
     """
     for key, name in (("text_column", text), ("label_column", label)):
         parts = [] if name is None else text_columns(columns, name) if key == "text_column" else [name]
         if name is not None and not set(parts) <= set(columns):
             raise InputError(f"{key}: found {short(name)}; allowed in {file}: one of {short_list(columns)}")
+        _refuse_objects(file, parts, rows)
     guessed = [kind for kind, name in (("text", text), ("label", label)) if name is None]
     looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
     others: dict[str, list[str]] = {"text": [], "label": []}
@@ -142,11 +143,13 @@ def guess_columns(
         free = [name for name in columns if name != label and not _is_named(name, LABEL_NAMES)]
         text, others["text"] = _guess_text(free, looks)
         if text is None:
+            _refuse_objects(file, columns, rows)
             raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
         text = _with_headlines(text, [name for name in columns if looks[name].is_headline and name != label])
     if label is None:
         free = [name for name in columns if name not in text_columns(columns, text)]
         label, others["label"] = _guess_label(free, looks)
+        _refuse_objects(file, columns if label is None else [label], rows)
         if label is None:
             lacks_texts = any(not is_text(text_of(row, text)) for row in rows)
             raise InputError(
@@ -155,6 +158,14 @@ def guess_columns(
             )
     taken = {label, *text_columns(columns, text)}
     return text, label, guessed, {kind: [name for name in names if name not in taken] for kind, names in others.items()}
+
+
+def _refuse_objects(file: str, columns: Iterable[str], rows: Sequence[Row]) -> None:
+    for name in columns:
+        cells = [row[name] for row in rows if row.get(name) is not None]
+        if cells and all(isinstance(cell, dict) for cell in cells):
+            allowed = "texts and labels in columns of their own (pandas: json_normalize)"
+            raise InputError(f"{file}: column {short(name)} holds objects, as {short(cells[0], 40)}; allowed: {allowed}")
 
 
 def _guess_text(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str | None, list[str]]:

@@ -278,7 +278,9 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
         raise InputError(f"{data.file}: no row has a label in column {short(label)}; {topics}")
     data.about |= {"unlabelled_rows": len(data.unlabelled), "markup_rows": marked}
     if data.unlabelled:
-        data.notes.append(f"{len(data.unlabelled)} rows without a label")
+        number = sum(isinstance(cell, str) and cell.strip().lower() == "nan" for cell in cells)
+        counted = f", {number} of them with {short('nan')}, which counts as empty" if number else ""
+        data.notes.append(f"{len(data.unlabelled)} rows without a label{counted}")
     if marked:
         what = "is taken out" if markup == "strip" else "stays (markup=strip takes it out)"
         data.notes.append(f"{marked} rows hold markup, such as {example}, which {what}")

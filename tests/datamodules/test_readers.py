@@ -16,6 +16,7 @@ from storage.errors import InputError
 from tasks.describe import write_corpus_card
 
 GOOD = "text,label\nred apple,fruit\ngreen pear,fruit\ngrey iron,metal\nold zinc,metal\n"
+OR_EMPTY = "allowed: a name or a number, or dataset.empty_label=unlabelled"
 
 
 def write(path: Path, content: str | bytes) -> str:
@@ -126,8 +127,8 @@ def test_singletons_under_a_split(tmp_path):
                                      "'label', 'text'; header=false where these are no names"),
         (GOOD + ",fruit\n", "FILE:6: found an empty text, allowed: a string with at least one visible character"),
         (GOOD + " \t,fruit\n", "FILE:6: found an empty text, allowed: a string with at least one visible character"),
-        (GOOD + "a,\n", "FILE:6: found an empty label, allowed: a name or a number"),
-        (GOOD + "a,NaN\n", "FILE:6: found label 'NaN', allowed: a name or a number"),
+        (GOOD + "a,\n", f"FILE:6: found an empty label, {OR_EMPTY}"),
+        (GOOD + "a,NaN\n", f"FILE:6: found label 'NaN', which counts as empty, {OR_EMPTY}"),
         (GOOD + '"two\nlines",fruit\na\n', "FILE:8: 1 fields, allowed: 2 as in the first line; a field that holds ',' "
                                            "must stand in double quotes"),
         (GOOD + "a, b,fruit\n", "FILE:6: 3 fields, allowed: 2 as in the first line; a field that holds ',' must "
@@ -156,8 +157,8 @@ def test_bad_csv(content, message, tmp_path):
         ('{"text": 7, "label": "x"}', "FILE:3: found 7, allowed: a string with at least one visible character"),
         ('{"text": null, "label": "x"}', "FILE:3: found an empty text, allowed: a string with at least one visible "
                                          "character"),
-        ('{"text": "a", "label": null}', "FILE:3: found an empty label, allowed: a name or a number"),
-        ('{"text": "a", "label": NaN}', "FILE:3: found label 'nan', allowed: a name or a number"),
+        ('{"text": "a", "label": null}', f"FILE:3: found an empty label, {OR_EMPTY}"),
+        ('{"text": "a", "label": NaN}', f"FILE:3: found label 'nan', which counts as empty, {OR_EMPTY}"),
         ('{"text": "a", "label": {"x": 1}}', "FILE:3: found label \"{'x': 1}\", allowed: a name or a number"),
         ('{"text": "a", "label": ["x"]}', "FILE:3: found a list of labels, allowed: one label, as in the rows before"),
         ('{"text": "a", "label": "x", "aug": 7}', "FILE:3: found augmented text 7, allowed: a string or nothing"),
@@ -249,7 +250,7 @@ def test_hub_rows_without_a_class_have_no_label(hub_folder, tmp_path, nothing):
         table = Dataset.from_dict({"text": ["a", "b", "c"], "label": labels}, features)
         table.to_parquet(folder / f"{split}.parquet")
     message = refusal(Hub(str(folder)), tmp_path)
-    assert message == f"{folder} train row 3: found an empty label, allowed: a name or a number"
+    assert message == f"{folder} train row 3: found an empty label, {OR_EMPTY}"
     corpus = prepare(Hub(str(folder), empty_label="unlabelled"), tmp_path / "prepared", None)
     assert corpus.label_names == ("no", "yes")
     assert corpus.table("train")["label"].to_pylist() == [1, 0, -1]

@@ -272,6 +272,14 @@ def test_a_json_file_of_whole_columns_is_told_how_rows_are_written(tmp_path):
         read_labelled(str(tmp_path / "a.json"))
 
 
+def test_columns_of_objects_are_told_to_be_flattened(tmp_path):
+    rows = [{"text": text, "meta": {"label": label}} for text, label in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    for options in ({}, {"label_column": "meta"}, {"text_column": "meta"}):
+        with pytest.raises(InputError, match="a.json: column 'meta' holds objects, as {'label': 'red'}; allowed: texts"):
+            read_labelled(str(tmp_path / "a.json"), **options)
+
+
 def test_a_second_file_of_texts(tmp_path):
     file = write(tmp_path / "more.csv", ("text", "label"), [("<b>one</b>", "x"), ("", ""), ("two", "")])
     assert read_texts(file, "text", markup="strip") == ["one", "two"]

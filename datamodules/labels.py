@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from storage.tables import trim
+
 
 def split_labels(field: Any, separator: str) -> Any:
     """The labels in a field of CSV, none where it is empty; blank ones, as after a separator at the end, are left out.
@@ -16,8 +18,8 @@ def split_labels(field: Any, separator: str) -> Any:
         return field
     if separator.isspace():
         return field.split()
-    parts = field.split(separator) if field.strip() else []
-    return [part for part in parts if part.strip()] or parts
+    parts = field.split(separator) if trim(field) else []
+    return [part for part in parts if trim(part)] or parts
 
 
 def has_several_labels(table: pa.Table) -> bool:

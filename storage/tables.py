@@ -47,6 +47,9 @@ GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes
 UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
 NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that text in it does not have
 ESCAPED = re.compile("(?<!_x005F)_x(00(?:[01][0-9A-Fa-f]|7F))_")  # a control character in XLSX
+BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace()) + (
+    "\u00ad\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+)  # white space, and characters of no width that end no emoji
 WHOLE = re.compile(r"^([-+]?\d+)\.0+$")
 ERROR = "e"  # how openpyxl calls the kind of a cell of XLSX that holds #N/A, #REF! and the like, not as a text
 BROKEN = "\udc80"  # half a character, as no decoder gives it: in the place of bytes that are none of an encoding
@@ -195,9 +198,14 @@ def checked_text(value: Any, where: str) -> str:
     raise InputError(f"{where}: found {shown}, allowed: a string with at least one visible character")
 
 
+def trim(label: str) -> str:
+    """A label without white space and characters of no width at its ends, which nobody sees there."""
+    return label.strip(BLANKS)
+
+
 def is_missing(label: Any) -> bool:
     """Whether a cell says that no label is known: it is empty, or NaN as pandas writes it."""
-    return label is None or label != label or (isinstance(label, str) and label.strip().lower() in ("", "nan"))
+    return label is None or label != label or (isinstance(label, str) and trim(label).lower() in ("", "nan"))
 
 
 def label_name(label: Any, where: str, also: str = "") -> str:
@@ -209,7 +217,7 @@ def label_name(label: Any, where: str, also: str = "") -> str:
     """
     if isinstance(label, float) and label.is_integer():
         label = int(label)
-    name = str(label).strip() if isinstance(label, str | int | float | Decimal) else ""
+    name = trim(str(label)) if isinstance(label, str | int | float | Decimal) else ""
     name = WHOLE.sub(r"\1", name)
     if is_missing(name):
         shown = "an empty label" if label is None or label == "" else f"label {short(str(label))}"

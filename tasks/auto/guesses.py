@@ -164,8 +164,9 @@ def _refuse_objects(file: str, columns: Iterable[str], rows: Sequence[Row]) -> N
     for name in columns:
         cells = [row[name] for row in rows if row.get(name) is not None]
         if cells and all(isinstance(cell, dict) for cell in cells):
+            shown = f"column {short(name)} holds objects, as {short(cells[0], 40)}"
             allowed = "texts and labels in columns of their own (pandas: json_normalize)"
-            raise InputError(f"{file}: column {short(name)} holds objects, as {short(cells[0], 40)}; allowed: {allowed}")
+            raise InputError(f"{file}: {shown}; allowed: {allowed}")
 
 
 def _guess_text(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str | None, list[str]]:

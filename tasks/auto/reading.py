@@ -33,6 +33,7 @@ from storage.tables import (
     open_table,
     text_columns,
     text_of,
+    trim,
 )
 from tasks.auto.guesses import (
     LISTS,
@@ -372,7 +373,7 @@ def _parts(where: str, label: Any, separator: str) -> list[Any] | None:
             raise InputError(f"{where}: found {short(label)} where other cells hold lists; allowed: a list, or nothing")
         return parts
     parts = split_labels(str(label), separator)
-    return [part for part in parts if part.strip()] if parts else None
+    return [part for part in parts if trim(part)] if parts else None
 
 
 def label_more_line(data: Labelled, more: int = 40) -> str | None:

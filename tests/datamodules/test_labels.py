@@ -222,13 +222,13 @@ def test_rows_by_position_and_thinning_by_class(corpus, tmp_path):
     assert ClassBalanced.multilabel is False and Shuffle.multilabel is None
 
 
-@pytest.mark.parametrize("label", [1, 1.0, "1", " 1 "])
+@pytest.mark.parametrize("label", [1, 1.0, "1", " 1 ", "\ufeff1\u00a0\u200b "])
 def test_a_label_is_the_same_in_training_and_in_the_datastore(label):
     assert label_name(label, "a.csv:2") == "1"
     assert _labels("a.csv:2", {"label": label}, "label", {"0": 0, "1": 1}, _one_name) == [1]
 
 
-@pytest.mark.parametrize("label", [None, "", " ", "NaN", float("nan"), {"a": 1}])
+@pytest.mark.parametrize("label", [None, "", " ", "\u200b", "NaN", float("nan"), {"a": 1}])
 def test_what_is_no_label_is_refused_by_both(label):
     for read in (label_name, lambda value, where: _labels(where, {"label": value}, "label", {"1": 0}, _one_name)):
         with pytest.raises(InputError, match="^a.csv:2: found .*, allowed: a name or a number$"):

@@ -13,11 +13,11 @@ import pandas as pd
 from omegaconf import OmegaConf
 
 from engine.validation import validate_top
-from kontrast.estimators import LISTS, OPENING, TextClassifier, load
+from kontrast.estimators import LISTS, OPENING, TextClassifier, answering, labels_by_name, load
 from kontrast.runs import HALF, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
-from storage.tables import is_missing
+from storage.tables import is_missing, label_name
 
 SHOWN = ["rank", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper", "accuracy", "micro_f1", "within_noise",
          "recommended", "train_seconds"]  # fmt: skip
@@ -30,10 +30,12 @@ class Answer:
     Attributes:
         folder: with `index.html`, the tables and `model/`.
         opening: the settings that its model is loaded with, as `kontrast.load` takes them.
+        labels: of a table, by name, in which its model answers where texts have one each.
     """
 
     folder: Path
     opening: dict[str, Any] = field(default_factory=dict, repr=False)
+    labels: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -55,7 +57,7 @@ class Answer:
         """The recommended candidate, fitted to all rows."""
         model = load(self.folder / "model", **self.opening)
         assert isinstance(model, TextClassifier)
-        return model
+        return answering(model, self.labels) if self.labels else model
 
     def __str__(self) -> str:
         return str(self.metrics.get("sentence", ""))
@@ -142,15 +144,21 @@ def auto(
     from tasks.auto import auto as answer
 
     words = ["task=auto", f"minutes={minutes}", *overrides(settings)]
+    labels: dict[str, Any] = {}
     if isinstance(data, pd.DataFrame):
         text, label = "text" if text is None else text, "label" if label is None else label
-        for name in (text, label):
+        for key, name in (("text", text), ("label", label)):
             if (number := list(data.columns).count(name)) != 1:
                 shown = f"{number or 'no'} column{'s' if number else ''} {short(name)}"
-                raise InputError(f"data: found {shown}, allowed: one of {short_list(map(str, data.columns))}")
-        columns = {"text": [_text(value) for value in data[text]], "label": _label_cells(data[label])}
+                raise InputError(f"data: found {shown}, allowed: {key}=NAME of {short_list(map(str, data.columns))}")
+        if str(text) == str(label):
+            raise InputError(f"label: found {short(label)}, the column of the texts, allowed: another one")
+        cells = _label_cells(data[label])
+        pairs = zip(cells, data[label], strict=True)
+        labels = labels_by_name((label_name(cell, "data"), value) for cell, value in pairs if not is_missing(cell))
+        columns = {str(text): [_text(value) for value in data[text]], str(label): cells}
         data = written(columns, Path(config_of(words).paths.data)).resolve()
-        text, label = "text", "label"
+        text, label = str(text), str(label)
     elif not isinstance(data, str | Path):
         raise InputError(f"data: found {type(data).__name__}, allowed: a DataFrame, or the path of a file")
     columns_of_file = {"text_column": text, "label_column": label}
@@ -160,4 +168,4 @@ def auto(
     validate_top(plain)
     with unseeded():
         opening = {name: value for name, value in settings.items() if name.startswith(OPENING)}
-        return Answer(answer(config, words).absolute(), opening)
+        return Answer(answer(config, words).absolute(), opening, labels)

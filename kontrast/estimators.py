@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
@@ -129,6 +129,9 @@ class TextClassifier(ClassifierMixin, _Settings):
             raise InputError(f"y: found shape {labels.shape}, allowed: a label, or 0s and 1s, for each of {len(texts)}")
         classes, rows = _of_several(y, labels) if labels.ndim == 2 else _of_one(labels)
         names = [label_name(str(label), "y") for label in classes]  # as a table of rows is read
+        if labels.ndim == 1:
+            names, one_of_each = _in_order(labels_by_name(zip(names, classes, strict=True)))
+            classes = np.array(one_of_each, classes.dtype)
         if len(classes) < 2 or len(set(names)) < len(names):
             raise InputError(f"y: found the labels {short_list(names)}, allowed: at least 2 that differ as text")
         columns = {"text": texts, "label": rows}
@@ -138,6 +141,10 @@ class TextClassifier(ClassifierMixin, _Settings):
         with unseeded():
             run = trained_run(_plan(words))
         self._take(*_open(run.path, words))
+        return self._answer_in(names, classes)
+
+    def _answer_in(self, names: Sequence[str], classes: NDArray[Any]) -> TextClassifier:
+        """Itself, answering with `classes` (C,) for the run's labels of these names."""
         self._order = np.array([self._names.index(name) for name in names])
         self.classes_ = classes
         return self
@@ -216,6 +223,33 @@ def _of_one(labels: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
         kinds = sorted({type(label).__name__ for label in labels})
         raise InputError(f"y: found labels of the types {', '.join(kinds)}, allowed: of one type") from error
     return classes, [str(classes[place]) for place in places]
+
+
+def labels_by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Labels by their names as a file has them; of several of one name, as "yes" and "yes ", the one that is it, or
+    else the first."""
+    by_name: dict[str, Any] = {}
+    for name, label in pairs:
+        if name not in by_name or label == name:
+            by_name[name] = label
+    return by_name
+
+
+def _in_order(by_name: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+    """Names and labels, sorted by label, or by name where labels of several types do not compare."""
+    try:
+        names = sorted(by_name, key=by_name.__getitem__)
+    except TypeError:
+        names = sorted(by_name)
+    return names, [by_name[name] for name in names]
+
+
+def answering(classifier: TextClassifier, by_name: Mapping[str, Any]) -> TextClassifier:
+    """A classifier that was loaded, answering with these labels; of several a text with their names still."""
+    if classifier._opened().threshold is not None:
+        return classifier
+    names, labels = _in_order({name: by_name[name] for name in classifier._names})
+    return classifier._answer_in(names, np.array(labels, object if _mixes_texts(labels) else None))
 
 
 def _of_several(y: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], list[list[str]]]:
@@ -349,6 +383,4 @@ def load(run: str | Path, **settings: Any) -> TextClassifier | TextClusterer:
     classifier._take(folder, plan)
     classifier._is_loaded = True
     names = sorted(classifier._names)
-    classifier._order = np.array([classifier._names.index(name) for name in names])
-    classifier.classes_ = np.array(names)
-    return classifier
+    return classifier._answer_in(names, np.array(names))

@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -21,7 +22,7 @@ from sklearn.pipeline import Pipeline
 import kontrast
 from kontrast.answer import _label
 from kontrast.command_line import main, run_words
-from kontrast.estimators import _array
+from kontrast.estimators import _array, labels_by_name
 from kontrast.runs import checked_texts, config_of, overrides, unseeded
 from storage.errors import InputError
 from tasks.auto.reading import read_labelled
@@ -77,7 +78,7 @@ LISTS_OF_LABELS = (
         (np.array([[1, 0], [2, 1]]), "y: found '2' in an array (2, 2), allowed there: 0 and 1"),
         (np.array([[1, 0], [1, 0]]), "y: found no text with the label 1, allowed: one at least of each"),
         (["a", "a"], "y: found the labels 'a', allowed: at least 2 that differ as text"),
-        (["a ", "a"], "y: found the labels 'a', 'a', allowed: at least 2 that differ as text"),
+        (["a ", "a"], "y: found the labels 'a', allowed: at least 2 that differ as text"),
         (["a", None], "y[1]: found None, allowed: a label of each text"),
         (np.array(["a", 1], object), "y: found labels of the types int, str, allowed: of one type"),
         (["a", 1], "y: found labels of the types int, str, allowed: of one type"),
@@ -91,6 +92,11 @@ def test_labels_that_cannot_be_learned_are_refused(y, message):
     with pytest.raises(InputError) as error:
         kontrast.TextClassifier().fit(["a", "b"], y)
     assert str(error.value) == message
+
+
+def test_labels_of_one_name_are_one():
+    pairs = [("yes", "yes "), ("no", "no"), ("yes", "yes"), ("1", 1)]
+    assert labels_by_name(pairs) == {"yes": "yes", "no": "no", "1": 1}
 
 
 def test_a_column_of_labels_is_taken_as_its_labels():
@@ -115,7 +121,7 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     with pytest.raises(InputError, match="data: found 3 in the column of texts, allowed: texts, or nothing"):
         kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), paths__data=str(tmp_path))
     kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text=0, label=1, paths__data=str(tmp_path))
-    assert pd.read_parquet(asked[2].input)["label"].tolist() == ["1", "2"]
+    assert pd.read_parquet(asked[2].input).to_dict("list") == {"0": ["one", "two"], "1": ["1", "2"]}
 
 
 @pytest.mark.parametrize(
@@ -123,8 +129,8 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     [
         (["text", "label"], ["a", "x"], {"prefer": "fast"}, "prefer: found 'fast'"),
         (["text", "label"], ["a", "x"], {"precision": 95}, "precision: found 95"),
-        (["text", "kind"], ["a", "x"], {}, "data: found no column 'label', allowed: one of 'text', 'kind'"),
-        (["text", "label", "label"], ["a", "x", "y"], {}, "data: found 2 columns 'label', allowed: one of"),
+        (["text", "kind"], ["a", "x"], {}, "data: found no column 'label', allowed: label=NAME of 'text', 'kind'"),
+        (["text", "label", "label"], ["a", "x", "y"], {}, "data: found 2 columns 'label', allowed: label=NAME of"),
         (["text", "label"], ["a \ud800", "x"], {}, "data: found half a surrogate pair in the column of texts"),
         (["text", "label"], ["a", ["x", None]], {}, "data: found None in a list of labels, allowed: labels"),
         (["text", "label"], ["a", ["x", "\ud800"]], {}, "data: found half a surrogate pair in the column of labels"),
@@ -195,7 +201,9 @@ def test_the_pages_training_loop_learns():
 
 
 @pytest.mark.slow
-def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(tiny_encoder_dir, toy_csv, tmp_path):
+def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(
+    tiny_encoder_dir, toy_csv, tmp_path, monkeypatch
+):
     train = pd.read_csv(toy_csv["train"])
     numbers = train["label"].map({name: 10 * place for place, name in enumerate(sorted(set(train["label"])))})
     paths = {f"paths__{name}": str(tmp_path / name) for name in ("runs", "data", "cache")}
@@ -212,6 +220,11 @@ def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(tiny_en
     with pytest.raises(InputError, match="loss__tau: has no effect on a finished run"):
         kontrast.load(classifier.run_, loss__tau=1, **paths)
     assert opened.predict(train["text"]).tolist() == classifier.predict(train["text"]).astype(str).tolist()
+    shutil.copytree(classifier.folder_, tmp_path / "answer/model")
+    monkeypatch.setattr("tasks.auto.auto", lambda config, words: tmp_path / "answer")
+    model = kontrast.auto(pd.DataFrame({"body": train["text"], "kind": numbers}), "body", "kind", **paths).model
+    assert model.classes_.tolist() == [0, 10, 20, 30] and model.predict(train["text"]).dtype == numbers.dtype
+    assert model.score(train["text"], numbers) > 0.8
     pipeline = Pipeline([("text", classifier)])
     scores = cross_val_score(pipeline, train["text"].to_numpy(), train["label"], cv=2, error_score="raise")
     assert scores.shape == (2,) and scores.mean() > 0.55  # the largest class has 0.47

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from datamodules.builders.base import Dataset, Row, checked_file
 from datamodules.cards import card, digests
+from datamodules.class_descriptions import nearly_alike
 from datamodules.labels import class_counts, has_several_labels, label_array, without_label
 from datamodules.sources import HashMemory, fetch
 from datamodules.splits import stratified_split
@@ -168,6 +169,8 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
         where = first["train"][UNLABELLED]
         raise InputError(f"{where}: found no label, allowed: a label in every row or in none")
     label_names = _label_names(dataset, parts, list(codes), first, least=0 if all_rows else 2)
+    if not all_rows and dataset.own_files():
+        _warn_of_alike(dataset.name, label_names)
 
     indices = {name: index for index, name in enumerate(label_names)}
     index = np.array([indices.get(name, -1) for name in codes], np.int32)
@@ -372,6 +375,15 @@ def _label_names(
         return sorted(train.union(*labels_of.values()), key=_by_value)
     _refuse_others(name, labels_of, first, sorted(train), "does not occur in train")
     return sorted(train, key=_by_value)
+
+
+def _warn_of_alike(name: str, label_names: Sequence[str]) -> None:
+    """Say which labels of people's files may be one, mistyped."""
+    if pairs := sorted(nearly_alike(label_names)):
+        first, second = (short(label_names[place]) for place in pairs[0])
+        more = f" (of {len(pairs)} such pairs)" if len(pairs) > 1 else ""
+        remedy = "one spelling in the file makes one class of them"
+        log.warning("%s: labels %s and %s are called alike%s; %s", name, first, second, more, remedy)
 
 
 def _refuse_others(

@@ -114,7 +114,7 @@ def calibration_figures(out_of_fold: OutOfFold, seed: int) -> dict[str, Any]:
 
 def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, Any]]:
     """Of each class: rows that were read, of how many in the file, different texts of those predicted, F1 with its
-    interval, precision and recall, means over the repeats."""
+    interval, precision and recall, means over the repeats; and which others it is called like, if any."""
     f1 = out_of_fold.estimate().f1[0]
     lower, upper = interval(out_of_fold.resampled(evidence.seed).f1, f1, out_of_fold.widened)
     lower, upper = (np.where(out_of_fold.rows_of_class > 0, end, blank) for end, blank in ((lower, 0), (upper, 1)))
@@ -134,6 +134,7 @@ def class_figures(evidence: Evidence, out_of_fold: OutOfFold) -> list[dict[str, 
             "f1_upper": float(upper[place]),
             "precision": float(np.mean([scores.precision[place] for scores in scored])),
             "recall": float(np.mean([scores.recall[place] for scores in scored])),
+            **{key: value for key, value in classes[place].items() if key == "alike"},
         }
         for place in range(out_of_fold.num_classes)
     ]

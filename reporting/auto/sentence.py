@@ -42,12 +42,12 @@ def with_interval(value: float, lower: float, upper: float) -> str:
 
 def rows_to_label(entry: Mapping[str, Any]) -> int:
     """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows), rows
-    of equal texts counting once; 0 where the file has more of them than were read.
+    of equal texts counting once; 0 where the file has more of them than were read, or calls another class alike.
 
     Args:
         entry: of `per_class`; where time was short, fewer of its rows were predicted than there are.
     """
-    if entry["rows_in_file"] > entry["rows"]:
+    if entry["rows_in_file"] > entry["rows"] or entry.get("alike"):
         return 0
     wider = (entry["f1_upper"] - entry["f1_lower"]) / WANTED_WIDTH
     wanted = (entry["predicted_texts"] or entry["rows"]) * wider**2
@@ -82,6 +82,8 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
         if entry["rows_in_file"] > entry["rows"]:
             rows = f"{entry['rows']} of its {entry['rows_in_file']:,} rows were read"
         advice = f": label about {more} more" if more else ""
+        if alike := entry.get("alike"):
+            advice = f": it may be one class with {' and '.join(alike[:MOST_NAMED])} (one spelling in the file)"
         parts.append(f"{entry['label']} is unreliable, {rows}{advice}")
     if len(doubtful) > MOST_NAMED:
         parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")

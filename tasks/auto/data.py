@@ -134,7 +134,17 @@ def _called_alike(names: Sequence[str], counts: Sequence[int]) -> list[str]:
     shown = [[f"{short(names[c])} ({counts[c]:,} row{'' if counts[c] == 1 else 's'})" for c in p] for p in pairs]
     notes = [f"{first} and {second} are classes of their own, though they are called alike" for first, second in shown]
     more = [f"{len(notes) - MOST_ALIKE} more pairs of classes are called alike"] if len(notes) > MOST_ALIKE else []
-    return notes[:MOST_ALIKE] + more
+    remedy = ["one spelling in the file makes one class of those that are called alike"] if notes else []
+    return notes[:MOST_ALIKE] + more + remedy
+
+
+def _alike(names: Sequence[str]) -> dict[str, list[str]]:
+    """By label those that it is called like, where there are any."""
+    alike: dict[str, list[str]] = {}
+    for first, second in sorted(nearly_alike(names)):
+        alike.setdefault(names[first], []).append(names[second])
+        alike.setdefault(names[second], []).append(names[first])
+    return alike
 
 
 def facts(
@@ -149,9 +159,11 @@ def facts(
     """
     counts = class_counts(labels, len(names))
     in_file = (whole or data).rows_of_label()
-    classes = [{"label": name, "rows": int(count)} for name, count in zip(names, counts, strict=True)]
-    if whole is not None:
-        classes = [entry | {"rows_in_file": in_file[name]} for name, entry in zip(names, classes, strict=True)]
+    alike, classes = _alike(names), []
+    for name, count in zip(names, counts, strict=True):
+        entry: dict[str, Any] = {"label": name, "rows": int(count)}
+        entry |= {} if whole is None else {"rows_in_file": in_file[name]}
+        classes.append(entry | ({"alike": alike[name]} if name in alike else {}))
     normal = list(map(folded, data.texts))
     by_text: dict[str, set[Any]] = {}
     for text, label in zip(normal, data.labels, strict=True):

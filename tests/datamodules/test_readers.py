@@ -91,6 +91,12 @@ def test_val_file_and_long_documents(tmp_path):
     assert len(rows(corpus, "train")[-1][0]) == 250_000
 
 
+def test_labels_that_may_be_one_are_said(tmp_path, caplog):
+    path = write(tmp_path / "a.csv", "text,label\n" + "a,Sport\nb,sport\nc,SPORT\nd,fruit\n" * 2)
+    prepare(Csv(train=path, test=path, name="mine"), tmp_path / "prepared", None)
+    assert "mine: labels 'SPORT' and 'Sport' are called alike (of 2 such pairs); one spelling" in caplog.text
+
+
 def test_without_test_a_stratified_fifth_of_train_and_it_says_so(tmp_path, caplog):
     lines = [f"{name} {number},{name}" for number in range(50) for name in ("fruit", "metal")]
     path = write(tmp_path / "a.csv", "\n".join(["text,label", *lines]))

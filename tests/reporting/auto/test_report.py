@@ -131,6 +131,16 @@ def test_no_rows_are_to_be_labelled_where_the_file_has_more_than_were_read(tmp_p
     assert "Pairs that are equal or nearly so among the 300 rows drawn: 2," in page
 
 
+def test_a_class_that_is_called_like_another_is_not_to_be_labelled_more(tmp_path):
+    folder = write_folder(tmp_path / "auto-alike")
+    data = json.loads((folder / "data.json").read_text())
+    data["classes"][-1]["alike"] = ["sci/tech"]
+    (folder / "data.json").write_text(json.dumps(data))
+    sentence = write_report(folder)["sentence"]
+    rows = data["classes"][-1]["rows"]
+    assert f"Sci/Tech is unreliable, {rows} rows: it may be one class with sci/tech (one spelling in" in sentence
+
+
 @pytest.mark.slow
 def test_the_page_says_which_texts_that_stand_twice_were_looked_for(tmp_path):
     folder = write_folder(tmp_path / "auto-twice")

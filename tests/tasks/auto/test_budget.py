@@ -81,10 +81,12 @@ def test_labels_that_are_called_alike_are_said_with_their_rows():
     labels = ["positive"] * 6 + ["postive"] + ["negative"] * 4 + ["Negative"] * 2
     data = Labelled("a.csv", [f"text {n}" for n in range(13)], labels, list(range(13)))
     names, codes = np.unique(labels, return_inverse=True)
-    notes = facts(data, names.tolist(), codes, None)["notes"]
+    about = facts(data, names.tolist(), codes, None)
+    assert [entry.get("alike") for entry in about["classes"]] == [["negative"], ["Negative"], ["postive"], ["positive"]]
     alike = "are classes of their own, though they are called alike"
-    assert notes[1:] == [f"'positive' (6 rows) and 'postive' (1 row) {alike}",
-                         f"'Negative' (2 rows) and 'negative' (4 rows) {alike}"]  # fmt: skip
+    assert about["notes"][1:] == [f"'positive' (6 rows) and 'postive' (1 row) {alike}",
+                         f"'Negative' (2 rows) and 'negative' (4 rows) {alike}",
+                         "one spelling in the file makes one class of those that are called alike"]  # fmt: skip
 
 
 def test_with_very_many_classes_what_solves_nothing_comes_first_and_the_solver_of_words_is_not_feared(tmp_path):

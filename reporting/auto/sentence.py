@@ -108,6 +108,10 @@ def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> lis
         e["candidate"] for e in evidence.candidates if e["status"] == "skipped" and cost[e["candidate"]] >= FINE_TUNED
     ]
     parts = []
+    is_quality = (evidence.question.get("prefer") or "quality") == "quality"
+    added = next(e.get("parts", ()) for e in evidence.candidates if e["candidate"] == chosen["candidate"])
+    if is_quality and ranking["candidate"][0] in added:
+        parts.append(f"a sum, which goes before its part {ranking['title'][0]}")
     if cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
         parts.append(f"fine-tuning{', as far as there was time for it,' if skipped else ''} is not shown to be better")
     else:

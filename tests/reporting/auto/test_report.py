@@ -131,6 +131,16 @@ def test_no_rows_are_to_be_labelled_where_the_file_has_more_than_were_read(tmp_p
     assert "Pairs that are equal or nearly so among the 300 rows drawn: 2," in page
 
 
+def test_a_sum_that_is_recommended_below_its_part_says_why(tmp_path):
+    folder = write_folder(tmp_path / "auto-sum")
+    candidates = json.loads((folder / "candidates.json").read_text())
+    next(entry for entry in candidates if entry["candidate"] == "ce")["parts"] = ["logistic"]
+    (folder / "candidates.json").write_text(json.dumps(candidates))
+    metrics = write_report(folder)
+    why = "; a sum, which goes before its part MiniLM, frozen, with logistic regression; "
+    assert metrics["recommended"] == "ce" and why in metrics["sentence"]
+
+
 def test_a_class_that_is_called_like_another_is_not_to_be_labelled_more(tmp_path):
     folder = write_folder(tmp_path / "auto-alike")
     data = json.loads((folder / "data.json").read_text())

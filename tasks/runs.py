@@ -11,11 +11,13 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from reporting.grouping import lookup
 from reporting.tables import MISSING, Table, marks
 from storage.errors import ReportError
 from storage.run_store import QUESTION, REPEAT, RunFolder, list_answers, list_runs
 
 FILTERS = ("method", "dataset", "encoder", "protocol", "seed")  # figures of a run that a word may ask for
+OWN_FILES = ("csv", "jsonl")  # data sets that are called so where nobody names them
 FIGURES = ("val/macro_f1", "test/macro_f1")
 
 
@@ -34,7 +36,7 @@ def runs(config: DictConfig, overrides: list[str]) -> Path:
     words = [(word.key_or_group.removesuffix(".name"), str(word.value())) for word in typed]
     if unknown := [key for key, _ in words if key not in FILTERS]:
         raise ValueError(f"{unknown[0]}: task=runs lists runs; allowed: {', '.join(FILTERS)}, paths.runs")
-    known = [*_read(list_runs(config.paths.runs), RunFolder.read_metrics)]
+    known = [*_read(list_runs(config.paths.runs), _metrics)]
     known += _read(list_answers(config.paths.runs), _asked)
     fitting = [(run, values) for run, values in known if all(str(values.get(name)) == value for name, value in words)]
     fitting.sort(key=lambda pair: (pair[0].path / "metrics.json").stat().st_mtime)
@@ -55,6 +57,15 @@ def _read(
             yield run, values_of(run) | {"status": run.status}
         except ReportError as error:
             print(f"warning: left out: {error}", file=sys.stderr)
+
+
+def _metrics(run: RunFolder) -> dict[str, Any]:
+    """Those of a run; `file` is the name of a person's own file, where its data set has no other."""
+    metrics = run.read_metrics()
+    if metrics.get("dataset") not in OWN_FILES or not run.has("config.yaml"):
+        return metrics
+    file = lookup(run.read_config(), "dataset.train")
+    return metrics | ({"file": Path(file).name} if isinstance(file, str) else {})
 
 
 def _asked(run: RunFolder) -> dict[str, Any]:
@@ -79,6 +90,7 @@ def _figure(run: RunFolder) -> float | None:
 
 def _row(run: RunFolder, values: dict[str, Any], shown: Sequence[str]) -> tuple[str, ...]:
     written = datetime.fromtimestamp((run.path / "metrics.json").stat().st_mtime).strftime("%Y-%m-%d %H:%M")
+    values = values | ({"dataset": f"{values['dataset']}: {values['file']}"} if "file" in values else {})
     return run.id, written, values["status"], *(_shown(values.get(name)) for name in shown)
 
 

@@ -11,7 +11,10 @@ from tests.command_lines import command
 def test_runs_that_fit_are_listed_and_other_words_refused(tmp_path, monkeypatch):
     for name, seed in (("one", 0), ("two", 1)):
         RunFolder(tmp_path / name).write_metrics(status="finished", method="ce", seed=seed, **{"test/macro_f1": 0.5})
-    listed = command(["task=runs", f"paths.runs={tmp_path}", "method=ce", "seed=1"])
+    RunFolder(tmp_path / "two").write_metrics(dataset="csv")
+    RunFolder(tmp_path / "two").write_text("config.yaml", "dataset: {name: csv, train: my/tickets.csv}\n")
+    listed = command(["task=runs", f"paths.runs={tmp_path}", "method=ce", "dataset=csv", "seed=1"])
+    assert " csv: tickets.csv " in listed.out
     assert "reads" not in listed.out
     assert "1 of 2 runs" in listed.out and "two" in listed.out and "one" not in listed.out and "50.00 %" in listed.out
     monkeypatch.setenv("HOME", str(tmp_path.parent))

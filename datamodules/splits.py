@@ -103,8 +103,8 @@ def stratified_split(
         first = singletons[0] if label_names is None else repr(label_names[singletons[0]])
         raise InputError(
             f"dataset.singleton_classes: class {first} has one train row ({len(singletons)} such classes), too few for "
-            "a stratified validation split; allowed: at least 2 rows per class beside the test rows (of each class one "
-            "at least, where no file of test rows is named), or dataset.singleton_classes=keep_in_train"
+            "a stratified validation split; allowed: at least 2 rows per class beside the test rows (without a file of "
+            "these one at least of each class), or dataset.singleton_classes=keep_in_train"
         )
     quota = np.clip(np.floor(val_fraction * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 0))
     is_val = rank_in_class(labels, rng) < quota[labels]

@@ -198,9 +198,9 @@ def _guess_label(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str
     few = [name for name in free if looks[name].is_label]
     few.sort(key=lambda name: not looks[name].has_several)  # as keywords beside the labels have
     likely = [name for name in few if looks[name].tells_rows_apart and not _is_named(name, SIDE_NAMES)] or few
-    named = [name for name in likely if _is_named(name, LIKELY_LABEL_NAMES)]
-    named.sort(key=lambda name: LIKELY_LABEL_NAMES.index(name.strip().lower()))
-    return next(iter([*named, *likely[::-1]]), None), likely
+    usual = [name for name in likely if _is_named(name, LIKELY_LABEL_NAMES)]
+    usual.sort(key=lambda name: LIKELY_LABEL_NAMES.index(name.strip().lower()))
+    return next(iter([*usual, *likely[::-1]]), None), likely
 
 
 def _with_headlines(text: str, free: Sequence[str]) -> str:

@@ -157,7 +157,7 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
         checks = {
             "labels_optional": all_rows or (split == "train" and labels_optional),
             "several_labels": dataset.several_labels,
-            "also": ", or dataset.empty_label=unlabelled" if split == "train" else "",
+            "also": ", or dataset.empty_label=unlabelled" if split == "train" and dataset.own_files() else "",
         }
         first[split] = _stage(dataset, f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")

@@ -154,11 +154,14 @@ def auto(
         if str(text) == str(label):
             raise InputError(f"label: found {short(label)}, the column of the texts, allowed: another one")
         cells = _label_cells(data[label])
-        pairs = zip(cells, data[label], strict=True)
-        labels = labels_by_name((label_name(cell, "data"), value) for cell, value in pairs if not is_missing(cell))
-        columns = {str(text): [_text(value) for value in data[text]], str(label): cells}
-        data = written(columns, Path(config_of(words).paths.data)).resolve()
+        if not any(isinstance(value, LISTS) for value in data[label]):
+            pairs = zip(cells, data[label], strict=True)
+            labels = labels_by_name((label_name(cell, "data"), value) for cell, value in pairs if not is_missing(cell))
+        texts = [_text(value) for value in data[text]]
         text, label = str(text), str(label)
+        if "${" in text + label:  # which a config would resolve
+            text, label = "text", "label"
+        data = written({text: texts, label: cells}, Path(config_of(words).paths.data)).resolve()
     elif not isinstance(data, str | Path):
         raise InputError(f"data: found {type(data).__name__}, allowed: a DataFrame, or the path of a file")
     columns_of_file = {"text_column": text, "label_column": label}

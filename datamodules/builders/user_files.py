@@ -36,6 +36,7 @@ class UserFiles(TextDataset):
 
     licence = "the user's own files"
     differences = "no paper to compare with"
+    version = 2
     test_fraction = 0.2
 
     def __init__(

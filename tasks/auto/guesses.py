@@ -29,20 +29,22 @@ HEADLINE_NAMES = (
 SURE_LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")  # whatever stands there
 LABEL_NAMES = (
     *SURE_LABEL_NAMES,
-    *("target", "topic", "topics", "intent", "sentiment", "emotion", "tag", "tags", "genre", "genres", "y"),
-    *("rating", "stars"),
+    *("target", "topic", "intent", "sentiment", "emotion", "tag", "y", "rating", "stars"),
     *("klasse", "kategorie", "thema", "kennzeichnung", "einstufung", "gruppe", "etikett", "rubrik", "sparte"),
     *("klassen", "kategorien", "themen", "etiketten"),
     *("classe", "categorie", "catégorie", "étiquette", "etiqueta", "categoria", "categoría", "clase", "etichetta"),
+    *("topics", "tags", "genre", "genres"),  # which stand beside other labels, too
 )
 LIKELY_LABEL_NAMES = (
-    *("department", "type", "priority", "severity", "urgency", "status"),
-    *("abteilung", "typ", "art", "priorität", "dringlichkeit"),
+    *("department", "priority", "severity", "urgency", "abteilung", "priorität", "dringlichkeit"),
 )  # of columns that go before others which look like labels
 SIDE_NAMES = (
     *("split", "fold", "set", "subset", "partition", "lang", "language", "locale", "sprache", "langue", "idioma"),
     *("date", "day", "month", "year", "time", "timestamp", "datum", "monat", "jahr", "zeit", "fecha"),
 )  # of columns that stand beside texts and their labels, and are neither where there is another
+NAMES_OF_LISTS = (
+    *("author", "authors", "autor", "autoren", "keywords", "address", "place", "location", "adresse", "ort"),
+)  # of columns whose lists are no labels
 DATE = r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ].*)?"
 SEPARATORS = "|;,"  # between the labels of a text, where it has several
 LISTS = "lists"  # in place of a separator: cells are lists, in CSV as JSON
@@ -140,7 +142,9 @@ def guess_columns(
     looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
     others: dict[str, list[str]] = {"text": [], "label": []}
     if text is None:
-        free = [name for name in columns if name != label and not _is_named(name, LABEL_NAMES)]
+        sure = [name for name in columns if _is_named(name, SURE_LABEL_NAMES)]
+        usual = [name for name in columns if _is_named(name, LABEL_NAMES) and looks[name].may_be_label]
+        free = [name for name in columns if name not in (label, *sure, *usual)]
         text, others["text"] = _guess_text(free, looks)
         if text is None:
             _refuse_objects(file, columns, rows)
@@ -193,9 +197,12 @@ def _guess_label(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str
     known = [name for name in free if _is_named(name, LABEL_NAMES) and looks[name].may_be_label]
     known = known or [name for name in free if _is_named(name, SURE_LABEL_NAMES)]
     known.sort(key=lambda name: LABEL_NAMES.index(name.strip().lower()))  # the surest name first
-    if known:
-        return known[0], [name for name in known if looks[name].tells_rows_apart]
     few = [name for name in free if looks[name].is_label]
+    few = [name for name in few if not (looks[name].has_several and _is_named(name, NAMES_OF_LISTS))]
+    if known:
+        is_sure = _is_named(known[0], SURE_LABEL_NAMES)
+        others = [] if is_sure else [name for name in few if name not in known and not _is_named(name, SIDE_NAMES)]
+        return known[0], [name for name in [*known, *others] if looks[name].tells_rows_apart]
     few.sort(key=lambda name: not looks[name].has_several)  # as keywords beside the labels have
     likely = [name for name in few if looks[name].tells_rows_apart and not _is_named(name, SIDE_NAMES)] or few
     usual = [name for name in likely if _is_named(name, LIKELY_LABEL_NAMES)]

@@ -27,7 +27,8 @@ from tasks.chat.client import Answers, ChatModel, answers_to, parse_label
 from tasks.fit import record_once, run_names, seconds_before
 
 UNPARSABLE = ""  # in predictions.csv: the answer named no class, or several
-READ = ("task", "chat", "dataset", "imbalance", "protocol", "seed", "encoder", "paths")  # `encoder` to tokenise by
+# `encoder` to tokenise by, and `method` to choose rows for: without names of classes none is without a label
+READ = ("task", "chat", "dataset", "imbalance", "protocol", "seed", "encoder", "method", "paths")
 OF_TASK = {"chat": ("force",), "chat_export": ("output",)}
 
 

@@ -385,13 +385,13 @@ def test_labels_of_a_frame_are_written_alike_each_time(label, cell):
 def test_a_plain_label_beside_lists_is_the_only_one_of_its_text(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config) or tmp_path)
-    labels = ["a", ["a", "b"], {"b"}, [], None, float("nan"), "nan", 1.0]
-    frame = pd.DataFrame({"text": [f"text {n}" for n in range(8)], "label": labels}, dtype=object)
+    labels = [np.array(["a"]), np.array(["a", "b"]), {"b"}, [], None, float("nan"), "nan", 1.0, np.array(["a"])]
+    frame = pd.DataFrame({"text": [f"text {n}" for n in range(9)], "label": labels}, dtype=object)
     kontrast.auto(frame, paths__data=str(tmp_path))
     assert pd.read_parquet(asked[0].input)["label"].tolist() == [
-        '["a"]', '["a", "b"]', '["b"]', "[]", "", "", "", '["1"]']  # fmt: skip
+        '["a"]', '["a", "b"]', '["b"]', "[]", "", "", "", '["1"]', '["a"]']  # fmt: skip
     data = read_labelled(asked[0].input, "text", "label")
-    assert data.labels == [("a",), ("a", "b"), ("b",), (), ("1",)] and len(data.unlabelled) == 3
+    assert data.labels == [("a",), ("a", "b"), ("b",), (), ("1",), ("a",)] and len(data.unlabelled) == 3
 
 
 @pytest.mark.parametrize("room", ["labelling", "papers", "losses"])

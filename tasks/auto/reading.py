@@ -170,16 +170,10 @@ def read_labelled(
         InputError: no file that can be read, no such sheet or column, no column that looks like a text or a label, no
             header line, a list in a column of single labels; with file and line.
     """
-    path = expanded(file)
-    if path.is_dir():
-        raise InputError(f"input={file}: a folder; allowed: a file (CSV, TSV, JSON Lines, XLSX, Parquet)")
-    if not path.is_file():
-        raise InputError(f"input={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
+    path = _existing(file)
     table = _opened(path, encoding, header, delimiter, sheet)
-    typed: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
-    typed |= {} if delimiter is None else {"delimiter": delimiter}
-    typed |= {} if header else {"header": False}
-    typed |= {} if sheet is None else {"sheet": sheet}
+    options = {"encoding": encoding, "delimiter": delimiter, "header": None if header else False, "sheet": sheet}
+    typed = {key: value for key, value in options.items() if value is not None}
     first = list(islice(table.rows, LOOKED_AT))
     if not first:
         raise InputError(f"{file}: no rows, allowed: a header line and rows")
@@ -204,15 +198,10 @@ def read_labelled(
         "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
     for kind, names in others.items():
-        if names:
-            data.notes.append(f"{kind}s may also stand in {short_list(names)}: {kind}_column=NAME")
-    may_be_labels = [name for name in columns if name in (label, *others["label"])]
-    if "label" in guessed and len(flags := flag_columns(may_be_labels, rows)) > 1:
-        data.notes.append(
-            f"columns {short_list(flags)} of 0 and 1 may each be a label; several labels a text are learned where one "
-            f"column names them, as {'|'.join(flags[:2])}"
-        )
-    if format_of(path) == "xlsx" and _look_merged([row.get(label) for _, row in first]):
+        data.notes += [f"{kind}s may also stand in {short_list(names)}: {kind}_column=NAME"] if names else []
+    if "label" in guessed:
+        data.notes += _notes_on_flags([name for name in columns if name in (label, *others["label"])], rows)
+    if format_of(path) == "xlsx" and _look_merged([row.get(label) for row in rows]):
         data.notes.append(
             f"column {short(label)} looks merged: rows below a label have none, and are read as texts without one; "
             f"fill it down in a spreadsheet program where they have that label"
@@ -220,6 +209,24 @@ def read_labelled(
     _add_rows(data, chain(first, table.rows), markup, separator)
     data.about["encoding"] = table.encoding  # known for sure once all rows are read
     return data
+
+
+def _existing(file: str) -> Path:
+    path = expanded(file)
+    if path.is_dir():
+        raise InputError(f"input={file}: a folder; allowed: a file (CSV, TSV, JSON Lines, XLSX, Parquet)")
+    if not path.is_file():
+        raise InputError(f"input={file}: no such file; allowed: CSV, TSV, JSON Lines, XLSX, Parquet")
+    return path
+
+
+def _notes_on_flags(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """What is said where several columns hold 0 and 1."""
+    flags = flag_columns(columns, rows)
+    if len(flags) < 2:
+        return []
+    learned = f"several labels a text are learned where one column names them, as {'|'.join(flags[:2])}"
+    return [f"columns {short_list(flags)} of 0 and 1 may each be a label; {learned}"]
 
 
 def _look_merged(cells: Sequence[Any]) -> bool:

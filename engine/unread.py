@@ -60,6 +60,19 @@ def refuse_unread(plain: Mapping[str, Any], overrides: Sequence[str]) -> None:
 
 def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     """Groups and dotted keys that the run of this config does not read, each with what it needs to count."""
+    idle, conditions = _unread_by_method(plain)
+    idle = _unread_without_training(plain) | idle | _unread_beside_groups(plain)
+    conditions = CONDITIONS | conditions
+    if plain.get("augment") and target_class(plain["augment"]).draws_first:
+        conditions["augment"] = "encoder.train=full|top_layers"  # a frozen encoder sees every row once, as it is
+    for key, condition in [*conditions.items(), *_declared("", Top), *_unread_by_nodes(plain)]:
+        if not _holds(plain, condition):
+            idle.setdefault(key, f"allowed with {condition}")
+    return idle
+
+
+def _unread_without_training(plain: Mapping[str, Any]) -> dict[str, str]:
+    """What the method names itself, and what a run that does not train, or trains to the end, leaves unread."""
     method = plain["method"]
     idle = dict.fromkeys(unused_groups(method), f"method={method['name']} does not read it")
     if not is_module(method):
@@ -71,42 +84,50 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     elif plain["trainer"]["max_epochs"] == "converged":
         to_the_end = "trainer.max_epochs=converged, the default over a frozen encoder, trains to the end"
         idle["callbacks.early_stopping"] = f"{to_the_end}; allowed with a number of epochs"
-    conditions = dict(CONDITIONS)
-    reads_unlabelled = bool(plain.get("active")) or getattr(target_class(method), "reads_unlabelled", False)
+    return idle
+
+
+def _unread_by_method(plain: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """What the class of the method never reads, of texts without labels, names and its own arguments; and by key the
+    condition under which it reads others."""
+    method, active = plain["method"], plain.get("active")
+    target, never = target_class(method), f"method={method['name']} does not read"
+    idle, conditions = {}, {}
+    reads_unlabelled = bool(active) or getattr(target, "reads_unlabelled", False)
     for key in ("dataset.unlabelled", "dataset.most_unlabelled"):
         if not reads_unlabelled:
-            idle[key] = f"method={method['name']} does not read texts without labels"
+            idle[key] = f"{never} texts without labels"
         elif reads_unlabelled is not True:
             conditions[key] = reads_unlabelled
-    asks_for_passes = bool(plain.get("active")) and _asks_for_passes(plain["active"]["strategy"])
-    for argument, condition in getattr(target_class(method), "reads_when", {}).items():
+    for argument, condition in getattr(target, "reads_when", {}).items():
         if condition is None:
-            idle[f"method.{argument}"] = f"method={method['name']} does not read it"
-        elif argument != "dropout" or not asks_for_passes:
+            idle[f"method.{argument}"] = f"{never} it"
+        elif argument != "dropout" or not _asks_for_passes(active):
             conditions[f"method.{argument}"] = f"method.{condition}"
-    if plain.get("head"):
-        idle |= dict.fromkeys(OF_LINEAR_CLASSIFIER, f"head={plain['head']['name']} stands for the linear classifier")
-    if (active := plain.get("active")) and not asks_for_passes:
-        idle["active.mc_passes"] = f"active={active['name']} asks for no passes with dropout on"
-    if active:
-        idle["protocol.read_test"] = f"active={active['name']} draws its curve by the test rows"
-    if no_rival := _without_rival(plain):
-        idle["rival"] = no_rival
-    if serves(method) == "clustering":
-        idle |= dict.fromkeys(OF_LABELS, f"method={method['name']} reads no labels")
-    if "ir" in (thinning := plain.get("imbalance") or {"ir": None}) and thinning["ir"] is None:
-        idle["protocol.val_from"] = "nothing is thinned; allowed with imbalance.ir=NUMBER or another imbalance"
-    if (plain.get("active") or {}).get("oracle") != "browser":  # whose page shows them to a person
-        needed = dict(_declared("method", target_class(method)))
+    if (active or {}).get("oracle") != "browser":  # whose page shows them to a person
+        needed = dict(_declared("method", target))
         if condition := next((needed[key] for key in NAMES if key in needed), None):
             conditions["dataset.class_descriptions"] = condition
         else:
-            idle["dataset.class_descriptions"] = f"method={method['name']} does not read the names of the classes"
-    if plain.get("augment") and target_class(plain["augment"]).draws_first:
-        conditions["augment"] = "encoder.train=full|top_layers"  # a frozen encoder sees every row once, as it is
-    for key, condition in [*conditions.items(), *_declared("", Top), *_unread_by_nodes(plain)]:
-        if not _holds(plain, condition):
-            idle.setdefault(key, f"allowed with {condition}")
+            idle["dataset.class_descriptions"] = f"{never} the names of the classes"
+    return idle, conditions
+
+
+def _unread_beside_groups(plain: Mapping[str, Any]) -> dict[str, str]:
+    """What the chosen head, active learning, clustering or a data set that is not thinned leaves unread."""
+    idle: dict[str, str] = {}
+    if plain.get("head"):
+        idle |= dict.fromkeys(OF_LINEAR_CLASSIFIER, f"head={plain['head']['name']} stands for the linear classifier")
+    if active := plain.get("active"):
+        idle["protocol.read_test"] = f"active={active['name']} draws its curve by the test rows"
+        if not _asks_for_passes(active):
+            idle["active.mc_passes"] = f"active={active['name']} asks for no passes with dropout on"
+    if no_rival := _without_rival(plain):
+        idle["rival"] = no_rival
+    if serves(plain["method"]) == "clustering":
+        idle |= dict.fromkeys(OF_LABELS, f"method={plain['method']['name']} reads no labels")
+    if "ir" in (thinning := plain.get("imbalance") or {"ir": None}) and thinning["ir"] is None:
+        idle["protocol.val_from"] = "nothing is thinned; allowed with imbalance.ir=NUMBER or another imbalance"
     return idle
 
 
@@ -117,11 +138,12 @@ def is_solved(plain: Mapping[str, Any]) -> bool:
     return getattr(method, "is_solved", False) is True or (linear and not plain.get("head"))
 
 
-def _asks_for_passes(strategy: Mapping[str, Any]) -> bool:
-    """Whether a strategy, or one that it wraps, takes probabilities with dropout on."""
-    if "mc_probabilities" in signature(target_class(strategy))[0]:
-        return True
-    return "_target_" in (strategy.get("strategy") or {}) and _asks_for_passes(strategy["strategy"])
+def _asks_for_passes(active: Mapping[str, Any] | None) -> bool:
+    """Whether the strategy of active learning, or one that it wraps, takes probabilities with dropout on."""
+    strategy = (active or {}).get("strategy") or {}
+    if "_target_" not in strategy:
+        return False
+    return "mc_probabilities" in signature(target_class(strategy))[0] or _asks_for_passes(strategy)
 
 
 def _without_rival(plain: Mapping[str, Any]) -> str | None:

@@ -154,10 +154,11 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
         labels_optional = dataset.label_names is not None or dataset.empty_label == "unlabelled"
         if split == "train":
             rows = itertools.chain(rows, dataset.unlabelled_rows())
+        is_told = split == "train" and dataset.kind == "text" and dataset.own_files()  # the others have no such key
         checks = {
             "labels_optional": all_rows or (split == "train" and labels_optional),
             "several_labels": dataset.several_labels,
-            "also": ", or dataset.empty_label=unlabelled" if split == "train" and dataset.own_files() else "",
+            "also": ", or dataset.empty_label=unlabelled" if is_told else "",
         }
         first[split] = _stage(dataset, f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")

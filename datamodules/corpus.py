@@ -150,15 +150,16 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
     codes: dict[str, int] = {}  # label -> number in order of appearance
     parts: Parts = {}
     first: dict[str, dict[str, str]] = {}  # split -> label -> where it came first
+    labels_optional = dataset.label_names is not None or dataset.empty_label == "unlabelled"
+    is_told = dataset.kind == "text" and dataset.own_files()  # the others have no such key
+    also = ", or dataset.empty_label=unlabelled" if is_told else ""
     for split, rows in ({"train": dataset.all_rows(files)} if all_rows else dataset.rows(files)).items():
-        labels_optional = dataset.label_names is not None or dataset.empty_label == "unlabelled"
         if split == "train":
             rows = itertools.chain(rows, dataset.unlabelled_rows())
-        is_told = split == "train" and dataset.kind == "text" and dataset.own_files()  # the others have no such key
         checks = {
             "labels_optional": all_rows or (split == "train" and labels_optional),
             "several_labels": dataset.several_labels,
-            "also": ", or dataset.empty_label=unlabelled" if is_told else "",
+            "also": also if split == "train" else "",
         }
         first[split] = _stage(dataset, f"{dataset.name} {split}", rows, staging / f"{split}.arrow", codes, **checks)
         table = _read(staging / f"{split}.arrow")
@@ -166,9 +167,9 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
     _check_same_kind(dataset.name, parts)
     split_rule = "none, all rows together" if all_rows else _hold_out_test(dataset, parts, list(codes))
     removed = _deduplicate(dataset, parts)
-    if all_rows and codes and not dataset.takes_unlabelled and without_label(parts["train"][0]).any():
-        where = first["train"][UNLABELLED]
-        raise InputError(f"{where}: found no label, allowed: a label in every row or in none")
+    takes_empty = dataset.takes_unlabelled and labels_optional
+    if all_rows and codes and not takes_empty and (where := first["train"].get(UNLABELLED)):
+        raise InputError(f"{where}: found no label, allowed: a label in every row or in none{also}")
     label_names = _label_names(dataset, parts, list(codes), first, least=0 if all_rows else 2)
     if not all_rows and dataset.own_files():
         _warn_of_alike(dataset.name, label_names)
@@ -200,13 +201,14 @@ def _stage(
 ) -> dict[str, str]:
     """Check the rows and write them with the numbers of ``codes``, -1 for none.
 
-    Returns where each label came first, and under ``UNLABELLED`` where a row came first that has none.
+    Returns where each label came first, and under ``UNLABELLED`` where a row came first that has none and is not of
+    the file of texts without labels.
     """
     first: dict[str, str] = {}
     writer, has_aug = None, False
     for chunk in _chunks(dataset, source, rows, **checks):
         for row in chunk:
-            if not row["label"]:
+            if row["label"] is None and not row.get("unlabelled"):
                 first.setdefault(UNLABELLED, row["where"])
             for name in row["label"] or ():
                 codes.setdefault(name, len(codes))

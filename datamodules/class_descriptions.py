@@ -14,7 +14,7 @@ import yaml
 
 from storage.errors import InputError, short
 from storage.plain_yaml import load_yaml
-from storage.tables import TextLines, folded, parsed_json, trim
+from storage.tables import TextLines, folded, label_text, parsed_json
 
 KNOWN = Path(__file__).parent / "class_names"
 STEM = "(?:label|class|cls|category|cat|topic|cluster|group|type|level|grade|star|tag|intent)"
@@ -118,7 +118,7 @@ def read_descriptions(
 
 
 def _labels(content: Mapping[Any, Any]) -> list[str]:
-    return [trim(str(label)) for label in content]
+    return [label_text(label) for label in content]
 
 
 def _csv_pairs(text: str, where: str) -> dict[str, str]:
@@ -129,7 +129,7 @@ def _csv_pairs(text: str, where: str) -> dict[str, str]:
     for number, row in enumerate(rows, 1):
         if len(row) != 2:
             raise InputError(f"{where}: row {number} has {len(row)} fields; allowed: label,description")
-        if (label := trim(row[0])) in pairs:
+        if (label := label_text(row[0])) in pairs:
             raise InputError(f"{where}: label {short(label)} twice; allowed: once")
         pairs[label] = row[1]
     return pairs

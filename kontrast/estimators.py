@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from kontrast.runs import HALF, checked_texts, config_of, overrides, unseeded, with_threads, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
-from storage.tables import label_name
+from storage.tables import label_name, label_text
 
 ALL_ROWS = ("protocol=kfold", "protocol.fold=null", "dataset.singleton_classes=keep_in_train")
 LISTS = (list, tuple, set, frozenset, np.ndarray)
@@ -145,7 +145,8 @@ class TextClassifier(ClassifierMixin, _Settings):
 
     def _answer_in(self, names: Sequence[str], classes: NDArray[Any]) -> TextClassifier:
         """Itself, answering with `classes` (C,) for the run's labels of these names."""
-        self._order = np.array([self._names.index(name) for name in names])
+        own_names = list(map(label_text, self._names))  # those of an older run may be `True`
+        self._order = np.array([own_names.index(label_text(name)) for name in names])
         self.classes_ = classes
         return self
 
@@ -248,7 +249,7 @@ def answering(classifier: TextClassifier, by_name: Mapping[str, Any]) -> TextCla
     """A classifier that was loaded, answering with these labels; of several a text with their names still."""
     if classifier._opened().threshold is not None:
         return classifier
-    names, labels = _in_order({name: by_name[name] for name in classifier._names})
+    names, labels = _in_order({name: by_name[label_text(name)] for name in classifier._names})
     return classifier._answer_in(names, np.array(labels, object if _mixes_texts(labels) else None))
 
 

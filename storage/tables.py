@@ -50,6 +50,7 @@ ESCAPED = re.compile("(?<!_x005F)_x(00(?:[01][0-9A-Fa-f]|7F))_")  # a control ch
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace()) + (
     "\u00ad\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )  # white space, and characters of no width that end no emoji
+TRUTH = {"True": "TRUE", "False": "FALSE"}  # as Python and pandas write what spreadsheets show in capitals
 WHOLE = re.compile(r"^([-+]?\d+)\.0+$")
 ERROR = "e"  # how openpyxl calls the kind of a cell of XLSX that holds #N/A, #REF! and the like, not as a text
 BROKEN = "\udc80"  # half a character, as no decoder gives it: in the place of bytes that are none of an encoding
@@ -208,17 +209,22 @@ def is_missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, str) and trim(label).lower() in ("", "nan"))
 
 
+def label_text(label: Any) -> str:
+    """The name of a label as a file has it, "" of what is neither text nor number: ``1`` and ``1.0`` are one, also as
+    text, for spreadsheets and pandas write whole numbers so where some are missing; ``True`` is ``TRUE``."""
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    name = trim(str(label)) if isinstance(label, str | int | float | Decimal) else ""
+    return TRUTH.get(name) or WHOLE.sub(r"\1", name)
+
+
 def label_name(label: Any, where: str, also: str = "") -> str:
-    """The name of a label as a file has it: ``1`` and ``1.0`` are one, also as text, for spreadsheets and pandas write
-    whole numbers so where some are missing.
+    """`label_text` of a label.
 
     Raises:
         InputError: it is empty, NaN, or neither text nor number; the line begins with ``where``, and ``also`` ends it.
     """
-    if isinstance(label, float) and label.is_integer():
-        label = int(label)
-    name = trim(str(label)) if isinstance(label, str | int | float | Decimal) else ""
-    name = WHOLE.sub(r"\1", name)
+    name = label_text(label)
     if is_missing(name):
         shown = "an empty label" if label is None or label == "" else f"label {short(str(label))}"
         shown += ", which counts as empty" if name.lower() == "nan" else ""

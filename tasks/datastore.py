@@ -17,7 +17,7 @@ from engine.finished import load_module, open_run
 from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
-from storage.tables import Row, is_blank, label_name, text_of
+from storage.tables import Row, is_blank, label_name, label_text, text_of
 from tasks.auto.guesses import LISTS, guess_separator, json_list
 from tasks.auto.reading import LOOKED_AT
 from tasks.predict import Encoded, pieces, read_as_learned
@@ -38,7 +38,7 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
         if plan.config.trainer.num_threads:
             torch.set_num_threads(plan.config.trainer.num_threads)
         module, label_names = load_module(run, plan)
-        encoded, known = Encoded(module, plan), {name: number for number, name in enumerate(label_names)}
+        encoded, known = Encoded(module, plan), {label_text(name): number for number, name in enumerate(label_names)}
         config, table = read_as_learned(config, plan, "add", overrides, ("text", "label"))
         rows, reading = with_reader_of_labels(table.rows, config, plan, module.multilabel)
         texts, labels, vectors = [], [], []

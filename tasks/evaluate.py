@@ -25,7 +25,7 @@ from reporting.multilabel_metrics import label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
 from storage.errors import ReportError, short, short_list
 from storage.run_store import RunFolder
-from storage.tables import is_blank, is_missing
+from storage.tables import is_blank, is_missing, label_text
 from tasks.datastore import labels_in, with_reader_of_labels
 from tasks.fit import measure, run_names
 from tasks.predict import Predictor, classifier_predictor, pieces, read_as_learned
@@ -125,6 +125,7 @@ def _scored_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.floating], dict[str, int]]:
     """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
     names, several = predictor.label_names, predictor.threshold is not None
+    own_labels = list(map(label_text, names))  # those of an older run may be `True`
     config, table = read_as_learned(config, plan, "input", overrides, ("text", "label"), blank_allowed=True)
     table.need(config.label_column, "set label_column=NAME")
     rows, reading = with_reader_of_labels(table.rows, config, plan, several)
@@ -144,11 +145,11 @@ def _scored_rows(
                 unlabelled.append(where)
                 continue
             row_labels = labels_in(where, row, config.label_column, reading)
-            if strange := set(row_labels) - set(names):
+            if strange := set(row_labels) - set(own_labels):
                 unknown.update(strange)
                 first = first or where
                 continue
-            labels.append(np.isin(names, row_labels))
+            labels.append(np.isin(own_labels, row_labels))
             inputs.append(text)
         if inputs:
             scores.append(predictor.scores(inputs)[0])

@@ -33,7 +33,7 @@ class Hub(TextDataset):
 
     licence = "see its page on the hub"
     differences = "no paper to compare with"
-    version = 3
+    version = 4
     test_fraction = 0.2
 
     def __init__(

@@ -9,7 +9,7 @@ from datamodules.class_descriptions import names_of
 from datamodules.labels import split_labels
 from storage.errors import InputError
 from storage.files import expanded
-from storage.tables import Table, checked_delimiter, checked_encoding, format_of, open_table, text_of, trim
+from storage.tables import Table, checked_delimiter, checked_encoding, format_of, label_text, open_table, text_of
 
 
 class UserFiles(TextDataset):
@@ -36,7 +36,7 @@ class UserFiles(TextDataset):
 
     licence = "the user's own files"
     differences = "no paper to compare with"
-    version = 2
+    version = 3
     test_fraction = 0.2
 
     def __init__(
@@ -216,7 +216,7 @@ class Jsonl(UserFiles):
 
 
 def _checked_names(names: Sequence[str | int]) -> tuple[str, ...]:
-    stripped = [trim(str(name)) for name in names]
+    stripped = [label_text(name) for name in names]
     if len(stripped) < 2 or len(set(stripped)) != len(stripped) or "" in stripped:
         raise InputError(f"dataset.label_names: found {stripped}, allowed: at least 2 different names")
     return tuple(stripped)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import datasets
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from matplotlib import image
@@ -226,6 +227,17 @@ def test_rows_by_position_and_thinning_by_class(corpus, tmp_path):
 def test_a_label_is_the_same_in_training_and_in_the_datastore(label):
     assert label_name(label, "a.csv:2") == "1"
     assert _labels("a.csv:2", {"label": label}, "label", {"0": 0, "1": 1}, _one_name) == [1]
+
+
+def test_a_truth_value_is_the_same_label_in_every_format(tmp_path):
+    labels = pd.DataFrame({"text": ["a", "b", "c"], "label": [True, False, True]})
+    labels.to_csv(tmp_path / "a.csv", index=False)
+    labels.to_excel(tmp_path / "a.xlsx", index=False)
+    labels.to_parquet(tmp_path / "a.parquet")
+    labels.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    for name in ("a.csv", "a.xlsx", "a.parquet", "a.jsonl"):
+        corpus = prepare(Csv(str(tmp_path / name), test=str(tmp_path / "a.csv")), tmp_path / "data", None)
+        assert corpus.label_names == ("FALSE", "TRUE"), name
 
 
 @pytest.mark.parametrize("label", [None, "", " ", "\u200b", "NaN", float("nan"), {"a": 1}])

@@ -59,7 +59,7 @@ def test_a_label_that_pandas_wrote_as_missing_is_none(tmp_path):
     assert texts(corpus) == ["three"] and corpus.label_names == ("0", "1")
 
 
-@pytest.mark.parametrize(("labels", "names"), [([0, 1, None], [0, 1]), ([False, True, None], ["False", "True"])])
+@pytest.mark.parametrize(("labels", "names"), [([0, 1, None], [0, 1]), ([False, True, None], [False, "True"])])
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_a_label_that_is_0_or_false_is_no_missing_one(tmp_path, labels, names, kind):
     path = tmp_path / f"train.{kind}"

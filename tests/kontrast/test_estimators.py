@@ -423,3 +423,10 @@ def test_a_module_beside_a_script_stays_and_what_would_import_it_is_refused(tmp_
     shown = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True).stdout
     refusal = f"a module 'callbacks' of another project comes first on the path ({own}); allowed: none"
     assert shown.splitlines() == [f"kontrast: {refusal}", str(own)]
+
+
+def test_truth_values_are_those_of_a_run_that_called_them_otherwise():
+    for names in (["False", "True"], ["FALSE", "TRUE"]):
+        classifier = kontrast.TextClassifier()
+        classifier._names = names
+        assert classifier._answer_in(["FALSE", "TRUE"], np.array([False, True]))._order.tolist() == [0, 1]

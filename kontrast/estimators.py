@@ -77,6 +77,9 @@ class _Settings(BaseEstimator):
     def _texts_to_learn(self, X: Any) -> list[str]:
         return checked_texts(X, self.settings.get("dataset__markup", "keep"))
 
+    def _texts_to_read(self, X: Any) -> list[str]:
+        return checked_texts(X, self._markup, self._text_column if getattr(self, "_is_loaded", False) else None)
+
     def _own_threads(self) -> AbstractContextManager[None]:
         return with_threads(self.settings.get("trainer__num_threads"))
 
@@ -155,6 +158,7 @@ class TextClassifier(ClassifierMixin, _Settings):
         from tasks.predict import classifier_predictor
 
         self._model, self._markup = classifier_predictor(run, plan, explain=False), _markup_of(plan)
+        self._text_column = plan.dataset.learned_columns.get("text", "text")
         self._names = list(self._model.label_names)
         self.run_, self.folder_ = shown_id(run), run.path.absolute()  # wherever it is unpickled
 
@@ -165,7 +169,7 @@ class TextClassifier(ClassifierMixin, _Settings):
 
         model = self._opened()
         with self._own_threads():
-            scores = np.concatenate([model.scores(piece)[0] for piece in pieces(checked_texts(X, self._markup))])
+            scores = np.concatenate([model.scores(piece)[0] for piece in pieces(self._texts_to_read(X))])
         probabilities = np.asarray(scores, np.float64)[:, self._order]
         if model.threshold is None:  # computed in float32, they add up to 1 but for its rounding
             probabilities /= probabilities.sum(axis=1, keepdims=True)
@@ -322,6 +326,7 @@ class TextClusterer(ClusterMixin, _Settings):
         from engine.assign import Assigner
 
         self._model, self._markup = Assigner(run, plan), _markup_of(plan)
+        self._text_column = plan.dataset.learned_columns.get("text", "text")
         self.labels_ = self._labels(np.array([int(row["cluster"]) for row in run.read_csv("predictions.csv")]))
         self.run_, self.folder_ = run.id, run.path.absolute()
 
@@ -332,7 +337,7 @@ class TextClusterer(ClusterMixin, _Settings):
         check_is_fitted(self, "run_")
         model = self._opened()
         with self._own_threads():
-            clusters = [model.assign(piece)[0] for piece in pieces(checked_texts(X, self._markup))]
+            clusters = [model.assign(piece)[0] for piece in pieces(self._texts_to_read(X))]
         return self._labels(np.concatenate(clusters))
 
     def _labels(self, clusters: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,9 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 from datamodules.markup import without_markup
 from engine.identify import compose_run
 from storage.command_words import value_word
-from storage.errors import InputError, short
+from storage.errors import InputError, short, short_list
 from storage.files import replacing
-from storage.tables import is_visible
+from storage.tables import is_visible, text_columns, text_of
 
 HALF = re.compile("[\ud800-\udfff]")
 
@@ -71,22 +71,27 @@ def unseeded() -> Iterator[None]:
         raise error
 
 
-def checked_texts(texts: Any, markup: str = "keep") -> list[str]:
+def checked_texts(texts: Any, markup: str = "keep", column: str | None = None) -> list[str]:
     """Texts of a list, an array or a pandas Series, or the one column of a frame, as they are.
 
     Args:
         markup: what becomes of tags and entities later; `strip`: a text of these alone is none.
+        column: that is taken of a frame of several, as a table is read: `TITLE+BODY` joins two.
 
     Raises:
-        InputError: no texts, several columns, or an entry that is no text with a visible character; with its position.
+        InputError: no texts, several columns or a frame without its own, or an entry that is no text with a visible
+            character; with its position.
     """
     if isinstance(texts, str | Mapping) or texts is None or getattr(texts, "ndim", 1) == 0:
         kind = "one text" if isinstance(texts, str) else type(texts).__name__
         raise InputError(f"X: found {kind}, allowed: a list, array or Series of texts")
     if getattr(texts, "ndim", 1) == 2:
-        if texts.shape[1] != 1:  # a frame would give the names of its columns
+        if texts.shape[1] == 1:  # a frame would give the names of its columns
+            texts = np.asarray(texts)[:, 0]
+        elif column is not None and hasattr(texts, "columns"):
+            texts = _texts_of_frame(texts, column)
+        else:
             raise InputError(f"X: found {texts.shape[1]} columns, allowed: one, of texts")
-        texts = np.asarray(texts)[:, 0]
     entries = [str(text) if isinstance(text, np.str_) else text for text in texts]
     for place, text in enumerate(entries):
         if not isinstance(text, str) or not is_visible(without_markup(text) if markup == "strip" else text):
@@ -98,6 +103,18 @@ def checked_texts(texts: Any, markup: str = "keep") -> list[str]:
     if not entries:
         raise InputError("X: no texts, allowed: at least one")
     return entries
+
+
+def _texts_of_frame(frame: Any, column: str) -> list[Any]:
+    names = list(map(str, frame.columns))
+    parts = text_columns(names, column)
+    if lacking := [part for part in parts if part not in names]:
+        raise InputError(f"X: found no column {short_list(lacking)}, allowed: a frame with {column}, or texts alone")
+    if twice := [part for part in parts if names.count(part) > 1]:
+        raise InputError(f"X: found several columns {short_list(twice)}, allowed: one of the name, or texts alone")
+    series = [frame.iloc[:, names.index(part)].astype(object) for part in parts]
+    rows = zip(*(values.where(values.notna(), None) for values in series), strict=True)
+    return [text_of(dict(zip(parts, row, strict=True)), column) for row in rows]
 
 
 def written(columns: Mapping[str, Sequence[Any]], folder: Path) -> Path:

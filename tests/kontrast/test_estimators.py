@@ -65,6 +65,18 @@ def test_texts_come_in_lists_arrays_and_series(texts):
     assert checked_texts(texts) == ["a", "b"]
 
 
+def test_of_a_frame_the_columns_are_read_that_a_model_learned_from():
+    frame = pd.DataFrame({"title": ["one", None, pd.NA], "label": [1, 2, 3], "body": ["x", "y", "z"]})
+    assert checked_texts(frame, column="body") == ["x", "y", "z"]
+    assert checked_texts(frame, column="title+body") == ["one\nx", "y", "z"]
+    with pytest.raises(InputError, match="^X: found no column 'text', 'head', allowed: a frame with text.body.head, "):
+        checked_texts(frame, column="text+body+head")
+    with pytest.raises(InputError, match="^X: found several columns 'body', allowed: one of the name, or texts alone"):
+        checked_texts(frame.iloc[:, [0, 2, 2]], column="body")
+    with pytest.raises(InputError, match="^X: found 3 columns, allowed: one, of texts"):
+        checked_texts(frame)
+
+
 LISTS_OF_LABELS = (
     "y: found lists of labels, allowed: one label a text, or an array (N, C) of 0 and 1, "
     "which scikit-learn's MultiLabelBinarizer makes of lists"
@@ -170,7 +182,7 @@ def test_outliers_are_minus_one(tmp_path, monkeypatch):
     rows = [{"cluster": number} for number in "0210"]
     run = SimpleNamespace(read_csv=lambda name: rows, id="hdbscan", path=tmp_path)
     clusterer = kontrast.TextClusterer("hdbscan")
-    clusterer._take(run, SimpleNamespace(plain={"dataset": {}}))
+    clusterer._take(run, SimpleNamespace(plain={"dataset": {}}, dataset=SimpleNamespace(learned_columns={})))
     assert clusterer.labels_.tolist() == [0, -1, 1, 0] and clusterer.predict(["a", "b"]).tolist() == [-1, 0]
 
 

@@ -5,6 +5,7 @@ import json
 import shutil
 from functools import partial
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
@@ -13,6 +14,7 @@ from scipy.special import logit
 import kontrast
 from attack.toy import FILLERS
 from engine.plan import Plan
+from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto.calibration import calibrated_labels
 from tasks.predict import classifier_predictor
@@ -94,6 +96,11 @@ def test_headlines_are_joined_and_the_line_that_predicts_says_so(words, use, tmp
     assert use("predict", str(result.folder), f"input={source}", output, line.split()[-1]).code == 0
     figures = ("evaluate", str(result.folder), f"input={source}", line.split()[-1])
     assert use(*figures).code == 0
+    model, frame = kontrast.load(result.folder), pd.read_csv(source)
+    assert model.predict(frame).tolist() == [row["prediction"] for row in rows(tmp_path / "o.csv")]
+    assert model.score(frame, frame["label"]) > 0.7
+    with pytest.raises(InputError, match="X: found no column 'title', allowed: a frame with title.body, or"):
+        model.predict(frame[["body", "label"]])
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import unicodedata
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -88,6 +89,7 @@ class Table:
         has_header: whether columns have names of their own, from the first row or as the format has them.
         own_columns: "text", "label" -> that of a finished run, where it is read because nobody typed one.
         uncalculated: columns of XLSX that are read as empty, for they hold formulas whose values the file lacks.
+        line: of the header; None where there is none.
     """
 
     name: str
@@ -99,6 +101,12 @@ class Table:
     has_header: bool = True
     own_columns: Mapping[str, str] = field(default_factory=dict)
     uncalculated: Sequence[str] = ()
+    line: int | None = None
+
+    @property
+    def header(self) -> str:
+        """The place where the columns are named, as messages have it."""
+        return self.name if self.line is None else f"{self.name}:{self.line}"
 
     @property
     def encoding(self) -> str | None:
@@ -125,7 +133,7 @@ class Table:
     def need(self, column: str, hint: str) -> None:
         """Raises InputError where the table has no such column; ``hint`` says which option names it."""
         if self.columns is not None and column not in self.columns:
-            raise InputError(f"{self.name}:1: {self._lacks('column', column, hint, self.columns)}")
+            raise InputError(f"{self.header}: {self._lacks('column', column, hint, self.columns)}")
         self.refuse_uncalculated([column])
 
     def refuse_uncalculated(self, columns: Iterable[str]) -> None:
@@ -274,7 +282,7 @@ def open_table(
         sheet: of XLSX; by default the first that holds rows.
 
     Raises:
-        InputError: no such file, it cannot be read, or it is not of its format; no such sheet; duplicate columns.
+        InputError: no such file, it cannot be read, or it is not of its format; no such sheet.
     """
     name = "stdin" if source == STDIN else str(source)
     kind = kind or (None if source == STDIN else format_of(source))
@@ -536,11 +544,12 @@ def _open_csv(
         first = next(reader, [])
     columns = _without_blank_end(first, 1)
     header = first if len(first) < len(columns) + 2 else columns  # one without a name can be told, several cannot
-    header = header if has_header else _by_position(len(first))
+    header = _told_apart(f"{name}:{1 + before}", header) if has_header else _by_position(len(first))
     rows = _fields(reader, header, name, delimiter, before)
     if not has_header:
         rows = itertools.chain([(f"{name}:{1 + before}", dict(zip(header, first, strict=True)))], rows)
-    return Table(name, _checked_columns(name, header), rows, delimiter, has_header=bool(has_header))
+    line = 1 + before if has_header else None
+    return Table(name, tuple(header), rows, delimiter, has_header=bool(has_header), line=line)
 
 
 def _has_spaces_after(header: str, delimiter: str) -> bool:
@@ -576,14 +585,20 @@ def _number_of_fields(lines: Sequence[str], delimiter: str) -> int:
     return whole[0] if len(set(whole)) == 1 and len(whole) > 1 else 0
 
 
-def _checked_columns(name: str, header: Sequence[str]) -> tuple[str, ...]:
-    if len(set(header)) < len(header):
-        twice = next(column for column in header if header.count(column) > 1)
-        raise InputError(
-            f"{name}:1: {header.count(twice)} columns {short(twice)}, allowed: a name of its own for each of "
-            f"{short_list(header)}{'' if format_of(name) == 'parquet' else '; header=false where these are no names'}"
-        )
-    return tuple(header)
+def _told_apart(where: str, header: Sequence[str]) -> list[str]:
+    """A name of its own for each column: the second `text` is `text.1`, as pandas calls it. Which are is warned of."""
+    taken, numbers = set(header), defaultdict[str, Iterator[int]](itertools.count)
+    columns: list[str] = []
+    for column in header:
+        names = (f"{column}.{number}" if number else column for number in numbers[column])
+        columns.append(next(name for name in names if name == column or name not in taken))
+    repeats = [(number, name) for number, name in enumerate(columns, 1) if name != header[number - 1]]
+    if repeats:
+        number, name = repeats[0]
+        first, more = header.index(header[number - 1]) + 1, f", and {len(repeats) - 1} more" if repeats[1:] else ""
+        said = "%s: columns %d and %d are both called %s; column %d is read as %s%s"
+        log.warning(said, where, first, number, short(header[number - 1]), number, short(name), more)
+    return columns
 
 
 def _without_blank_end(fields: list[str], least: int) -> list[str]:
@@ -756,7 +771,9 @@ def _sheet(book: Any, path: Path, has_header: bool | None, name: str | None) -> 
         log.warning(said, path, len(sheets), title)
     while not header[-1]:
         header.pop()  # columns that were formatted only
-    if not has_header:
+    if has_header:
+        header = _told_apart(f"{path}:{start}", header)
+    else:
         header, cells_of_rows = _by_position(len(header)), itertools.chain([first], cells_of_rows)
 
     def rows() -> Iterator[tuple[str, Row]]:
@@ -783,9 +800,9 @@ def _sheet(book: Any, path: Path, has_header: bool | None, name: str | None) -> 
             said = "%s:%d: a cell that holds an error, as #N/A, is read as an empty one; the sheet has %d of these"
             log.warning(said, path, errors[0], len(errors))
 
-    columns = _checked_columns(str(path), header)
-    read, uncalculated = _calculated(rows(), path, title, columns, start + 1 if has_header else start)
-    return Table(str(path), columns, read, sheet=title, has_header=bool(has_header), uncalculated=uncalculated)
+    read, uncalculated = _calculated(rows(), path, title, header, start + 1 if has_header else start)
+    table = Table(str(path), tuple(header), read, sheet=title, has_header=bool(has_header), uncalculated=uncalculated)
+    return replace(table, line=start) if has_header else table
 
 
 def _calculated(
@@ -875,17 +892,19 @@ def _open_parquet(path: Path, has_header: bool | None) -> Table:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a Parquet file that can be read, allowed: Parquet") from error
 
+    columns = _told_apart(str(path), file.schema_arrow.names)
+
     def rows() -> Iterator[tuple[str, Row]]:
         number = 0
         try:
             for batch in file.iter_batches(BATCH):
-                for row in batch.to_pylist():
+                for row in batch.rename_columns(columns).to_pylist():
                     number += 1
                     yield f"{path}:{number}", row
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole Parquet file") from error
 
-    return Table(str(path), _checked_columns(str(path), file.schema_arrow.names), rows())
+    return Table(str(path), tuple(columns), rows())
 
 
 # Writing

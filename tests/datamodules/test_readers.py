@@ -129,8 +129,6 @@ def test_singletons_under_a_split(tmp_path):
                                   "'sentence', 'label'"),
         ("text,topic\na,x\n", "FILE:1: no column 'label' (dataset.label_column), allowed with delimiter ',': one of "
                               "'text', 'topic'"),
-        ("text,label,text\na,x,b\n", "FILE:1: 2 columns 'text', allowed: a name of its own for each of 'text', "
-                                     "'label', 'text'; header=false where these are no names"),
         (GOOD + ",fruit\n", "FILE:6: found an empty text, allowed: a string with at least one visible character"),
         (GOOD + " \t,fruit\n", "FILE:6: found an empty text, allowed: a string with at least one visible character"),
         (GOOD + "a,\n", f"FILE:6: found an empty label, {OR_EMPTY}"),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -406,6 +407,26 @@ def test_spreadsheets_and_parquet(tmp_path):
     openpyxl.Workbook().save(tmp_path / "empty.xlsx")
     with pytest.raises(InputError, match="empty.xlsx: the sheet is empty"):
         open_table(tmp_path / "empty.xlsx")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.xlsx", "a.parquet"])
+def test_of_columns_of_one_name_the_later_have_a_number_as_pandas_gives_it(tmp_path, name, caplog):
+    import openpyxl
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lines, path = (["text", "label", "text", "text.1", "text"], ["a", "x", "b", "c", "d"]), tmp_path / name
+    (tmp_path / "a.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+    book = openpyxl.Workbook()
+    for line in lines:
+        book.active.append(line)
+    book.save(tmp_path / "a.xlsx")
+    pq.write_table(pa.table([[value] for value in lines[1]], names=lines[0]), tmp_path / "a.parquet")
+    names = pd.read_csv(tmp_path / "a.csv").columns
+    assert [row for _, row in open_table(path).rows] == [dict(zip(names, lines[1], strict=True))]
+    where = path if name == "a.parquet" else f"{path}:1"
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == f"{where}: columns 1 and 3 are both called 'text'; column 3 is read as 'text.2', and 1 more"
 
 
 @pytest.mark.parametrize(("name", "content"), [

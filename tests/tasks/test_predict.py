@@ -414,7 +414,6 @@ def test_answers_are_kept_for_the_same_question_and_as_far_as_they_are_whole(tmp
         ("a.jsonl", '{"text": "x"}\n{"text": 3}\n', ":2: "),
         ("a.jsonl", '{"text": "x"}\n{"text"\n', ":2: "),
         ("a.csv", "PK\x03\x04", ": found a ZIP archive, as XLSX is, allowed: text, as CSV"),
-        ("a.csv", "text,x,x\na,b,c\n", ":1: 2 columns 'x'"),
     ],
 )
 def test_bad_input_is_named_by_file_and_line_and_leaves_no_output(run, use, tmp_path, name, content, finding):

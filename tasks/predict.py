@@ -163,7 +163,7 @@ def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
 def _refuse_columns(columns: Sequence[str], table: Table) -> Iterator[tuple[str, Row]]:
     for where, row in table.rows:
         if present := [name for name in columns if name in row]:
-            where = where if table.columns is None else f"{table.name}:1"
+            where = where if table.columns is None else table.header
             raise ValueError(f"{where}: column {present[0]!r} would be overwritten; allowed: another name for it")
         yield where, row
 

@@ -404,7 +404,7 @@ def test_answers_are_kept_for_the_same_question_and_as_far_as_they_are_whole(tmp
     [
         ("a.csv", "title\nx\n", ":1: no column 'text' (set text_column=NAME), allowed with"),
         ("a.csv", "text\n", ": no rows"),
-        ("a.csv", "text,prediction\nx,mine\n", ":1: column 'prediction' would be overwritten"),
+        ("a.csv", "sep=,\n\ntext,prediction\nx,mine\n", ":3: column 'prediction' would be overwritten"),
         ("a.csv", "", ": the file is empty"),
         ("a.csv", "text,b\nx\n", ":2: 1 fields"),
         ("a.csv", "text\nx,y\n", ":2: 2 fields"),

@@ -164,6 +164,12 @@ def test_a_prediction_waits_for_no_package_that_few_runs_need():
     assert loaded & HEAVY <= {"torch", "lightning", "torchmetrics", "transformers", "pyarrow", "scipy"}
 
 
+def test_a_person_is_asked_for_labels_before_what_trains_is_loaded():
+    asking = set().union(*map(loaded_with, ("tasks.active", "tasks.active.people", "datamodules.builders.user_files")))
+    assert "labelling.desk" in asking
+    assert not {name.partition(".")[0] for name in asking} & {"torch", "lightning", "torchmetrics", "transformers"}
+
+
 def test_no_module_without_a_subject():
     assert [name_of(path) for path in MODULES if re.search(r"util|helper|misc|common", path.stem)] == []
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -263,10 +262,9 @@ class Line:
             [sys.executable, "run.py", *arguments], cwd=RUN_PY.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=os.environ | {"DISPLAY": "", "WAYLAND_DISPLAY": ""},
         )  # fmt: skip
-        started = time.monotonic()
         for line in self.process.stderr:
             if match := re.search(r"label at (\S+)", line):
-                self.address, self.seconds = match[1], time.monotonic() - started
+                self.address = match[1]
                 return
         raise AssertionError(self.process.stderr.read())
 
@@ -288,7 +286,6 @@ def test_a_persons_work(files, store, small, toy_csv, browser, use, tmp_path):
             press(tab, str(names.index(truth[tab.text_content("#text")]) + 1))
 
     with Line(line) as first:
-        assert first.seconds < 10  # about 2 on a quiet machine
         label(opened(browser, first.address)[0], 17)
         first.process.send_signal(signal.SIGKILL)
     (book,) = tmp_path.glob("runs/answers/*.jsonl")

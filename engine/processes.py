@@ -37,7 +37,9 @@ class ProcessDied(RuntimeError):
     """A process of the run ended by a kill or by a fault; the message is one line."""
 
 
-def run_processes(function: Callable[..., Any], arguments: tuple[Any, ...], world: World, name: str) -> Any:
+def run_processes(
+    function: Callable[..., Any], arguments: tuple[Any, ...], world: World, name: str, refusal: str = ""
+) -> Any:
     """Call `function(*arguments)` in all processes of this node; returns what the first process of the node returns.
 
     Args:
@@ -45,14 +47,15 @@ def run_processes(function: Callable[..., Any], arguments: tuple[Any, ...], worl
         arguments: plain values.
         world: nodes and devices.
         name: of the run, the same on all nodes.
+        refusal: why there is no run; then all processes end with this line once they have met.
 
     Raises:
-        ValueError: bad input, found by one of the processes or at the meeting of the nodes.
+        ValueError: bad input, found by one of the processes or at the meeting of the nodes; a refusal.
         ProcessDied: one of them was killed or had a fault, here or on another node.
     """
     if world.process is not None:
         os.environ.update(world.variables())
-        return _together(world, name, function, arguments)
+        return _together(world, name, function, arguments, refusal)
     from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -77,7 +80,7 @@ def run_processes(function: Callable[..., Any], arguments: tuple[Any, ...], worl
             signals_to_handle=",".join(number.name for number in ENDING),
         )
         try:
-            results = elastic_launch(config, _process)(world, name, function, arguments)
+            results = elastic_launch(config, _process)(world, name, function, arguments, refusal)
         except ChildFailedError as error:
             raise _cause(error, world, log) from None
         except SignalException:
@@ -106,13 +109,13 @@ def _launcher_alone() -> Iterator[io.StringIO]:
             signal.signal(number, handler)
 
 
-def _process(world: World, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _process(world: World, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], refusal: str) -> Any:
     """What a process does that the launcher has started."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     threading.Thread(target=_end_when_told, daemon=True).start()
     _share_cores(world.devices)
     try:
-        return _together(world, name, function, arguments)
+        return _together(world, name, function, arguments, refusal)
     except ValueError as error:
         raise ValueError(str(error)) from None  # of any subclass: the launcher passes on the name alone
     except Exception:
@@ -143,7 +146,7 @@ def _share_cores(processes: int) -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
-def _together(world: World, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _together(world: World, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], refusal: str) -> Any:
     """Call the function in this process, once all have come for the same run."""
     from lightning.pytorch.utilities import rank_zero_only
 
@@ -153,7 +156,7 @@ def _together(world: World, name: str, function: Callable[..., Any], arguments: 
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         warnings.simplefilter("ignore")
     try:
-        store = _meet(rank, world, name)
+        store = _meet(rank, world, name, refusal)
         result = function(*arguments)
         del store
         return result
@@ -166,29 +169,34 @@ def _together(world: World, name: str, function: Callable[..., Any], arguments: 
         raise
 
 
-def _meet(rank: int, world: World, name: str) -> Any:
+def _meet(rank: int, world: World, name: str, refusal: str = "") -> Any:
     """Wait for all processes; returns the store where they have met, to be kept while they work together.
 
     Raises:
-        ValueError: they have come for different runs.
+        ValueError: they have come for different runs, or one of them with a refusal.
         ProcessDied: one has not come.
     """
     from torch import distributed
 
-    if distributed.is_initialized():  # by Ray Train
+    if distributed.is_initialized():  # by Ray Train, which ends the others
+        if refusal:
+            raise ValueError(refusal)
         return None
     meeting = next(MEETINGS)
     try:
         store, _, _ = next(distributed.rendezvous("env://", timeout=timedelta(seconds=MEET_SECONDS)))
-        store.set(f"run/{meeting}/{rank}", name)
-        names = [store.get(f"run/{meeting}/{other}").decode() for other in range(world.size)]
+        store.set(f"run/{meeting}/{rank}", f"{name}\n{refusal}")
+        said = [store.get(f"run/{meeting}/{other}").decode().split("\n") for other in range(world.size)]
     except distributed.DistError as error:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         message = f"process {rank} of {world.size} did not meet all others at {place} ({first_line(error)})"
         raise ProcessDied(message) from error
-    for other, run in enumerate(names):
-        if run != names[0]:
-            raise ValueError(f"process {other} of {world.size}: found run {run}, allowed: {names[0]}, as in process 0")
+    for other, (run, reason) in enumerate(said):
+        if reason:
+            raise ValueError(reason)
+        if run != said[0][0]:
+            expected = f"{said[0][0]}, as in process 0"
+            raise ValueError(f"process {other} of {world.size}: found run {run}, allowed: {expected}")
     return store
 
 

@@ -28,6 +28,11 @@ class World:
         """Whether this process takes the run's lock and speaks of the run."""
         return self.node == 0 and not self.process
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether this process was started beside others of its run, which wait for it."""
+        return self.process is not None or self.nodes > 1
+
     @classmethod
     def of(cls, trainer: Mapping[str, Any]) -> World:
         """The processes that the config's node `trainer` asks for, or in which the run was started.

@@ -299,16 +299,16 @@ class RunFolder:
             return False  # nobody works from here on what nobody can write to
 
     @contextmanager
-    def lock(self, wait: bool = True, say: Callable[[str], None] = _say) -> Iterator[RunFolder]:
+    def lock(self, wait: bool | float = True, say: Callable[[str], None] = _say) -> Iterator[RunFolder]:
         """Hold the run for this process; a killed process loses its hold by itself.
 
         While another process holds it, ``wait=True`` says so once and waits, and the caller then looks at `status`
-        again, since the other may have finished the run. Temporary files of a killed process are removed. A finished
-        run in a store that cannot be written to needs no hold.
+        again, since the other may have finished the run; a number is of seconds. Temporary files of a killed process
+        are removed. A finished run in a store that cannot be written to needs no hold.
 
         Raises:
-            ReportError: with ``wait=False``, another process holds it; or the folder of a run that is not finished
-                cannot be written to.
+            ReportError: another process holds it still, with ``wait=False`` or a number; or the folder of a run that is
+                not finished cannot be written to.
         """
         from filelock import FileLock, Timeout
 
@@ -316,9 +316,9 @@ class RunFolder:
             with write_errors(self.path / LOCK_NAME):
                 self.path.mkdir(parents=True, exist_ok=True)
                 lock = FileLock(self.path / LOCK_NAME)
-                lock.acquire(timeout=0)
+                lock.acquire(timeout=0 if wait is True else float(wait))
         except Timeout:
-            if not wait:
+            if wait is not True:
                 raise ReportError(f"run {self.id}: another process is working on it") from None
             say(f"run {self.id}: another process is working on it, waiting until it is done")
             lock.acquire()

@@ -7,8 +7,8 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,11 @@ from engine.trainer import LEAST_STEPS, on_processor
 from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
-from storage.errors import Stopped
+from storage.errors import ReportError, Stopped
 from storage.run_store import RunFolder, find_run, first_line
 from tasks.sure import COPIES
 
+LOCK_SECONDS = 2.0  # in which another process that only looks at a run has let it go
 ROOMS = Path(__file__).resolve().parents[1]
 _SAID: set[str] = set()  # warnings that reached the terminal
 log = logging.getLogger(__name__)
@@ -65,9 +66,24 @@ def trained_run(plan: Plan) -> RunFolder:
         if config.force or run.status != "finished":
             _run_training(plan, run, world)
         return run
-    with run.lock():
+    with _held(plan, run, world):
         record_once(run, config, run_names(plan), lambda: _run_training(plan, run, world))
     return run
+
+
+@contextmanager
+def _held(plan: Plan, run: RunFolder, world: World) -> Iterator[None]:
+    """The lock of a run. Processes that wait for this one would wait in vain for it: where another holds it, or the
+    folder cannot be written to, all of them end with that line."""
+    is_needed = plan.config.force or run.status != "finished"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(run.lock(wait=LOCK_SECONDS if world.is_joined and is_needed else True))
+        except ReportError as error:
+            if world.is_joined and is_needed:
+                _run_training(plan, run, world, refusal=str(error))
+            raise
+        yield
 
 
 def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work: Callable[[], object]) -> None:
@@ -102,12 +118,12 @@ def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work:
         raise KeyboardInterrupt from None
 
 
-def _run_training(plan: Plan, run: RunFolder, world: World) -> None:
-    """Do the run in this process or in several."""
+def _run_training(plan: Plan, run: RunFolder, world: World, refusal: str = "") -> None:
+    """Do the run in this process or in several, or tell all of them why not."""
     if world.size == 1:
         run_and_log(plan, run, _train)
     else:
-        run_processes(_train_in_process, (dict(plan.plain), str(run.path)), world, run.id)
+        run_processes(_train_in_process, (dict(plan.plain), str(run.path)), world, run.id, refusal)
 
 
 def _train_in_process(plain: dict[str, Any], folder: str) -> None:

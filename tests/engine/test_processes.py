@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.identity import run_id
+from engine.plan import Plan
 from engine.processes import _meet, run_processes
 from engine.world import World
+from kontrast.runs import config_of
+from storage.run_store import RunFolder
 from tests.command_lines import RUN_PY, rows
 from tests.own_process import status, the_run, wait_for
 
@@ -199,6 +203,17 @@ def test_started_by_another_launcher_it_finds_its_place(starter, fit, store, sma
     alike(the_run(tmp_path), single)
     assert "epoch 1/6" in outputs[0] and not any(outputs[1:])
     assert json.loads((the_run(tmp_path) / "environment.json").read_text())["devices"] == 2
+
+
+def test_where_another_process_holds_the_run_all_end_in_a_line(store, small, files, tmp_path):
+    line = [*files, *store, *small, *FIT]
+    plan = Plan.make(config_of(line))
+    run = RunFolder(tmp_path / "runs" / run_id(plan.plain, plan.inputs()))
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    with run.lock():
+        outputs = outputs_of(start_all([str(RUN_PY), *line], [place | {"RANK": str(rank)} for rank in (0, 1)]))
+    said = f"error: run {run.id}: another process is working on it"
+    assert [output.splitlines()[-1] for output in outputs] == [said, said]
 
 
 def free_port() -> int:

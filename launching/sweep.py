@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from launching.interrupts import raised_interrupts
@@ -32,6 +33,42 @@ class _Running:
     log: Path
     process: Process
     started: float = field(default_factory=time.monotonic)
+
+
+class _Jobs:
+    """Which jobs wait, run, were asked to stop and have ended, by number."""
+
+    def __init__(self, overrides: dict[int, Sequence[str]]) -> None:
+        self.overrides, self.waiting = overrides, deque(overrides)
+        self.running: dict[int, _Running] = {}
+        self.stopped: set[int] = set()
+        self.ended: dict[int, SweepJob] = {}
+
+    def start_next(self, start: Callable[[int, Sequence[str]], _Running]) -> None:
+        number = self.waiting.popleft()
+        self.running[number] = start(number, self.overrides[number])
+
+    def newly_ended(self) -> Iterator[tuple[int, SweepJob]]:
+        for number in [key for key, job in self.running.items() if job.process.poll() is not None]:
+            outcome = _outcome(self.running.pop(number))
+            if number in self.stopped and outcome.status == "failed":  # as it was asked to
+                outcome = replace(outcome, status="interrupted", error="")
+            self.ended[number] = outcome
+            yield number, outcome
+
+    def stop(self, should_stop: Callable[[int], bool]) -> None:
+        for number in [key for key in self.running if should_stop(key)]:
+            self.stopped.add(number)
+            _signal(self.running[number], signal.SIGTERM)
+
+    def outcomes(self) -> list[SweepJob]:
+        """Of all jobs, when none runs any more."""
+        for number, job in self.running.items():
+            outcome = _outcome(job)
+            self.ended[number] = replace(outcome, status="interrupted") if outcome.status == "failed" else outcome
+        others = self.overrides.keys() - self.ended.keys()  # the ones that wait, and one that was about to start
+        self.ended |= {number: SweepJob(settings_of(self.overrides[number]), NOT_STARTED) for number in others}
+        return [self.ended[number] for number in sorted(self.ended)]
 
 
 @raised_interrupts()
@@ -67,60 +104,45 @@ def run_jobs(
     folder = Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     limit = time.monotonic() + stop_after if stop_after is not None else float("inf")
-    waiting = deque(enumerate(jobs, first))
-    running: dict[int, _Running] = {}
-    ended: dict[int, SweepJob] = {}
-    stopped: set[int] = set()
+    state = _Jobs(dict(enumerate(jobs, first)))
     print(f"sweep: {len(jobs)} jobs, {n_jobs} at a time, output in {folder}", flush=True)
     starter = WarmStarter(folder, _environment(folder / "warm.json", n_jobs)) if warm else None
-    start = starter.start if starter else start_cold
+    words = [script or sys.argv[0], *arguments]
+    start = partial(_start, starter.start if starter else start_cold, words, folder, n_jobs)
     try:
-        while waiting or running:
-            while waiting and len(running) < n_jobs and time.monotonic() < limit:
-                number, overrides = waiting.popleft()
-                argv = [script or sys.argv[0], *arguments, *overrides]
-                running[number] = _start(start, argv, overrides, folder, number, n_jobs)
-            if not running:
+        while state.waiting or state.running:
+            while state.waiting and len(state.running) < n_jobs and time.monotonic() < limit:
+                state.start_next(start)
+            if not state.running:
                 break
-            for number in [key for key, job in running.items() if job.process.poll() is not None]:
-                settled = _outcome(running.pop(number))
-                if number in stopped and settled.status == "failed":  # as it was asked to
-                    settled = replace(settled, status="interrupted", error="")
-                ended[number] = settled
-                counted = f"[{len(ended)}/{len(jobs)}]"
-                print(counted, progress(settled, jobs[number - first], shown), flush=True)
+            for number, outcome in state.newly_ended():
+                counted = f"[{len(state.ended)}/{len(jobs)}]"
+                print(counted, progress(outcome, state.overrides[number], shown), flush=True)
                 if on_end:
-                    on_end(number, settled)
-            for number in [key for key in running if should_stop and should_stop(key)]:
-                stopped.add(number)
-                _signal(running[number], signal.SIGTERM)
+                    on_end(number, outcome)
+            if should_stop:
+                state.stop(should_stop)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         print("sweep: interrupted, stopping its jobs", flush=True)
     finally:
-        _stop(list(running.values()))
+        _stop(list(state.running.values()))
         if starter:
             starter.close()
-    for number, job in running.items():
-        settled = _outcome(job)
-        ended[number] = replace(settled, status="interrupted" if settled.status == "failed" else settled.status)
-    # the ones that wait, and one that was about to start
-    others = [(number, overrides) for number, overrides in enumerate(jobs, first) if number not in ended]
-    ended.update({number: SweepJob(settings_of(overrides), NOT_STARTED) for number, overrides in others})
-    return [ended[number] for number in sorted(ended)]
+    return state.outcomes()
 
 
 def _start(
     start: Callable[[Sequence[str], dict[str, str], Path], Process],
-    argv: Sequence[str],
-    overrides: Sequence[str],
+    words: Sequence[str],
     folder: Path,
-    number: int,
     n_jobs: int,
+    number: int,
+    overrides: Sequence[str],
 ) -> _Running:
     log, result = folder / f"job-{number}.log", folder / f"job-{number}.json"
     result.unlink(missing_ok=True)
-    return _Running(overrides, result, log, start(argv, _environment(result, n_jobs), log))
+    return _Running(overrides, result, log, start([*words, *overrides], _environment(result, n_jobs), log))
 
 
 def _environment(result: Path, n_jobs: int) -> dict[str, str]:

@@ -35,6 +35,25 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
     Raises:
         ValueError: no such run, it is not finished, or it is a clustering and those are not allowed.
     """
+    run = _finished_run(config)
+    plan = Plan.make(_own_config(run, config))
+    # an earlier version left no copy in the model's own folder
+    folders = [run, RunFolder(run.path.parent)] if run.path.name == MODEL else [run]
+    if (source := next((folder for folder in folders if folder.has(DATA)), None)) is not None:
+        with damage_named(source):
+            _read_alike(plan.dataset, source.read_json(DATA)["files"][0])
+    if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:
+        held = f"dataset={plan.dataset.name}, which holds {plan.dataset.kind}s"
+        raise ValueError(f"run={run.id}: found {held}; task={config.task} takes others; allowed: {', '.join(tasks)}")
+    if plan.serves == "clustering" and not clusters_too:
+        raise ValueError(f"run={run.id}: a clustering; allowed with task={config.task}: a run of a classifier")
+    if isinstance(plan.encoder, WordEncoder):
+        plan.encoder.restore(run.path / WORDS)
+    return run, plan
+
+
+def _finished_run(config: DictConfig) -> RunFolder:
+    """The run named by `config.run`, or what it stands for. Raises as `open_run`."""
     run = find_run(config.paths.runs, config.run)
     if (run.path / MODEL / "metrics.json").is_file():  # what `task=auto` recommends
         run = RunFolder(run.path / MODEL)
@@ -44,6 +63,11 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
         raise ValueError(f"run={run.id}: it recommends nothing; needed: the same line with more minutes")
     if run.status != "finished":
         raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
+    return run
+
+
+def _own_config(run: RunFolder, config: DictConfig) -> DictConfig:
+    """The config of a run, with the paths and threads of `config`, for one process on what is there."""
     kept = relocated(run.read_config())
     if not isinstance(kept.get("trainer"), dict):
         raise ValueError(f"run={run.id}: config.yaml: no group trainer; the file is damaged")
@@ -60,20 +84,7 @@ def open_run(config: DictConfig, clusters_too: bool = False) -> tuple[RunFolder,
             own.trainer.accelerator = "auto"
         if own.trainer.precision == "16-mixed" and on_processor(own.trainer.accelerator):
             own.trainer.precision = "32"
-    plan = Plan.make(own)
-    # an earlier version left no copy in the model's own folder
-    folders = [run, RunFolder(run.path.parent)] if run.path.name == MODEL else [run]
-    if (source := next((folder for folder in folders if folder.has(DATA)), None)) is not None:
-        with damage_named(source):
-            _read_alike(plan.dataset, source.read_json(DATA)["files"][0])
-    if (tasks := plan.dataset.tasks) is not None and config.task not in tasks:
-        held = f"dataset={plan.dataset.name}, which holds {plan.dataset.kind}s"
-        raise ValueError(f"run={run.id}: found {held}; task={config.task} takes others; allowed: {', '.join(tasks)}")
-    if plan.serves == "clustering" and not clusters_too:
-        raise ValueError(f"run={run.id}: a clustering; allowed with task={config.task}: a run of a classifier")
-    if isinstance(plan.encoder, WordEncoder):
-        plan.encoder.restore(run.path / WORDS)
-    return run, plan
+    return own
 
 
 def _read_alike(dataset: Any, about: dict[str, Any]) -> None:

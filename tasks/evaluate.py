@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from reporting.multilabel_metrics import label_scores, multilabel_metrics
 from reporting.tables import LABEL_COLUMNS, worst_confusions, worst_labels
 from storage.errors import ReportError, short, short_list
 from storage.run_store import RunFolder
-from storage.tables import is_blank, is_missing, label_text
+from storage.tables import Row, is_blank, is_missing, label_text
 from tasks.datastore import labels_in, with_reader_of_labels
 from tasks.fit import measure, run_names
 from tasks.predict import Predictor, classifier_predictor, pieces, read_as_learned
@@ -125,45 +126,73 @@ def _scored_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.floating], dict[str, int]]:
     """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
     names, several = predictor.label_names, predictor.threshold is not None
-    own_labels = list(map(label_text, names))  # those of an older run may be `True`
     config, table = read_as_learned(config, plan, "input", overrides, ("text", "label"), blank_allowed=True)
     table.need(config.label_column, "set label_column=NAME")
     rows, reading = with_reader_of_labels(table.rows, config, plan, several)
-    blank: list[str] = []
-    unlabelled: list[str] = []
-    none_applies = several and getattr(plan.dataset, "label_separator", None) is not None  # where a cell is empty
-    unknown: Counter[str] = Counter()
-    first, labels, scores, has_key = "", [], [], table.columns is not None  # objects may lack the key
+    reader = _LabelledRows(plan, config, names, reading, several, has_key=table.columns is not None)
+    labels, scores = [], []
     for piece in pieces(rows):
-        inputs = []
-        for where, row in piece:
-            if is_blank(text := plan.dataset.input_of(row, config.text_column)):
-                blank.append(where)
-                continue
-            label, has_key = row.get(config.label_column), has_key or config.label_column in row
-            if label is None or (is_missing(label) and not none_applies):
-                unlabelled.append(where)
-                continue
-            row_labels = labels_in(where, row, config.label_column, reading)
-            if strange := set(row_labels) - set(own_labels):
-                unknown.update(strange)
-                first = first or where
-                continue
-            labels.append(np.isin(own_labels, row_labels))
-            inputs.append(text)
-        if inputs:
-            scores.append(predictor.scores(inputs)[0])
-    if not has_key:
-        raise ValueError(f"{config.input}: no row has a key {short(config.label_column)}; set label_column=NAME")
-    for rows_without, what in ((blank, "text"), (unlabelled, "label")):
-        if rows_without:
-            _warn(f"{rows_without[0]}: {len(rows_without):,} rows without a {what} are left out")
-    if unknown:
-        shown = ", ".join(f"{short(name)} ({number:,} rows)" for name, number in unknown.most_common(10))
-        _warn(f"{first}: the run does not know every label; left out of all figures: {shown}")
+        counted = [row for row in itertools.starmap(reader.read, piece) if row is not None]
+        labels += [marks for _, marks in counted]
+        if counted:
+            scores.append(predictor.scores([text for text, _ in counted])[0])
+    reader.say_what_is_left_out()
     if not labels:
         raise ValueError(f"{config.input}: found no label of the run; allowed: {short_list(names)}")
-    return np.array(labels, dtype=np.int64), np.concatenate(scores), dict(unknown)
+    return np.array(labels, dtype=np.int64), np.concatenate(scores), dict(reader.unknown)
+
+
+class _LabelledRows:
+    """Reads the texts and labels of rows, and counts the rows that are left out.
+
+    Attributes:
+        unknown: rows of each label that the run does not know.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        config: DictConfig,
+        names: Sequence[str],
+        reading: Callable[[Any], list[Any]],
+        several: bool,
+        has_key: bool,
+    ) -> None:
+        self.dataset, self.config, self.reading, self.has_key = plan.dataset, config, reading, has_key
+        self.own_labels = list(map(label_text, names))  # those of an older run may be `True`
+        self.none_applies = several and getattr(plan.dataset, "label_separator", None) is not None  # in an empty cell
+        self.without: dict[str, list[str]] = {"text": [], "label": []}
+        self.unknown: Counter[str] = Counter()
+        self.first_unknown = ""
+
+    def read(self, where: str, row: Row) -> tuple[Any, NDArray[np.bool_]] | None:
+        """The text of a row and its labels (C,); None where it is left out."""
+        column = self.config.label_column
+        if is_blank(text := self.dataset.input_of(row, self.config.text_column)):
+            self.without["text"].append(where)
+            return None
+        label, self.has_key = row.get(column), self.has_key or column in row  # objects may lack the key
+        if label is None or (is_missing(label) and not self.none_applies):
+            self.without["label"].append(where)
+            return None
+        labels = labels_in(where, row, column, self.reading)
+        if strange := set(labels) - set(self.own_labels):
+            self.unknown.update(strange)
+            self.first_unknown = self.first_unknown or where
+            return None
+        return text, np.isin(self.own_labels, labels)
+
+    def say_what_is_left_out(self) -> None:
+        """Raises ValueError: no row has the key of the labels."""
+        if not self.has_key:
+            column = short(self.config.label_column)
+            raise ValueError(f"{self.config.input}: no row has a key {column}; set label_column=NAME")
+        for what, rows in self.without.items():
+            if rows:
+                _warn(f"{rows[0]}: {len(rows):,} rows without a {what} are left out")
+        if self.unknown:
+            shown = ", ".join(f"{short(name)} ({number:,} rows)" for name, number in self.unknown.most_common(10))
+            _warn(f"{self.first_unknown}: the run does not know every label; left out of all figures: {shown}")
 
 
 def _warn(line: str) -> None:

@@ -755,54 +755,64 @@ def _open_xlsx(path: Path, has_header: bool | None, name: str | None) -> Table:
 
 def _sheet(book: Any, path: Path, has_header: bool | None, name: str | None) -> Table:
     """As `_open_xlsx`, whose book is closed when its rows are read."""
+    title, start, first, cells_of_rows = _chosen_sheet(book, path, name)
+    header = [_cell(cell) for cell in first]
+    while not header[-1]:
+        header.pop()  # columns that were formatted only
+    if has_header:
+        header, rows_from, titles = _told_apart(f"{path}:{start}", header), start + 1, "; allowed: no title above them"
+    else:
+        header, rows_from, titles = _by_position(len(header)), start, ""
+        cells_of_rows = itertools.chain([first], cells_of_rows)
+    allowed_cells = f"the {len(header)} columns of the first row, {start}{titles}"
+    rows = _rows_of_sheet(book, path, cells_of_rows, rows_from, header, allowed_cells)
+    read, uncalculated = _calculated(rows, path, title, header, rows_from)
+    table = Table(str(path), tuple(header), read, sheet=title, has_header=bool(has_header), uncalculated=uncalculated)
+    return replace(table, line=start) if has_header else table
+
+
+def _chosen_sheet(book: Any, path: Path, name: str | None) -> tuple[str, int, Any, Iterator[Any]]:
+    """`_first_cells` of the sheet of that name, or of the first that is not empty. Raises InputError: there is none."""
     with _xlsx_errors(path):
         all_sheets = book.worksheets
         sheets = [sheet for sheet in all_sheets if name in (None, sheet.title)]
         title, start, first, cells_of_rows = _first_cells(sheets)
-        header = [_cell(cell) for cell in first]
     if name is not None and not sheets:
         raise InputError(
             f"{path}: found no sheet {short(name)}, allowed: {short_list(sheet.title for sheet in all_sheets)}"
         )
-    if not any(header):
+    if not first:
         raise InputError(f"{path}: the sheet is empty, allowed: a header line and rows")
     if len(sheets) > 1:
         said = "%s: the first of %d sheets that holds rows is read, %r; sheet=NAME reads another"
         log.warning(said, path, len(sheets), title)
-    while not header[-1]:
-        header.pop()  # columns that were formatted only
-    if has_header:
-        header = _told_apart(f"{path}:{start}", header)
-    else:
-        header, cells_of_rows = _by_position(len(header)), itertools.chain([first], cells_of_rows)
+    return title, start, first, cells_of_rows
 
-    def rows() -> Iterator[tuple[str, Row]]:
-        number, errors = start, []
-        try:
-            for number, cells in enumerate(cells_of_rows, start + 1 if has_header else start):
-                errors += [number for cell in cells if cell.data_type == ERROR]
-                values = [_cell(cell) for cell in cells]
-                if any(values[len(header) :]):
-                    more = f"more cells than the {len(header)} columns of the first row, {start}"
-                    allowed = "; allowed: no title above them" if has_header else ""
-                    raise InputError(f"{path}:{number}: {more}{allowed}")
-                if any(len(value) > MAX_FIELD for value in values):
-                    raise InputError(f"{path}:{number}: a cell of more than {MAX_FIELD:,} characters")
-                if any(values):
-                    yield f"{path}:{number}", dict(itertools.zip_longest(header, values[: len(header)], fillvalue=""))
-        except (InputError, GeneratorExit):
-            raise
-        except Exception as error:  # as above
-            raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole XLSX file") from error
-        finally:
-            book.close()
-        if errors:
-            said = "%s:%d: a cell that holds an error, as #N/A, is read as an empty one; the sheet has %d of these"
-            log.warning(said, path, errors[0], len(errors))
 
-    read, uncalculated = _calculated(rows(), path, title, header, start + 1 if has_header else start)
-    table = Table(str(path), tuple(header), read, sheet=title, has_header=bool(has_header), uncalculated=uncalculated)
-    return replace(table, line=start) if has_header else table
+def _rows_of_sheet(
+    book: Any, path: Path, cells_of_rows: Iterable[Any], start: int, header: Sequence[str], allowed: str
+) -> Iterator[tuple[str, Row]]:
+    """Rows, the first of which is row `start` of the sheet; then the book is closed. `allowed` says how many cells."""
+    number, errors = start - 1, []
+    try:
+        for number, cells in enumerate(cells_of_rows, start):
+            errors += [number for cell in cells if cell.data_type == ERROR]
+            values = [_cell(cell) for cell in cells]
+            if any(values[len(header) :]):
+                raise InputError(f"{path}:{number}: more cells than {allowed}")
+            if any(len(value) > MAX_FIELD for value in values):
+                raise InputError(f"{path}:{number}: a cell of more than {MAX_FIELD:,} characters")
+            if any(values):
+                yield f"{path}:{number}", dict(itertools.zip_longest(header, values[: len(header)], fillvalue=""))
+    except (InputError, GeneratorExit):
+        raise
+    except Exception as error:  # whatever a damaged file makes its reader raise
+        raise InputError(f"{path}:{number + 1}: damaged from here on, allowed: a whole XLSX file") from error
+    finally:
+        book.close()
+    if errors:
+        said = "%s:%d: a cell that holds an error, as #N/A, is read as an empty one; the sheet has %d of these"
+        log.warning(said, path, errors[0], len(errors))
 
 
 def _calculated(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,15 +85,25 @@ def _logs(probabilities: Floats) -> Floats:
 
 def fit_temperature(labels: Ints, probabilities: Floats) -> float:
     """T of softmax(log p / T) with the least negative log-likelihood, 0.05 to 20 (Guo et al. 2017)."""
-    from scipy.optimize import minimize_scalar
     from scipy.special import log_softmax
 
     logs, rows = _logs(probabilities), np.arange(len(labels))
 
-    def loss(log_temperature: float) -> float:
-        return -float(log_softmax(logs / np.exp(log_temperature), axis=1)[rows, labels].mean())
+    def loss(temperature: float) -> float:
+        return -float(log_softmax(logs / temperature, axis=1)[rows, labels].mean())
 
-    return float(np.exp(minimize_scalar(loss, bounds=(np.log(0.05), np.log(20)), method="bounded").x))
+    return least_at(loss, (np.log(0.05), np.log(20)))[0]
+
+
+def least_at(
+    loss: Callable[[float], float], log_bounds: tuple[float, float], tolerance: float = 1e-5
+) -> tuple[float, float]:
+    """The factor > 0 of least loss, its logarithm to `tolerance` and within bounds, and that loss."""
+    from scipy.optimize import minimize_scalar
+
+    options = {"xatol": tolerance}
+    minimum = minimize_scalar(lambda power: loss(np.exp(power)), bounds=log_bounds, method="bounded", options=options)
+    return float(np.exp(minimum.x)), float(minimum.fun)
 
 
 @dataclass(frozen=True)

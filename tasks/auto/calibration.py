@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit, softmax
 
+from reporting.calibration import least_at
 from reporting.metrics import classification_metrics
 from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 
@@ -171,12 +171,7 @@ def best_scale(logits: Floats, labels: NDArray[np.integer]) -> float:
 
 def _best_scale(logits: Floats, labels: NDArray[np.integer]) -> tuple[float, float]:
     """The factor of least cross-entropy, and that."""
-    loss_at = _cross_entropy_of(logits.astype(np.float64), labels)
-    options = {"xatol": SCALE_TOLERANCE}
-    minimum = minimize_scalar(
-        lambda power: loss_at(np.exp(power)), bounds=LOG_TEMPERATURES, method="bounded", options=options
-    )
-    return float(np.exp(minimum.x)), float(minimum.fun)
+    return least_at(_cross_entropy_of(logits.astype(np.float64), labels), LOG_TEMPERATURES, SCALE_TOLERANCE)
 
 
 def _cross_entropy_of(logits: Floats, labels: NDArray[np.integer]) -> Callable[[float], float]:

@@ -1,12 +1,12 @@
 """Fine-tuning by pairs or by cross-entropy where rows are few, and for how many epochs: on train rows alone.
 
     python -m benchmarks.pairs_choice [--settings trec:100:1 …] [--drawings 1] [--epochs 6 9 15] [--results FILE]
-        [--beside cross-entropy linear_words]
+        [--beside pairs_words cross-entropy linear_words]
 
 A setting is NAME:ROWS:IR as in `benchmarks.auto`. MiniLM's upper half learns from all drawn rows, by SetFit's pairs for
 so many epochs, and, as `task=auto` has it, by cross-entropy, a fifth of the rows choosing the epoch; `linear_words`
-does not train it. Macro-F1 is that of 600 further train rows. A line of `--results` (`runs/pairs_choice.jsonl`) is one
-finished drawing with these words; started again, the rest goes on.
+does not train it, and `pairs_words` has the last number of epochs. Macro-F1 is that of 600 further train rows. A line
+of `--results` (`runs/pairs_choice.jsonl`) is one finished drawing with these words; started again, the rest goes on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tasks.auto.plans import INNER_SHARE
 
 DATASETS = ("agnews", "cr", "dblp", "searchsnippets", "stackoverflow", "trec")
 SETTINGS = tuple(f"{name}:{rows}:1" for rows in (100, 300) for name in DATASETS)
-BESIDE = CROSS_ENTROPY, LINEAR_WORDS = "cross-entropy", "linear_words"
+BESIDE = CROSS_ENTROPY, LINEAR_WORDS, PAIRS_WORDS = "cross-entropy", "linear_words", "pairs_words"
 
 
 def candidates(rows: int, epochs: Sequence[int], beside: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -50,7 +50,12 @@ def candidates(rows: int, epochs: Sequence[int], beside: Sequence[str]) -> dict[
     of_pairs = upper_half | {"method": "setfit_pairs", "protocol__monitor": None, "protocol__val_fraction": 0}
     by_epochs = {f"pairs, {number} epochs": of_pairs | {"trainer__max_epochs": number} for number in epochs}
     of_linear_words: dict[str, Any] = {"methods": [LINEAR_WORDS]}
-    others = {CROSS_ENTROPY: upper_half | of_cross_entropy, LINEAR_WORDS: of_linear_words}
+    of_pairs_words = of_pairs | {"trainer__max_epochs": epochs[-1], "method": "pairs_words"}
+    others = {
+        CROSS_ENTROPY: upper_half | of_cross_entropy,
+        LINEAR_WORDS: of_linear_words,
+        PAIRS_WORDS: of_pairs_words,
+    }
     return by_epochs | {name: others[name] for name in beside}
 
 

@@ -19,7 +19,7 @@ from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEAST_GAIN = 0.005  # of macro-F1: below it, a stronger adjustment is noise
-USUAL_STRENGTH = 0.75  # of a solved regression: its scores follow the sizes of the classes, which validation rows share
+USUAL_STRENGTH = 0.75  # of solved classifiers: scores follow the sizes of the classes, which validation rows share
 CHANCE = 0.7  # over the root of the validation rows: macro-F1 that such a strength may seem to cost
 LOG_TEMPERATURES = (-4.0, 4.0)
 SCALE_TOLERANCE = 1e-3  # of its logarithm: the loss is flat there
@@ -131,7 +131,7 @@ def calibrated(
 ) -> AnyCalibration:
     """Chosen on rows that the scores were not fitted on; of several labels by `calibrated_labels`.
 
-    The strength is the weakest within `LEAST_GAIN` of the best macro-F1, of solved regressions the nearest to
+    The strength is the weakest within `LEAST_GAIN` of the best macro-F1, of solved classifiers the nearest to
     `USUAL_STRENGTH` within `CHANCE` / sqrt(N) of it; the temperature before and after it the one of least
     cross-entropy.
 
@@ -139,7 +139,7 @@ def calibrated(
         logits: (N, C).
         labels: (N,), or (N, C) of 0 and 1.
         class_counts: (C,) rows that the scores were fitted on; a class without any has no prior to correct.
-        is_solved: whether the logits are those of least cross-entropy on such rows.
+        is_solved: whether the logits are those of linear classifiers that were solved for such rows.
     """
     if labels.ndim == 2:
         return calibrated_labels(logits, labels)

@@ -62,7 +62,7 @@ class Candidate:
     @property
     def takes_pair_steps(self) -> bool:
         """Whether it learns from pairs for as many steps as there is time for."""
-        return "method=setfit_pairs" in self.words and not any(word.startswith("trainer.") for word in self.words)
+        return "method=pairs_words" in self.words and not any(word.startswith("trainer.") for word in self.words)
 
     @property
     def is_known_to_gain(self) -> bool:
@@ -78,6 +78,7 @@ class Candidate:
 
 CHOOSES_NOTHING = ("protocol.monitor=null", "protocol.val_fraction=0")
 HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
+PAIRS = ("method=pairs_words", *CHOOSES_NOTHING)
 CANDIDATES = (
     Candidate("majority", "always the largest class", "counts", 0, ("method=logistic",)),
     Candidate("tfidf_linear", "TF-IDF of words with logistic regression", "words", 1, ("method=tfidf_linear",)),
@@ -115,29 +116,32 @@ CANDIDATES = (
     ),
     Candidate(
         "setfit_brief",
-        "{encoder}, upper half fine-tuned briefly on pairs of texts, then logistic regression",
+        "{encoder}, upper half fine-tuned briefly on pairs of texts, then linear classifiers, words too",
         "trained",
         4,
-        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING, "trainer.max_epochs=1", "trainer.least_steps=16"),
+        (*PAIRS, *HALF, "trainer.max_epochs=1", "trainer.least_steps=16"),
+        reads_words=True,
         brief_of="setfit_half",
     ),
     Candidate("ce_half", "{encoder}, upper half fine-tuned, cross-entropy", "trained", 4, ("method=ce", *HALF),
               outdone_by="setfit_half"),
     Candidate(
         "setfit_half",
-        "{encoder}, upper half fine-tuned on pairs of texts, then logistic regression",
+        "{encoder}, upper half fine-tuned on pairs of texts, then linear classifiers, words too",
         "trained",
         4,
-        ("method=setfit_pairs", *HALF, *CHOOSES_NOTHING),
+        (*PAIRS, *HALF),
         ("few rows",),
+        reads_words=True,
     ),
     Candidate(
         "setfit_pairs",
-        "{encoder}, fine-tuned on pairs of texts, then logistic regression",
+        "{encoder}, fine-tuned on pairs of texts, then linear classifiers, words too",
         "trained",
         5,
-        ("method=setfit_pairs", *CHOOSES_NOTHING, "trainer.max_epochs=30"),
+        (*PAIRS, "trainer.max_epochs=30"),
         ("few rows",),
+        reads_words=True,
     ),
     Candidate("ce", "{encoder}, fine-tuned, cross-entropy", "trained", 5, ("method=ce",)),
     Candidate(

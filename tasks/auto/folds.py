@@ -202,7 +202,8 @@ def pooled_calibration(
         class_counts: (C,) rows that the scores to be calibrated were fitted on.
     """
     logits = np.concatenate([outcome.logits for outcome in outcomes])
-    return calibrated(logits, labels[np.concatenate([outcome.rows for outcome in outcomes])], class_counts)
+    rows = np.concatenate([outcome.rows for outcome in outcomes])
+    return calibrated(logits, labels[rows], class_counts, is_solved=True)  # after pairs linear classifiers are solved
 
 
 def cross_calibrated(outcomes: Sequence[FoldOutcome], labels: NDArray[np.int64]) -> list[FoldOutcome]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
-from lightning_modules.heads.linear_solver import solve_linear
+from lightning_modules.heads.linear_solver import LinearSolution, solve_linear
 from losses import CosinePairLoss
 
 
@@ -43,10 +43,12 @@ class SetFitPairsModule(ClassifierModule):
 
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
         """Logistic regression on the embeddings of the train rows."""
-        embeddings, labels = splits["train"]
-        strength = 1 / (self.inverse_penalty * float(embeddings.square().sum()))  # C means what it does there
-        solution = solve_linear(
-            lambda logits: functional.cross_entropy(logits, labels), embeddings, self.num_classes, strength
-        )
+        solution = regression_of(*splits["train"], self.num_classes, self.inverse_penalty)
         self.set_classifier(solution.weight, solution.bias)
         return {"solver/converged": solution.converged}
+
+
+def regression_of(embeddings: Tensor, labels: Tensor, num_classes: int, inverse_penalty: float) -> LinearSolution:
+    """Logistic regression on embeddings (N, D) and labels (N,), with C of scikit-learn."""
+    strength = 1 / (inverse_penalty * float(embeddings.square().sum()))  # C means what it does there
+    return solve_linear(lambda logits: functional.cross_entropy(logits, labels), embeddings, num_classes, strength)

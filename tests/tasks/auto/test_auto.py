@@ -198,7 +198,7 @@ def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, 
 
 def nothing_validates(folds, runs):
     """All rows but those of a fold train it, and all rows the model."""
-    kept = {file.parent: json.loads(file.read_text()) for file in runs.glob("setfit_pairs-*/kept_indices.json")}
+    kept = {file.parent: json.loads(file.read_text()) for file in runs.glob("pairs_words-*/kept_indices.json")}
     whole = set(range(68))
     for fold in folds:
         assert kept[fold].keys() == {"train", "test"}

@@ -28,6 +28,12 @@ from tasks.auto.study import Entry, Study, enough_folds
 from tasks.auto.trained import better_half, those_that_can_end
 
 
+def embeddings_of(number: int, seconds: float) -> Any:
+    """Of so many texts, each encoded in so many seconds."""
+    rows, counts = np.empty((number, 2)), np.empty((number, 0))
+    return SimpleNamespace(seconds_per_text=seconds, unlabelled=[], rows=rows, counts=counts, size_mib=1.0)
+
+
 def test_what_is_left_counts_earlier_starts_and_what_is_kept():
     now = [100.0]
     clock = Clock(10, used=4, now=lambda: now[0])
@@ -276,7 +282,7 @@ def test_cross_entropy_gives_way_to_pairs_where_these_are_tried_and_classes_are_
 )
 def test_pairs_are_trained_for_as_long_as_there_is_time(tmp_path, monkeypatch, seconds, most, begun, steps):
     """Six runs of `setfit_half` are told to take 200, 166 or 131 s, of `setfit_brief` 57 s."""
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    embeddings = embeddings_of(100, 1e-2)
     labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(seconds / 60, now=lambda: 0.0)
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
     candidates = [c for c in CANDIDATES if c.name.startswith("setfit_") and "half" in c.name or c.brief_of]
@@ -305,7 +311,7 @@ def test_pairs_are_trained_for_as_long_as_there_is_time(tmp_path, monkeypatch, s
 @pytest.mark.parametrize(("minutes", "largest", "folds"), [(1.8, 50, 3), (2.5, 50, 5), (1.8, 80, 5)])
 def test_fewer_folds_leave_time_to_learn_for_longer_where_that_is_known_to_gain(tmp_path, minutes, largest, folds):
     """Three folds of `setfit_brief` and 80 steps on all rows are told to take 54 s, five folds 75 s."""
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    embeddings = embeddings_of(100, 1e-2)
     labels, texts, clock = (np.arange(100) >= largest).astype(int), [str(n) for n in range(100)], Clock(minutes)
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
     compare.fit_folds(study, chosen(regimes_of(study.class_counts, 100), None))
@@ -318,7 +324,7 @@ def test_time_to_learn_for_longer_on_all_rows_is_kept_where_that_is_known_to_gai
 ):
     """After the folds of `setfit_brief` 42 s are left: 80 steps of pairs take 22, a fold of `ce_half` 9."""
     now = [0.0]
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    embeddings = embeddings_of(100, 1e-2)
     labels, texts = (np.arange(100) >= largest).astype(int), list(map(str, range(100)))
     clock = Clock(77 / 60, now=lambda: now[0])
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
@@ -343,7 +349,7 @@ def test_time_to_learn_for_longer_on_all_rows_is_kept_where_that_is_known_to_gai
 def test_the_brief_candidate_is_tried_after_all_where_the_longer_does_not_end(tmp_path, monkeypatch):
     """A fold of `setfit_half` was told to take 13 s and takes 30."""
     now = [0.0]
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    embeddings = embeddings_of(100, 1e-2)
     labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(110 / 60, now=lambda: now[0])
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
     candidates = [by_name(False)[name] for name in ("setfit_brief", "setfit_half")]
@@ -391,7 +397,7 @@ def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, capsys,
 
 def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     """Its first fold is there, though now there is less time than its folds are told to take."""
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    embeddings = embeddings_of(100, 1e-2)
     labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(1.4, now=lambda: 0.0)
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
     half, brief = (by_name(False)[name] for name in ("setfit_half", "setfit_brief"))
@@ -441,7 +447,7 @@ def test_a_candidate_counts_by_as_many_folds_as_fit_if_they_are_enough(tmp_path,
     left when the folds are through."""
     now = [0.0]
     labels, texts = np.arange(rows) % 2, list(map(str, range(rows)))
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-3, unlabelled=[], rows=np.empty((rows, 2)), size_mib=1.0)
+    embeddings = embeddings_of(rows, 1e-3)
     clock = Clock(seconds / 60, now=lambda: now[0])
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
     candidates = [c for c in CANDIDATES if c.name in ("ce_half", "ce")]
@@ -482,7 +488,7 @@ def test_where_five_folds_cannot_be_trained_three_are_or_the_same_once_more(
     """A fold takes 16 s as the fit on all rows does, and so do five folds of the other candidate; so many runs of five
     folds are told to take too long."""
     labels, texts = np.arange(100) % 2, list(map(str, range(100)))
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-6, unlabelled=[], rows=np.empty((100, 2)), size_mib=1.0)
+    embeddings = embeddings_of(100, 1e-6)
     clock, tried = Clock(seconds / 60, now=lambda: 0.0), []
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
 

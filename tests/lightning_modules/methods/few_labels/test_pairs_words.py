@@ -1,0 +1,78 @@
+"""method=pairs_words: three classifiers in one sum, each written from its formula or scikit-learn's."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from lightning_modules.heads.tfidf import fitted_rows
+from lightning_modules.methods.few_labels.pairs_words import PairsWordsModule
+from losses import CosinePairLoss
+from tests.command_lines import rows
+
+VOCABULARY = 12
+
+
+class Rows(nn.Module):
+    """In place of an encoder: the embedding of a text is known."""
+
+    hidden_size = 4
+
+    def token_embeddings(self):
+        return torch.zeros(VOCABULARY, self.hidden_size)
+
+
+def solved(labels, num_classes, **options):
+    """Embeddings and tokens, which hang on the number of the class among those there are, and their logits."""
+    generator = torch.Generator().manual_seed(0)
+    embeddings = 3 * torch.randn(len(labels), 4, generator=generator)
+    embeddings += 2 * labels.unique(return_inverse=True)[1][:, None]
+    tokens = [np.unique(torch.randint(VOCABULARY, (5,), generator=generator).numpy()) for _ in labels]
+    counts = torch.ones(num_classes)
+    module = PairsWordsModule(Rows(), CosinePairLoss(), counts, None, None, "pairs_words", **options).eval()
+    module.solve({"train": ((tokens, embeddings), labels)})
+    words = torch.from_numpy(fitted_rows(tokens, VOCABULARY)[0].toarray()).float() @ module.words.weight.T
+    return embeddings.double(), tokens, (module.logits(embeddings) + words).detach().double()
+
+
+def test_the_head_is_a_regression_a_discriminant_and_words_at_one_spread():
+    labels = torch.arange(40) % 3
+    embeddings, tokens, actual = solved(labels, 3, word_share=0.5)
+    means = torch.stack([embeddings[labels == c].mean(0) for c in range(3)])
+    within = (embeddings - means[labels]).T @ (embeddings - means[labels]) / 40
+    inverse = torch.linalg.inv(within / 2 + within.trace() / 4 * torch.eye(4) / 2)
+    discriminant = np.zeros((40, 3))
+    for n, row in enumerate(embeddings):
+        for c, mean in enumerate(means):
+            discriminant[n, c] = row @ inverse @ mean - mean @ inverse @ mean / 2 + (labels == c).double().mean().log()
+    tfidf, options = fitted_rows(tokens, VOCABULARY)[0], {"max_iter": 10_000, "tol": 1e-9}
+    regression = LogisticRegression(C=1.0, **options).fit(embeddings, labels).decision_function(embeddings)
+    words = LogisticRegression(C=10.0, **options).fit(tfidf, labels).decision_function(tfidf)
+    first, second, third = (s - s.mean(1, keepdims=True) for s in (regression, discriminant, words))
+    expected = first / first.std() + second / second.std() + 0.5 * third / third.std()
+    actual = (actual - actual.mean(1, keepdim=True)).numpy()
+    np.testing.assert_allclose(actual, expected * first.std() / 2.5, atol=5e-3)
+
+
+def test_a_class_without_train_rows_changes_nothing_and_is_never_predicted():
+    labels = torch.arange(40) % 3
+    alone, among = solved(labels, 3)[2], solved(labels + (labels > 0), 4)[2]
+    assert 1 not in among.argmax(1)
+    torch.testing.assert_close(among[:, [0, 2, 3]], alone)
+
+
+@pytest.mark.slow
+def test_a_run_learns_and_predicts(fit, use, toy_csv, tmp_path, small):
+    line = ["method=pairs_words", "encoder.train=top_layers", "encoder.num_top_layers=1"]
+    run = fit(*line, "dataset.labels_per_class=8", "trainer.max_epochs=6")
+    assert run.metrics["test/accuracy"] > 0.5 and run.metrics["epochs"] == 6
+    stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+    assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
+    assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
+
+
+@pytest.fixture
+def small(small):
+    """Without the rate of a head that is trained."""
+    return [word for word in small if not word.startswith("method.head_lr")]

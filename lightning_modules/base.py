@@ -442,7 +442,11 @@ class ClassifierModule(EncoderModule):
         if self.generates:
             return self._generated(batch, answers=False)
         embeddings = self.embed(batch)
-        return {"embeddings": embeddings, "logits": self.logits(embeddings)}
+        return {"embeddings": embeddings, "logits": self.with_others(self.logits(embeddings), batch)}
+
+    def with_others(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Logits (V*B, C) of the embeddings, and of what a method reads of a batch beside them; here nothing."""
+        return logits
 
     def _generated(self, batch: Batch, answers: bool) -> dict[str, Tensor]:
         """The same from a head that generates, and its answers as `predictions` (B,), -1 where one is no class."""

@@ -269,7 +269,7 @@ class Encoded:
         embeddings = self.module.embed(batch)
         blocks = functional.pad(embeddings, (0, 0, 0, -len(embeddings) % BLOCK)).split(BLOCK)
         logits = torch.cat([self.module.logits(block) for block in blocks])[: len(embeddings)]
-        return {"embeddings": embeddings, "logits": logits}
+        return {"embeddings": embeddings, "logits": self.module.with_others(logits, batch)}
 
 
 class Predictor:

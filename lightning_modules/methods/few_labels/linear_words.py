@@ -40,14 +40,15 @@ class EmbeddingsAndWords(ClassifierModule):
         self.words = nn.Linear(vocabulary_size, self.num_classes, bias=False)
         self.register_buffer("inverse_frequency", torch.ones(vocabulary_size))
 
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
-        embeddings = self.embed(batch)
+    def logits(self, embeddings: Tensor) -> Tensor:
         with torch.autocast(embeddings.device.type, enabled=False):  # solved in full precision
-            tokens = batch["input_ids"], batch["attention_mask"]
-            of_words = word_scores(*tokens, self.inverse_frequency, self.words.weight)
             rows = embeddings.float()
-            logits = self.logits(functional.normalize(rows, dim=1) if self.unit_norm_embeddings else rows) + of_words
-        return {"embeddings": embeddings, "logits": logits}
+            return super().logits(functional.normalize(rows, dim=1) if self.unit_norm_embeddings else rows)
+
+    def with_others(self, logits: Tensor, batch: Batch) -> Tensor:
+        tokens = batch["input_ids"], batch["attention_mask"]
+        with torch.autocast(logits.device.type, enabled=False):
+            return logits + word_scores(*tokens, self.inverse_frequency, self.words.weight)
 
     @torch.no_grad()
     def place(self, embeddings: tuple[Tensor, Tensor], words: Tensor, inverse_frequency: Tensor) -> None:

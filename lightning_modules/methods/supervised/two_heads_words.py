@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.base import Batch
 from lightning_modules.heads.stacking import comparable, spread, stacking_weights
 from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, token_counts, weighted
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
@@ -61,7 +61,7 @@ class TwoHeadsWordsModule(EmbeddingsAndWords):
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Both heads alike (B, C); after `solve` all is in the first."""
-        return ClassifierModule.logits(self, embeddings) + self.other_classifier(embeddings).float()
+        return super().logits(embeddings) + self.other_classifier(embeddings).float()
 
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:

@@ -580,7 +580,7 @@ def test_an_answer_is_replaced_and_no_other_file(tmp_path, name):
     check_replaces(file, ["prediction"])
     for content in (b"text,label\nhail,weather\n", b"\xff\x00", b'[{"text": "a"}]'):
         file.write_bytes(content)
-        with pytest.raises(InputError, match="^output: found '.*', a file that holds something else"):
+        with pytest.raises(InputError, match="^output: found '.*, a file that holds something else"):
             check_replaces(file, ["prediction"])
 
 

@@ -55,6 +55,11 @@ class Candidate:
     outdone_by: str = ""
 
     @property
+    def method(self) -> str:
+        """The method of the run that it stands for."""
+        return next(word.removeprefix("method=") for word in self.words if word.startswith("method="))
+
+    @property
     def votes(self) -> bool:
         """Whether neighbours have a say in what a trained encoder answers."""
         return self.kind == "trained" and "retrieval=knn" in self.words
@@ -62,7 +67,7 @@ class Candidate:
     @property
     def takes_pair_steps(self) -> bool:
         """Whether it learns from pairs for as many steps as there is time for."""
-        return "method=pairs_words" in self.words and not any(word.startswith("trainer.") for word in self.words)
+        return self.method == "pairs_words" and not any(word.startswith("trainer.") for word in self.words)
 
     @property
     def is_known_to_gain(self) -> bool:

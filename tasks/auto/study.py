@@ -191,8 +191,14 @@ class Study:
     def known(self, name: str, repeat: int, fold: int) -> FoldOutcome | None:
         """The outcome of a candidate's fold, of this start or an earlier one; None where there is none yet."""
         kept = self.outcomes.get(name, {}).get((repeat, fold)) or load_outcome(self._file(name, repeat, fold))
-        is_older = kept is not None and not self.by_name[name].validates and not len(kept.logits)  # some rows validated
-        return None if is_older else kept
+        if kept is None or self._is_older(self.by_name[name], kept):
+            return None
+        return kept
+
+    def _is_older(self, candidate: Candidate, outcome: FoldOutcome) -> bool:
+        """Whether it is of a version in which the candidate stood for another run, or some of its rows validated."""
+        is_of_other = bool(outcome.run_id) and not outcome.run_id.startswith(f"{candidate.method}-")
+        return is_of_other or (not candidate.validates and not len(outcome.logits))
 
     def keep(self, name: str, repeat: int, fold: int, outcome: FoldOutcome) -> None:
         """Remember the outcome of a candidate's fold."""

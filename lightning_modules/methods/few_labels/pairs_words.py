@@ -8,18 +8,18 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from lightning_modules.base import Batch
 from lightning_modules.heads.discriminant import fitted_gaussians
 from lightning_modules.heads.stacking import spread
-from lightning_modules.heads.tfidf import ABSENT, fitted_rows, logistic_regression
+from lightning_modules.heads.tfidf import fitted_rows, logistic_regression
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
-from lightning_modules.methods.few_labels.setfit_pairs import regression_of
-from losses import CosinePairLoss
+from lightning_modules.methods.few_labels.setfit_pairs import SetFitPairsModule, regression_of
 
 SHRINKAGE = 0.5  # of the discriminant's covariance, towards a multiple of the identity
+NO_WORDS = 1e-6  # spread of the words' logits, against the others', below which all texts have the same
+ALONE = 10.0  # how far above the others the logit of a class lies that has all train rows
 
 
-class PairsWordsModule(EmbeddingsAndWords):
+class PairsWordsModule(EmbeddingsAndWords, SetFitPairsModule):
     """Cosines of pairs, then a sum of linear classifiers: `method=pairs_words`.
 
     The encoder learns as with `setfit_pairs`. Its head there, logistic regression, leaves to rare classes less than
@@ -28,53 +28,42 @@ class PairsWordsModule(EmbeddingsAndWords):
     rows, those of the words `word_share` of it. Source of the pairs: Tunstall et al. (2022); the sum is this house's.
 
     Args:
-        inverse_penalty: C of scikit-learn's logistic regression on the embeddings, > 0.
-        word_inverse_penalty: the same of that on TF-IDF of the tokens, > 0.
+        word_inverse_penalty: C of scikit-learn's logistic regression on TF-IDF of the tokens, > 0.
         word_share: >= 0.
 
-    The remaining arguments are those of `ClassifierModule`.
-
-    Raises:
-        ValueError: the train rows are of one class.
+    The remaining arguments are those of `SetFitPairsModule`.
     """
 
-    losses: ClassVar[tuple] = (CosinePairLoss,)
-    protocols: ClassVar[tuple[str, ...]] = ("fixed", "kfold")
-    encoder_training: ClassVar[tuple[str, ...]] = ("full", "top_layers")
-    unused_groups: ClassVar[tuple[str, ...]] = ("augment", "head", "start_from")
+    losses = SetFitPairsModule.losses
+    encoder_training = SetFitPairsModule.encoder_training
+    unused_groups: ClassVar[tuple[str, ...]] = ("augment", "head", "retrieval")
     unit_norm_embeddings = False
-    selected_by_epoch = False
     is_solved = False
-    solved_after_training = True
 
     def __init__(
         self,
         *args: Any,
-        inverse_penalty: Annotated[float, "> 0"] = 1.0,
         word_inverse_penalty: Annotated[float, "> 0"] = 10.0,
         word_share: Annotated[float, ">= 0"] = 0.4,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.inverse_penalty, self.word_inverse_penalty = inverse_penalty, word_inverse_penalty
-        self.word_share = word_share
-        self.classifier.requires_grad_(False)  # all is solved
-        self.words.requires_grad_(False)
-
-    def training_losses(self, batch: Batch) -> dict[str, Tensor]:
-        return {"loss": self.loss(self.embed(batch), batch["labels"])}
+        self.word_inverse_penalty, self.word_share = word_inverse_penalty, word_share
+        self.words.requires_grad_(False)  # they are solved
 
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
-        """The three classifiers, of the classes that have train rows; the others are never predicted.
+        """The three classifiers, of the classes that have train rows; on these rows no other scores higher than any.
 
         Args:
             splits: token ids of each row with embeddings (N, D) by the trained encoder, and labels (N,), of "train".
         """
         (tokens, embeddings), labels = splits["train"]
         classes, targets = labels.unique(return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError("train split: found rows of one class, allowed with method=pairs_words: two at least")
+        if len(classes) == 1:
+            nothing = torch.zeros(1, embeddings.shape[1]), torch.zeros(1), torch.zeros(1, len(self.inverse_frequency))
+            self._place(classes, *nothing, self.inverse_frequency, -ALONE)
+            return {}
         with torch.enable_grad():
             regression = regression_of(embeddings, targets, len(classes), self.inverse_penalty)
         rows = embeddings.double()
@@ -85,21 +74,28 @@ class PairsWordsModule(EmbeddingsAndWords):
             _discriminant(rows, targets, len(classes)),
             (torch.from_numpy(words[0]), torch.from_numpy(words[1])),
         ]
-        scores = [rows @ members[0][0].T, rows @ members[1][0].T, torch.from_numpy(tfidf @ words[0].T)]
-        spreads = [spread(values + bias) for values, (_, bias) in zip(scores, members, strict=True)]
-        parts = (1.0, 1.0, self.word_share)
-        shares = [part / sum(parts) * spreads[0] / own for part, own in zip(parts, spreads, strict=True)]
+        products = [rows @ members[0][0].T, rows @ members[1][0].T, torch.from_numpy(tfidf @ words[0].T)]
+        scores = [product + bias for product, (_, bias) in zip(products, members, strict=True)]
+        shares = self._shares([float(spread(values)) for values in scores])
         weight = shares[0] * members[0][0] + shares[1] * members[1][0]
-        bias = sum(share * bias for share, (_, bias) in zip(shares, members, strict=True))
-        on_embeddings = self._of_all(classes, weight, 0.0), self._of_all(classes, bias, ABSENT)
-        self.place(on_embeddings, self._of_all(classes, shares[2] * members[2][0], 0.0), torch.from_numpy(frequency))
+        bias = torch.stack([share * bias for share, (_, bias) in zip(shares, members, strict=True)]).sum(0)
+        lowest = float(torch.stack([share * values for share, values in zip(shares, scores, strict=True)]).sum(0).min())
+        self._place(classes, weight, bias, shares[2] * members[2][0], torch.from_numpy(frequency), lowest)
         return {"solver/converged": regression.converged}
 
-    def _of_all(self, classes: Tensor, rows: Any, absent: float) -> Tensor:
-        """Rows of these classes among those of all, `absent` elsewhere."""
-        whole = torch.full((self.num_classes, *rows.shape[1:]), absent, dtype=rows.dtype)
-        whole[classes] = rows
-        return whole
+    def _shares(self, spreads: list[float]) -> list[float]:
+        """Factors of the three in the sum, whose spread is about that of the first."""
+        parts = [1.0, 1.0, self.word_share if spreads[2] > NO_WORDS * spreads[0] else 0.0]
+        return [part / sum(parts) * spreads[0] / own if part else 0.0 for part, own in zip(parts, spreads, strict=True)]
+
+    def _place(
+        self, classes: Tensor, weight: Tensor, bias: Tensor, words: Tensor, frequency: Tensor, lowest: float
+    ) -> None:
+        """Set what was solved for these classes; the others have no weight, and `lowest` for their bias."""
+        whole, whole_words = (torch.zeros_like(layer.weight).double() for layer in (self.classifier, self.words))
+        free = torch.full((self.num_classes,), lowest).double()
+        whole[classes], free[classes], whole_words[classes] = weight.double(), bias.double(), words.double()
+        self.place((whole, free), whole_words, frequency)
 
 
 def _discriminant(embeddings: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:

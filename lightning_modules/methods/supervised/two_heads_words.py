@@ -61,7 +61,8 @@ class TwoHeadsWordsModule(EmbeddingsAndWords):
 
     def logits(self, embeddings: Tensor) -> Tensor:
         """Both heads alike (B, C); after `solve` all is in the first."""
-        return super().logits(embeddings) + self.other_classifier(embeddings).float()
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return super().logits(embeddings) + self.other_classifier(embeddings.float())
 
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:

@@ -23,12 +23,12 @@ class Rows(nn.Module):
         return torch.zeros(VOCABULARY, self.hidden_size)
 
 
-def solved(labels, num_classes, **options):
+def solved(labels, num_classes, tokens=None, **options):
     """Embeddings and tokens, which hang on the number of the class among those there are, and their logits."""
     generator = torch.Generator().manual_seed(0)
     embeddings = 3 * torch.randn(len(labels), 4, generator=generator)
     embeddings += 2 * labels.unique(return_inverse=True)[1][:, None]
-    tokens = [np.unique(torch.randint(VOCABULARY, (5,), generator=generator).numpy()) for _ in labels]
+    tokens = tokens or [np.unique(torch.randint(VOCABULARY, (5,), generator=generator).numpy()) for _ in labels]
     counts = torch.ones(num_classes)
     module = PairsWordsModule(Rows(), CosinePairLoss(), counts, None, None, "pairs_words", **options).eval()
     module.solve({"train": ((tokens, embeddings), labels)})
@@ -60,6 +60,16 @@ def test_a_class_without_train_rows_changes_nothing_and_is_never_predicted():
     alone, among = solved(labels, 3)[2], solved(labels + (labels > 0), 4)[2]
     assert 1 not in among.argmax(1)
     torch.testing.assert_close(among[:, [0, 2, 3]], alone)
+    # no further below than the lowest score of another class: whoever calibrates by these rows is not led astray
+    torch.testing.assert_close(among[:, 1].min(), alone.min())
+
+
+def test_without_words_or_a_second_class_the_head_is_what_the_rest_says():
+    labels = torch.arange(40) % 2
+    same = [np.array([1, 2])] * 40  # of an unknown script: every row has all tokens
+    actual, expected = solved(labels, 2, tokens=same)[2], solved(labels, 2, tokens=same, word_share=0.0)[2]
+    torch.testing.assert_close(actual, expected)
+    assert torch.equal(solved(labels * 0 + 1, 2)[2], torch.tensor([-10.0, 0.0]).double().expand(40, 2))
 
 
 @pytest.mark.slow

@@ -86,10 +86,11 @@ def checked_texts(texts: Any, markup: str = "keep", column: str | None = None) -
         kind = "one text" if isinstance(texts, str) else type(texts).__name__
         raise InputError(f"X: found {kind}, allowed: a list, array or Series of texts")
     if getattr(texts, "ndim", 1) == 2:
-        if texts.shape[1] == 1:  # a frame would give the names of its columns
-            texts = np.asarray(texts)[:, 0]
-        elif column is not None and hasattr(texts, "columns"):
+        names = list(map(str, getattr(texts, "columns", ())))
+        if column is not None and names and (len(names) > 1 or len(text_columns(names, column)) > 1):
             texts = _texts_of_frame(texts, column)
+        elif texts.shape[1] == 1:  # a frame would give the names of its columns
+            texts = np.asarray(texts)[:, 0]
         else:
             raise InputError(f"X: found {texts.shape[1]} columns, allowed: one, of texts")
     entries = [str(text) if isinstance(text, np.str_) else text for text in texts]

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from storage.errors import InputError, short
 from storage.files import hold, write_errors
+from storage.tables import label_text
 
 NO_LABEL = {"skip": -1, "ambiguous": -2, "no class fits": -3}  # what may stand in place of a class, and its number
 NONE_FITS = "no class fits"
@@ -158,12 +159,14 @@ class AnswerBook:
         try:
             content = json.loads(line)
             if "class" in content:
-                self.added_classes.append(_text(content["class"]))
+                self.added_classes.append(label_text(_text(content["class"])))
             elif content["label"] is None:
                 self._drop(_text(content["text"]), _text(content.get("annotator", "")))
             else:
                 answer = answer_of(content)
-                self._take(replace(answer, label=of_kind(answer.label, self.separator is not None)))
+                label = of_kind(answer.label, self.separator is not None)
+                label = tuple(map(label_text, label)) if isinstance(label, tuple) else label_text(label)
+                self._take(replace(answer, label=label))
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f'{where}: found {short(line.decode(errors="replace").strip())}; '
                              f'allowed: {{"text": …, "label": …}}') from error  # fmt: skip

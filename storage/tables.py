@@ -596,8 +596,9 @@ def _told_apart(where: str, header: Sequence[str]) -> list[str]:
     if repeats:
         number, name = repeats[0]
         first, more = header.index(header[number - 1]) + 1, f", and {len(repeats) - 1} more" if repeats[1:] else ""
-        said = "%s: columns %d and %d are both called %s; column %d is read as %s%s"
-        log.warning(said, where, first, number, short(header[number - 1]), number, short(name), more)
+        hint = "" if format_of(where) == "parquet" else "; header=false where these are no names"
+        said = "%s: columns %d and %d are both called %s; column %d is read as %s%s%s"
+        log.warning(said, where, first, number, short(header[number - 1]), number, short(name), more, hint)
     return columns
 
 

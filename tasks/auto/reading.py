@@ -183,7 +183,7 @@ def read_labelled(
     text, label, guessed, others = guess_columns(columns, rows, text_column, label_column, file, typed)
     table.refuse_uncalculated([*text_columns(columns, text), label, *called_as(guessed, columns)])
     if "label" in guessed and table.columns:
-        _refuse_no_header(file, label, first)
+        _refuse_no_header(table.header, label, first)
     data = Labelled(file, markup=markup)
     data.about = {
         "path": file,
@@ -249,11 +249,11 @@ def _refuse_whole_columns(file: str, table: Table, rows: Sequence[tuple[str, Row
         )
 
 
-def _refuse_no_header(file: str, label: str, rows: Iterable[tuple[str, Row]]) -> None:
+def _refuse_no_header(where: str, label: str, rows: Iterable[tuple[str, Row]]) -> None:
     """Raises InputError: the name of the label column is a label of other rows too, so that it is no name."""
     if label in (row.get(label) for _, row in rows):
         raise InputError(
-            f"{file}:1: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
+            f"{where}: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
             f"allowed: a header line, as text,label, or header=false (label_column={quoted_word(label)} says that it "
             f"is one)"
         )

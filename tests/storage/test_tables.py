@@ -424,9 +424,9 @@ def test_of_columns_of_one_name_the_later_have_a_number_as_pandas_gives_it(tmp_p
     pq.write_table(pa.table([[value] for value in lines[1]], names=lines[0]), tmp_path / "a.parquet")
     names = pd.read_csv(tmp_path / "a.csv").columns
     assert [row for _, row in open_table(path).rows] == [dict(zip(names, lines[1], strict=True))]
-    where = path if name == "a.parquet" else f"{path}:1"
+    where, hint = (path, "") if name == "a.parquet" else (f"{path}:1", "; header=false where these are no names")
     (said,) = [record.getMessage() for record in caplog.records]
-    assert said == f"{where}: columns 1 and 3 are both called 'text'; column 3 is read as 'text.2', and 1 more"
+    assert said == f"{where}: columns 1 and 3 are both called 'text'; column 3 is read as 'text.2', and 1 more{hint}"
 
 
 @pytest.mark.parametrize(("name", "content"), [

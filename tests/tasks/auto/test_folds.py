@@ -103,6 +103,22 @@ def test_without_validation_rows_a_fold_is_calibrated_on_the_others_alone(blobs)
     truth = labels[np.concatenate([outcome.rows for outcome in actual])]
     loss = -np.log(probabilities[np.arange(len(truth)), truth]).mean()
     assert loss < 1.1 * cross_entropy(np.log(probabilities), truth)  # at the temperature that suits them best
+    others = np.setdiff1d(np.arange(len(labels)), outcomes[0].rows)
+    expected = calibrated(logits[others], labels[others], np.bincount(labels[others]), is_solved=True)
+    np.testing.assert_allclose(actual[0].probabilities, expected.probabilities(logits[outcomes[0].rows]), atol=1e-6)
+
+
+def test_without_validation_rows_a_class_of_one_row_does_not_spoil_the_others():
+    """Its own fold has never shown it, so that its logit there is the lowest."""
+    labels = np.array([2, *np.tile([0, 1], 50)])
+    logits = np.stack([labels == 0, labels == 1, labels == 2], 1) * 4.0
+    logits[0] = [4.0, 0.0, 0.0]
+    outcomes = [
+        FoldOutcome(rows, np.eye(3)[logits[rows].argmax(1)], np.nan, 1.0, 1.0, logits=logits[rows])
+        for rows in np.array_split(np.arange(101), 5)
+    ]
+    surest = np.concatenate([outcome.probabilities.max(1) for outcome in cross_calibrated(outcomes, labels)])
+    assert np.median(surest) > 0.8
     assert cross_calibrated(outcomes[:1], labels)[0] is outcomes[0]
 
 

@@ -35,10 +35,9 @@ class Candidate:
         reads_words: whether it reads words beside the embeddings.
         parts: other candidates that it is the sum of, over the same encoder.
         brief_of: the candidate that trains the encoder alike for more than a few steps. That one is taken in its place
-            where the time suffices; otherwise the brief one comes before all that train for longer, so that one ends,
-            but where classes are imbalanced behind them: a few steps say little of rare classes.
-        outdone_by: the candidate that was measured to be better in the same time where classes are of about one size.
-            Where that one is tried there, this one is not.
+            where the time suffices; otherwise the brief one comes before all that train for longer, so that one ends.
+        outdone_by: the candidate that was measured to be better in the same time. Where that one is tried, this one is
+            not.
     """
 
     name: str
@@ -71,8 +70,8 @@ class Candidate:
 
     @property
     def is_known_to_gain(self) -> bool:
-        """Whether it was measured, where texts have one label and classes are of about one size, how much better it is
-        than those that train no encoder."""
+        """Whether it was measured, where all texts have one label, how much better it is than those that train no
+        encoder."""
         return self.kind == "trained" and not self.reads_unlabelled
 
     @property
@@ -248,14 +247,6 @@ def are_imbalanced(class_counts: NDArray[np.integer]) -> bool:
     return bool(largest >= IMBALANCE * class_counts[class_counts > 1].min(initial=largest))
 
 
-def rounds(candidates: Sequence[Candidate], class_counts: NDArray[np.integer]) -> list[list[Candidate]]:
-    """Those that train the encoder, in groups: a group is tried in the time that those before it leave."""
-    trained = [candidate for candidate in candidates if candidate.kind == "trained"]
-    if not are_imbalanced(class_counts):
-        return [trained]
-    return [[c for c in trained if not c.brief_of], [c for c in trained if c.brief_of]]
-
-
 def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool = False) -> list[Candidate]:
     """The candidates to try, in the order in which they are: those that are named, or those that suit the regimes.
 
@@ -267,7 +258,7 @@ def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool 
     candidates = by_name(several)
     if methods is None:
         suited = {c.name: c for c in candidates.values() if not c.regimes or set(c.regimes) & set(regimes)}
-        return [c for c in suited.values() if "imbalanced" in regimes or c.outdone_by not in suited]
+        return [candidate for candidate in suited.values() if candidate.outdone_by not in suited]
     check_names(methods, several)
     # what is asked for by name is compared, and not taken in the place of another
     return [replace(c, brief_of="") for c in candidates.values() if c.name in methods or c.name == "majority"]

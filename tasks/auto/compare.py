@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.auto.candidates import Candidate, rounds
+from tasks.auto.candidates import Candidate
 from tasks.auto.durations import (
     USUAL_PACE,
     folds_wanted,
@@ -48,7 +48,7 @@ def compare(study: Study, candidates: Sequence[Candidate]) -> None:
 def _briefs_once_more(study: Study, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Brief candidates that were stopped after their first steps, which took longer than they were foretold to, where
     nothing that trains the encoder ended its folds and by the foretelling there is time for them yet."""
-    trained = [candidate for candidate in candidates if candidate.kind == "trained"]
+    trained = _trained(candidates)
     if any(map(study.is_finished, trained)):
         return []
 
@@ -61,7 +61,7 @@ def _briefs_once_more(study: Study, candidates: Sequence[Candidate]) -> list[Can
 
 
 def _fewer_would_do(study: Study, candidates: Sequence[Candidate]) -> bool:
-    trained = {candidate.name: candidate for candidate in candidates if candidate.kind == "trained"}
+    trained = {candidate.name: candidate for candidate in _trained(candidates)}
     if study.folds <= FOLDS_OF_MANY or any(map(study.is_finished, trained.values())):
         return False
     outcomes = [pair for name in study.outcomes.keys() - trained for pair in study.outcomes[name].items()]
@@ -90,8 +90,7 @@ def _try_all(study: Study, candidates: Sequence[Candidate]) -> None:
     cheap = _cheap(untrained)
     repeat_folds(study, cheap, FIRST_SHARE)
     learning_curve(study, cheap)
-    for trained in rounds(candidates, study.class_counts):
-        try_trained(study, trained)
+    try_trained(study, _trained(candidates))
     study.write()
 
 
@@ -104,6 +103,10 @@ def _write_of(study: Study, candidate: Candidate) -> None:
 
 def _cheap(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [candidate for candidate in candidates if candidate.kind not in ("trained", "words")]
+
+
+def _trained(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.kind == "trained"]
 
 
 def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
@@ -122,12 +125,11 @@ def fit_folds(study: Study, candidates: Sequence[Candidate]) -> None:
     if study.is_usual and _seconds_with_longer(study, candidates, PAIR_STEPS[-1]) <= for_trained:
         return  # with the fewer folds
     allowed = TOLD_TOO_LONG * for_trained
-    for trained in rounds(candidates, study.class_counts):
-        for folds, is_whole in ((usual, True), (fewer, True), (fewer, False)):
-            study.folds = folds
-            needed = (_seconds_to_count(study, candidate, is_whole) for candidate in trained)
-            if min(needed, default=np.inf) <= allowed:
-                return
+    for folds, is_whole in ((usual, True), (fewer, True), (fewer, False)):
+        study.folds = folds
+        needed = (_seconds_to_count(study, candidate, is_whole) for candidate in _trained(candidates))
+        if min(needed, default=np.inf) <= allowed:
+            return
     study.folds = usual
 
 

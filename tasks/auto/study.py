@@ -156,12 +156,14 @@ class Study:
             entry = Entry(candidate.name, title[0].upper() + title[1:], list(candidate.words), candidate.cost)
             entry.can_be_recommended, entry.parts = candidate.kind != "counts", list(candidate.parts)
             entry.is_known_to_gain = candidate.is_known_to_gain and self.is_usual
+            if are_imbalanced(self.class_counts):  # there it was measured of pairs alone
+                entry.is_known_to_gain &= candidate.method == "pairs_words"
             self.entries[candidate.name] = entry
 
     @property
     def is_usual(self) -> bool:
-        """Whether all texts have one label, of classes of about one size: where fine-tuning was measured to gain."""
-        return not (self.several or self.unlabelled or are_imbalanced(self.class_counts))
+        """Whether all texts have one label: where fine-tuning was measured to gain."""
+        return not (self.several or self.unlabelled)
 
     def _encoder_name(self) -> str:
         name = next((word.split("=", 1)[1] for word in self.words if word.startswith("encoder=")), "minilm")

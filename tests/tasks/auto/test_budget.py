@@ -15,7 +15,7 @@ from storage.errors import InputError
 from storage.run_store import RunFolder
 from tasks.auto import answer, compare, learning_curve, passed_on, safe_name, trained, untrained
 from tasks.auto.answer import reads_unlabelled
-from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of, rounds
+from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of
 from tasks.auto.clock import Clock
 from tasks.auto.data import facts, notes_of_length, sampled, texts_cut
 from tasks.auto.durations import foretold_training, solving_seconds
@@ -246,24 +246,17 @@ def test_the_worst_goes_first_where_enough_rows_say_so_and_the_dearest_where_few
     candidates = [c for c in CANDIDATES if c.name in ("ce_half", "ce", "scl_ce")]
     study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in candidates}
     for candidate, seconds, figure in zip(candidates, (4.0, 4.0, 6.0), (0.8, 0.5, 0.9), strict=True):
-        outcome: Any = SimpleNamespace(seconds_fit=seconds, validation_macro_f1=figure)
+        outcome: Any = SimpleNamespace(seconds_fit=seconds, validation_macro_f1=figure, run_id="")
         study.keep(candidate.name, 0, 0, outcome)
     left = those_that_can_end(study, candidates, 0)
     assert [c.name for c in candidates if c not in left] == [dropped]
 
 
-def test_a_few_steps_come_first_but_where_classes_are_imbalanced_last():
-    names = [[c.name for c in group] for group in rounds(CANDIDATES, np.array([50, 20]))]
-    assert names[0][0] == "setfit_brief" and "linear_words" not in names[0] and len(names) == 1
-    names = [[c.name for c in group] for group in rounds(CANDIDATES, np.array([60, 20]))]
-    assert names[0][0] == "ce_half" and names[1:] == [["setfit_brief"]]
-
-
 @pytest.mark.parametrize(
     ("regimes", "is_tried"),
-    [(["few rows"], False), (["few rows", "imbalanced"], True), ([], True), (["many unlabelled"], True)],
+    [(["few rows"], False), (["few rows", "imbalanced"], False), ([], True), (["many unlabelled"], True)],
 )
-def test_cross_entropy_gives_way_to_pairs_where_these_are_tried_and_classes_are_alike(regimes, is_tried):
+def test_cross_entropy_gives_way_to_pairs_where_these_are_tried(regimes, is_tried):
     names = [candidate.name for candidate in chosen(regimes, None)]
     assert ("ce_half" in names) == is_tried and ("setfit_half" in names) == ("few rows" in regimes)
     assert "ce_half" in [candidate.name for candidate in chosen(regimes, ["ce_half", "setfit_half"])]
@@ -308,26 +301,33 @@ def test_pairs_are_trained_for_as_long_as_there_is_time(tmp_path, monkeypatch, s
     assert study.entries[begun].is_known_to_gain
 
 
-@pytest.mark.parametrize(("minutes", "largest", "folds"), [(1.8, 50, 3), (2.5, 50, 5), (1.8, 80, 5)])
-def test_fewer_folds_leave_time_to_learn_for_longer_where_that_is_known_to_gain(tmp_path, minutes, largest, folds):
+@pytest.mark.parametrize(
+    ("minutes", "largest", "unlabelled", "folds"),
+    [(1.8, 50, [], 3), (2.5, 50, [], 5), (1.8, 80, [], 3), (1.8, 50, ["dataset.unlabelled=a"], 5)],
+)
+def test_fewer_folds_leave_time_to_learn_for_longer_where_that_is_known_to_gain(
+    tmp_path, minutes, largest, unlabelled, folds
+):
     """Three folds of `setfit_brief` and 80 steps on all rows are told to take 54 s, five folds 75 s."""
     embeddings = embeddings_of(100, 1e-2)
     labels, texts, clock = (np.arange(100) >= largest).astype(int), [str(n) for n in range(100)], Clock(minutes)
-    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings, unlabelled)
     compare.fit_folds(study, chosen(regimes_of(study.class_counts, 100), None))
     assert study.folds == folds
 
 
-@pytest.mark.parametrize(("largest", "begins"), [(50, False), (80, True)])
+@pytest.mark.parametrize(
+    ("largest", "unlabelled", "begins"), [(50, [], False), (80, [], False), (50, ["dataset.unlabelled=a"], True)]
+)
 def test_time_to_learn_for_longer_on_all_rows_is_kept_where_that_is_known_to_gain(
-    tmp_path, monkeypatch, largest, begins
+    tmp_path, monkeypatch, largest, unlabelled, begins
 ):
     """After the folds of `setfit_brief` 42 s are left: 80 steps of pairs take 22, a fold of `ce_half` 9."""
     now = [0.0]
     embeddings = embeddings_of(100, 1e-2)
     labels, texts = (np.arange(100) >= largest).astype(int), list(map(str, range(100)))
     clock = Clock(77 / 60, now=lambda: now[0])
-    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
+    study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings, unlabelled)
     brief, other = (by_name(False)[name] for name in ("setfit_brief", "ce_half"))
     study.enter([brief, other])
 
@@ -416,7 +416,7 @@ def test_time_for_the_folds_of_a_candidate_that_began_is_kept(tmp_path, monkeypa
     study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], np.arange(100) % 2, texts, embeddings)
     brief, half = (c for c in CANDIDATES if c.name in ("setfit_brief", "ce_half"))
     study.entries = {c.name: Entry(c.name, c.title, [], c.cost) for c in (brief, half)}
-    outcome: Any = SimpleNamespace(seconds_fit=12.0, logits=[0])
+    outcome: Any = SimpleNamespace(seconds_fit=12.0, logits=[0], run_id="")
     study.keep(brief.name, 0, 0, outcome)
     begun = []
     monkeypatch.setattr(trained, "read_run", lambda study, candidate, *rest: begun.append(candidate.name) or True)

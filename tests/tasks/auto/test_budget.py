@@ -551,3 +551,12 @@ def _kept(again, study, candidate, fold, more=()):
         raise time_limit.OutOfTime(100.0, 1.0)
     again.keep(candidate.name, 0, fold, outcome)
     return True
+
+
+@pytest.mark.parametrize(("run_id", "is_known"), [("pairs_words-a-1", True), ("setfit_pairs-a-1", False)])
+def test_a_fold_of_a_version_that_learned_it_otherwise_is_learned_again(tmp_path, run_id, is_known):
+    labels, scores = np.arange(100) % 2, np.eye(2)[np.zeros(50, int)]
+    study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], labels, list(map(str, labels)), None)
+    outcome = FoldOutcome(np.arange(50), scores, np.nan, 1.0, 1.0, run_id=run_id, logits=scores)
+    study.save("setfit_brief", 0, 0, outcome)
+    assert (study.known("setfit_brief", 0, 0) is not None) == is_known

@@ -70,8 +70,7 @@ class Candidate:
 
     @property
     def is_known_to_gain(self) -> bool:
-        """Whether it was measured, where all texts have one label, how much better it is than those that train no
-        encoder."""
+        """Whether it was measured, of one label a text, how much better it is than those that train no encoder."""
         return self.kind == "trained" and not self.reads_unlabelled
 
     @property

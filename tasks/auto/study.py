@@ -18,7 +18,7 @@ from storage.files import replacing
 from storage.run_store import QUESTION, RunFolder
 from storage.tables import folded
 from tasks.auto.calibration import decision_metrics
-from tasks.auto.candidates import Candidate, are_imbalanced, by_name
+from tasks.auto.candidates import Candidate, by_name
 from tasks.auto.clock import Clock
 from tasks.auto.embeddings import Embeddings
 from tasks.auto.folds import FoldOutcome, cross_calibrated, each_fold, load_outcome
@@ -156,13 +156,11 @@ class Study:
             entry = Entry(candidate.name, title[0].upper() + title[1:], list(candidate.words), candidate.cost)
             entry.can_be_recommended, entry.parts = candidate.kind != "counts", list(candidate.parts)
             entry.is_known_to_gain = candidate.is_known_to_gain and self.is_usual
-            if are_imbalanced(self.class_counts):  # there it was measured of pairs alone
-                entry.is_known_to_gain &= candidate.method == "pairs_words"
             self.entries[candidate.name] = entry
 
     @property
     def is_usual(self) -> bool:
-        """Whether all texts have one label: where fine-tuning was measured to gain."""
+        """Whether texts have one label and no candidate reads texts without: where fine-tuning was measured to gain."""
         return not (self.several or self.unlabelled)
 
     def _encoder_name(self) -> str:

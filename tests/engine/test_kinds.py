@@ -14,7 +14,10 @@ ON_IMAGES = {
     *("acl", "balanced_softmax", "bcl", "ce", "class_balanced", "focal", "gpaco", "hybrid_sc", "ldam_drw", "logistic"),
     *("logit_adjusted", "paco", "post_hoc_logit_adjustment", "scl_ce", "scl_hnm", "sharprecl", "simcse", "spcl", "tsc"),
 }
-OF_WORDS = {"dualcl", "kontrast", "nearest_name", "prototypes", "setfit_pairs", "tfidf_linear", "sccl", "bow_kmeans"}
+OF_WORDS = {
+    *("dualcl", "kontrast", "nearest_name", "pairs_words", "prototypes", "setfit_pairs", "tfidf_linear"),
+    *("sccl", "bow_kmeans"),
+}
 
 
 def refusal(dataset: dict, **groups: str) -> str | None:

@@ -252,6 +252,11 @@ def test_the_worst_goes_first_where_enough_rows_say_so_and_the_dearest_where_few
     assert [c.name for c in candidates if c not in left] == [dropped]
 
 
+def test_a_brief_round_comes_first_of_all_that_train():
+    names = [c.name for c in chosen(["imbalanced"], None) if c.kind == "names"]
+    assert names[:2] == ["setfit_brief", "ce_half"] and "sharprecl" in names
+
+
 @pytest.mark.parametrize(
     ("regimes", "is_tried"),
     [(["few rows"], False), (["few rows", "imbalanced"], False), ([], True), (["many unlabelled"], True)],

@@ -80,6 +80,7 @@ def test_a_run_learns_and_predicts(fit, use, toy_csv, tmp_path, small):
     stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
     assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
     assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
+    assert use("export", run, "format=transformers", f"output={tmp_path}/out").code == 0  # compared as it is written
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ def test_the_worst_goes_first_where_enough_rows_say_so_and_the_dearest_where_few
 
 
 def test_a_brief_round_comes_first_of_all_that_train():
-    names = [c.name for c in chosen(["imbalanced"], None) if c.kind == "names"]
+    names = [c.name for c in chosen(["imbalanced"], None) if c.kind == "trained"]
     assert names[:2] == ["setfit_brief", "ce_half"] and "sharprecl" in names
 
 

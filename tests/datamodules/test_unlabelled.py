@@ -80,8 +80,8 @@ def test_all_rows_together_hold_them_behind_the_labelled(train, more, tmp_path):
     assert texts(whole) == ["other"] and len(whole.table("train")) == 21
     with pytest.raises(InputError, match=r"partly\.csv:22: found no label, .*, or dataset.empty_label=unlabelled"):
         prepare(Csv(train=str(partly), unlabelled=more), tmp_path / "data", None, all_rows=True)
-    named = prepare(Csv(train=str(partly), unlabelled=more, label_names=["a", "b"]), tmp_path / "data", None, True)
-    assert texts(named) == ["other", "new", "text 3", "new"]
+    with_names = prepare(Csv(train=str(partly), unlabelled=more, label_names=["a", "b"]), tmp_path / "data", None, True)
+    assert texts(with_names) == ["other", "new", "text 3", "new"]
 
 
 def test_of_two_equal_texts_the_labelled_stays(train, tmp_path):

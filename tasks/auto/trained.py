@@ -182,7 +182,7 @@ def _most_wrong(study: Study, candidate: Candidate) -> float:
     """Times that the seconds told of a fold may be more than there are, for it to begin all the same."""
     if study.has_enough(candidate):
         return 1.0
-    at_pace = seconds_of_trained(study) and not candidate.brief_of  # left once the longer was stopped
+    at_pace = seconds_of_trained(study) and not candidate.brief_of  # a brief one comes last if the longer is stopped
     return MOST_WRONG_AT_PACE if at_pace else MOST_WRONG
 
 

@@ -1,0 +1,96 @@
+"""What a cell holds: a text, a label, or nothing; what of it counts, and how it is compared."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from storage.errors import InputError, short
+
+MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
+JOIN = "+"  # between the names of columns that are read as one text
+UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
+BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace()) + (
+    "\u00ad\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+)  # white space, and characters of no width that end no emoji
+TRUTH = {"True": "TRUE", "False": "FALSE"}  # as Python and pandas write what spreadsheets show in capitals
+WHOLE = re.compile(r"^([-+]?\d+)\.0+$")
+
+
+def text_columns(columns: Iterable[str], column: str) -> list[str]:
+    """The columns that `TITLE+BODY` joins; one whose own name holds a plus is meant first."""
+    return [column] if column in columns else column.split(JOIN)
+
+
+def text_of(row: Mapping[str, Any], column: str) -> Any:
+    """The text of a row; of `TITLE+BODY` the texts of both that can be seen, a line each. None where there is none."""
+    values = [row.get(part) for part in text_columns(row, column)]
+    if len(values) == 1:
+        return values[0]
+    filled = [value for value in values if not is_blank(value)]
+    texts = [value for value in filled if isinstance(value, str)]
+    return "\n".join(texts) if texts == filled else next(value for value in filled if not isinstance(value, str))
+
+
+def is_visible(text: str) -> bool:
+    """Whether any character of a text can be seen."""
+    return any(not c.isspace() and unicodedata.category(c) not in UNSEEN for c in text)
+
+
+def folded(text: str) -> str:
+    """A text as two are compared that may be one: case and white space aside."""
+    return " ".join(text.casefold().split())
+
+
+def is_text(value: Any) -> bool:
+    """Whether a cell holds a text of which something can be seen."""
+    return isinstance(value, str) and is_visible(value)
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a cell of texts holds none, nothing that can be seen; NaN is what pandas writes there."""
+    return value is None or value != value or (isinstance(value, str) and not is_visible(value))
+
+
+def checked_text(value: Any, where: str) -> str:
+    """The value itself. Raises InputError where it is no text with a visible character."""
+    if is_text(value):
+        return value
+    shown = "an empty text" if is_blank(value) else short(value)
+    raise InputError(f"{where}: found {shown}, allowed: a string with at least one visible character")
+
+
+def trim(label: str) -> str:
+    """A label without white space and characters of no width at its ends, which nobody sees there."""
+    return label.strip(BLANKS)
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a cell says that no label is known: it is empty, or NaN as pandas writes it."""
+    return label is None or label != label or (isinstance(label, str) and trim(label).lower() in ("", "nan"))
+
+
+def label_text(label: Any) -> str:
+    """The name of a label as a file has it, "" of what is neither text nor number: ``1`` and ``1.0`` are one, also as
+    text, for spreadsheets and pandas write whole numbers so where some are missing; ``True`` is ``TRUE``."""
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    name = trim(str(label)) if isinstance(label, str | int | float | Decimal) else ""
+    return TRUTH.get(name) or WHOLE.sub(r"\1", name)
+
+
+def label_name(label: Any, where: str, also: str = "") -> str:
+    """`label_text` of a label.
+
+    Raises:
+        InputError: it is empty, NaN, or neither text nor number; the line begins with ``where``, and ``also`` ends it.
+    """
+    name = label_text(label)
+    if is_missing(name):
+        shown = "an empty label" if label is None or label == "" else f"label {short(str(label))}"
+        shown += ", which counts as empty" if name.lower() == "nan" else ""
+        raise InputError(f"{where}: found {shown}, allowed: a name or a number{also}")
+    return name

@@ -1,0 +1,39 @@
+"""What the name of a file says: its format, and whether it is packed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from storage.errors import InputError, short
+
+STDIN = "-"
+TEXT_FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+FORMATS = {**TEXT_FORMATS, ".xlsx": "xlsx", ".parquet": "parquet"}
+
+
+def name_of(source: Path | str) -> str:
+    """What messages call a file, or "-"."""
+    return "stdin" if source == STDIN else str(source)
+
+
+def format_of(path: Path | str) -> str | None:
+    """The format that a file's name says, ``.gz`` aside; None where it says nothing."""
+    return FORMATS.get(suffix_of(path))
+
+
+def suffix_of(path: Path | str) -> str:
+    """How a file's name ends, ``.gz`` aside, in lower case."""
+    path = Path(path)
+    return (Path(path.stem) if is_packed(path) else path).suffix.lower()
+
+
+def is_packed(path: Path | str) -> bool:
+    """Whether a file's name says gzip."""
+    return Path(path).suffix.lower() == ".gz"
+
+
+def check_source(name: str, key: str, folder_allowed: bool = False) -> None:
+    """Raises InputError where there is no such table to read; a folder may be one of inputs."""
+    if name != STDIN and (not os.path.exists(name) or (os.path.isdir(name) and not folder_allowed)):
+        raise InputError(f"{key}: found {short(name)}, no such file; allowed: a file with rows, or - for stdin")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from active_learning.selection import Strategy
+from active_learning.selection import Strategy, needed_by
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class ActiveLearning:
         query_size: labels a round; a list: of each round in turn, its last number for all that follow.
         budget: labels in all, those for validation included.
         seed_rounds: first rounds that are drawn at random; every strategy also knows how to begin by itself.
+        cold_start: what stands for the model's classes before there is a model, in a strategy that asks class by class:
+            `names`, EM from the names of the classes over the pretrained embeddings; null: nothing.
         mc_passes: passes with dropout on, for strategies that ask for them.
         reset_weights: whether every round starts from the pretrained weights; else from those of the round before.
         validation_size: labelled rows that choose the epoch, in every round and charged to the budget; null: a share
@@ -39,6 +41,7 @@ class ActiveLearning:
     query_size: int | list[int] = 10
     budget: Annotated[int, ">= 1"] = 100
     seed_rounds: Annotated[int, ">= 0"] = 0
+    cold_start: Literal["names"] | None = None
     mc_passes: Annotated[int, ">= 2"] = 10
     reset_weights: bool = True
     validation_size: Annotated[int, ">= 1"] | None = None
@@ -63,6 +66,12 @@ class ActiveLearning:
                 f"active.validation_size: found {self.validation_size}; allowed: up to active.query_size - 2 = "
                 f"{sizes[0] - 2}, for two at least train in the first round"
             )
+        if self.cold_start and "guesses" not in needed_by(self.strategy):
+            raise ValueError(f"active.cold_start: found names, which active={self.name} would not read; allowed with "
+                             "it: null (active=class_balanced reads them)")  # fmt: skip
+        if self.cold_start and self.seed_rounds:
+            raise ValueError(f"active.cold_start: found names, which active.seed_rounds={self.seed_rounds} would not "
+                             "read; allowed: null, or active.seed_rounds=0")  # fmt: skip
 
     def size_of(self, number: int) -> int:
         """Labels that round `number` (0, 1, …) asks for."""

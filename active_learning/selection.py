@@ -7,6 +7,7 @@ A strategy is a function of keyword arguments that touches nothing but them. It 
 - `probabilities` (N, C): the model's class probabilities for the pool, `None` before there is a model;
 - `mc_probabilities` (T, N, C): the same from T passes with dropout on, `None` before there is a model;
 - `embeddings` (N, D) float32 or float64: the pool's embeddings;
+- `guesses` (N,) int64: the classes that the names of the classes tell before there is a model, otherwise `None`;
 - `labelled` (L,) int64 positions, `labels` (L,) int64 their classes, `num_classes`,
 
 and its own options, and returns a `Selection`. `needed_by(strategy)` says which; rows of the pool that stand neither
@@ -24,7 +25,7 @@ import numpy as np
 
 BLOCK = 16_384  # rows at a time: what a strategy holds besides the pool stays small
 INPUTS = frozenset(
-    ["probabilities", "mc_probabilities", "embeddings", "unlabelled", "labelled", "labels", "num_classes"]
+    ["probabilities", "mc_probabilities", "embeddings", "guesses", "unlabelled", "labelled", "labels", "num_classes"]
     + ["query_size", "rng"]
 )
 

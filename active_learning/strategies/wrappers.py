@@ -24,16 +24,21 @@ def class_balanced(
     query_size: int,
     rng: np.random.Generator,
     probabilities: np.ndarray | None = None,
+    guesses: np.ndarray | None = None,
     **inputs,
 ) -> Selection:
     """Asks `strategy` class by predicted class, for as many texts as bring the labelled counts nearest to equal (Bengar
     et al. 2022, greedily, as small-text's ClassBalancer): each place goes to the class with the fewest labelled and
-    promised texts that still has candidates. Scores are the wrapped strategy's. Before there is a model, the wrapped
-    strategy chooses alone."""
+    promised texts that still has candidates. Scores are the wrapped strategy's. Before there is a model, `guesses` are
+    the predicted classes; without them, the wrapped strategy chooses alone."""
     inputs |= {"labels": labels, "num_classes": num_classes, "rng": rng, "probabilities": probabilities}
-    if probabilities is None:
+    told = "predicted class {}" if probabilities is not None else "class {} by the names"
+    if probabilities is not None:
+        predicted = over_blocks(lambda block: block.argmax(axis=1), probabilities, unlabelled).astype(np.int64)
+    elif guesses is not None:
+        predicted = guesses[unlabelled]
+    else:
         return _ask(strategy, **inputs, unlabelled=unlabelled, query_size=query_size)
-    predicted = over_blocks(lambda block: block.argmax(axis=1), probabilities, unlabelled).astype(np.int64)
     candidates = np.bincount(predicted, minlength=num_classes)
     quotas = class_quotas(np.bincount(labels, minlength=num_classes), candidates, query_size, rng)
     asked = np.flatnonzero(quotas)
@@ -45,7 +50,7 @@ def class_balanced(
         np.concatenate([part.indices for part in parts]),
         np.concatenate([part.scores for part in parts]),
         [
-            f"{reason}; predicted class {number}"
+            f"{reason}; {told.format(number)}"
             for number, part in zip(asked, parts, strict=True)
             for reason in part.reasons
         ],

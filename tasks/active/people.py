@@ -202,10 +202,12 @@ class InFile(People):
 
 
 class InTerminal(People):
-    """Keys in the terminal; the first round is asked at random, before anything is loaded."""
+    """Keys in the terminal; the first round is asked at random, before anything is loaded, unless names choose it."""
 
     def begin(self) -> None:
         super().begin()
+        if self.plain["cold_start"] is not None:
+            return
         order = np.random.default_rng([self.config.seed, 7]).permutation(list(self.texts)).tolist()
         missing = min(self.first_size(), len(order)) - len(self.answered(frozenset()))
         if missing > 0:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from clustering.kmeans import unit_rows
 from datamodules.corpus import Corpus
 from datamodules.labels import without_label
 from datamodules.texts.datamodule import predict_loader
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
+from lightning_modules.heads.discriminant import best_discriminant
 from tasks.active.people import SEPARATOR, first_of_equal, not_held_out
 
 
@@ -49,6 +51,23 @@ class Pool:
         """Of the encoder before any training, (N, D)."""
         encoder = self.plan.encoder.load().eval().to(self.device)
         return self._predict(lambda batch: {"e": encoder(batch["input_ids"], batch["attention_mask"])})["e"]
+
+    @cached_property
+    def guesses(self) -> np.ndarray:
+        """Classes (N,) by EM from their names over the pretrained embeddings, as `method=prototypes` without a label.
+
+        Raises:
+            ValueError: the classes have no names that tell them apart.
+        """
+        names = self.plan.class_names(self.label_names)
+        if names is None:
+            raise ValueError("active.cold_start: found names, but no names of classes to read; allowed: null, or "
+                             "dataset.class_descriptions=FILE beside it")  # fmt: skip
+        embeddings = torch.from_numpy(unit_rows(self.pretrained_embeddings)).float()
+        with torch.no_grad():
+            anchors = names(self.plan.encoder.load().eval())
+        no_labels = torch.full((len(embeddings),), -1)
+        return best_discriminant(embeddings, no_labels, anchors, len(anchors)).scores(embeddings).argmax(1).numpy()
 
     def model_outputs(
         self,

@@ -252,6 +252,7 @@ def _query(
         "rng": np.random.default_rng([plan.plain["seed"], number, 7]),
         "probabilities": None,
         "mc_probabilities": None,
+        "guesses": pool.guesses if experiment.cold_start and not trained else None,
     }
     outputs: dict[str, Any] = {}
     if not trained and "embeddings" in needed:

@@ -32,6 +32,7 @@ def pool(n=60, dimension=5, classes=3, labelled=6, seed=0, dtype=np.float64, que
         "probabilities": softmax(logits).astype(dtype),
         "mc_probabilities": passes.astype(dtype),
         "embeddings": embeddings.astype(dtype),
+        "guesses": truth,
         "unlabelled": np.sort(positions[labelled:]),
         "labelled": known,
         "labels": truth[known],

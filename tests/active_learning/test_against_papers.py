@@ -245,6 +245,15 @@ def test_class_balanced_asks_within_predicted_classes():
         assert list(own) == list(inside[np.argsort(-entropies)[:wanted]])
 
 
+def test_class_balanced_asks_within_guessed_classes_before_there_is_a_model():
+    state = pool(n=200, labelled=0) | {"query_size": 9, "probabilities": None, "mc_probabilities": None}
+    selection = ask(WRAPPERS["class_balanced"], state)
+    assert np.bincount(state["guesses"][selection.indices]).tolist() == [3, 3, 3]
+    assert selection.reasons[0] == "drawn at random: no model yet; class 0 by the names"
+    alone = ask(WRAPPERS["class_balanced"], state | {"guesses": None})
+    assert list(alone.indices) == list(ask(strategies.entropy, state).indices)
+
+
 def test_pools_above_one_block_are_as_one():
     """Scores do not depend on where a block ends."""
     state = pool(n=BLOCK + 500, dimension=2, dtype=np.float32)

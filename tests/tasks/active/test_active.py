@@ -73,6 +73,17 @@ def test_every_strategy_runs(learn, strategy):
 
 
 @pytest.mark.slow
+def test_names_stand_for_the_model_in_the_first_round_alone(learn, tmp_path):
+    line = ["active=class_balanced", "active.cold_start=names", "active.budget=16", "trainer.max_epochs=1"]
+    result = learn(*line)
+    reasons = [row["reason"].rpartition("; ")[2] for row in rows(result.folder / "chosen.csv")]
+    assert {reason.removesuffix(" by the names")[:-1] for reason in reasons[:8]} == {"class "}
+    assert {reason[:-1] for reason in reasons[8:]} == {"predicted class "}
+    codes = learn(*line, pool_of(tmp_path / "pool.csv", [(f"plum {i}", i % 3) for i in range(30)]), "dataset.test=null")
+    assert "active.cold_start: found names, but no names of classes to read" in codes.err
+
+
+@pytest.mark.slow
 def test_two_runs_agree_to_the_bit(learn, tmp_path):
     files = [learn("active=badge", f"paths.runs={tmp_path / name}").folder for name in ("one", "two")]
     for name in ("curve.csv", "chosen.csv"):
@@ -252,6 +263,8 @@ def test_answers_outlive_the_run_that_they_were_given_to(fit, toy_csv, tmp_path)
         (["active=entropy", "active.query_size=2", "active.budget=2"], "active.budget: found 2; allowed: at least 3"),
         (["active=guess"], "guess"),
         (["active=random", "protocol=fixed"], "protocol: found fixed; allowed with method=scl_hnm"),
+        (["active=entropy", "active.cold_start=names"], "found names, which active=entropy would not read"),
+        (["active=class_balanced", "active.cold_start=names", "active.seed_rounds=1"], "which active.seed_rounds=1 wo"),
         (["active=random", "active.validation_size=7"], "active.validation_size: found 7; allowed: up to"),
     ],
 )

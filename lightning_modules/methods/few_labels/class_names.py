@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -35,6 +37,7 @@ class ClassNames(nn.Module):
     input_ids: Tensor
     attention_mask: Tensor
     owner: Tensor
+    mixed: Tensor
 
     def __init__(self, descriptions: Sequence[str], tokenizer: Any) -> None:
         super().__init__()
@@ -47,10 +50,29 @@ class ClassNames(nn.Module):
         for name, value in (("input_ids", tokens["input_ids"]), ("attention_mask", tokens["attention_mask"])):
             self.register_buffer(name, value, persistent=False)
         self.register_buffer("owner", torch.tensor(owner), persistent=False)
+        mixed = torch.randperm(len(owner), generator=torch.Generator().manual_seed(0))
+        self.register_buffer("mixed", mixed, persistent=False)
+
+    def embeddings(self, encoder: nn.Module) -> Tensor:
+        """Of each phrase in each template, (P, D); `owner` (P,) says of which class it is."""
+        pairs = zip(self.input_ids.split(AT_ONCE), self.attention_mask.split(AT_ONCE), strict=True)
+        return torch.cat([encoder(*pair) for pair in pairs])
+
+    def token_rows(self) -> list[NDArray[np.int32]]:
+        """Token ids of each phrase in each template, without padding."""
+        rows = zip(self.input_ids, self.attention_mask.bool(), strict=True)
+        return [ids[mask].cpu().numpy().astype(np.int32) for ids, mask in rows]
+
+    def part(self, start: int, number: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Inputs of the encoder, and classes, of the `number` phrases from `start` on, again from the first one after
+        the last; their order is a mixed one."""
+        places = self.mixed[(torch.arange(number, device=self.mixed.device) + start) % len(self.mixed)]
+        mask = self.attention_mask[places]
+        length = int(mask.sum(1).max())
+        return (self.input_ids[places, :length], mask[:, :length]), self.owner[places]
 
     def forward(self, encoder: nn.Module) -> Tensor:
         """Anchors (C, D) of unit length: the mean over a class's phrases, each embedded to unit length."""
-        pairs = zip(self.input_ids.split(AT_ONCE), self.attention_mask.split(AT_ONCE), strict=True)
-        embeddings = functional.normalize(torch.cat([encoder(*pair) for pair in pairs]), dim=1)
+        embeddings = functional.normalize(self.embeddings(encoder), dim=1)
         anchors = embeddings.new_zeros(self.num_classes, embeddings.shape[1])
         return functional.normalize(anchors.index_add_(0, self.owner, embeddings), dim=1)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from lightning_modules.base import Batch
 from lightning_modules.heads.discriminant import fitted_gaussians
 from lightning_modules.heads.stacking import spread
 from lightning_modules.heads.tfidf import fitted_rows, logistic_regression
+from lightning_modules.methods.few_labels.class_names import ClassNames
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
 from lightning_modules.methods.few_labels.setfit_pairs import SetFitPairsModule, regression_of
 
@@ -27,7 +30,12 @@ class PairsWordsModule(EmbeddingsAndWords, SetFitPairsModule):
     and words tell what a few steps of training have not reached. The logits of the three have one spread on the train
     rows, those of the words `word_share` of it. Source of the pairs: Tunstall et al. (2022); the sum is this house's.
 
+    The names of the classes, each in four sentences, are further rows of their classes: so many of them stand in a
+    batch that each is seen about once an epoch, and the three classifiers are fitted to them too.
+
     Args:
+        class_names: the names; None where the labels are codes and no descriptions are given.
+        use_names: false withholds them.
         word_inverse_penalty: C of scikit-learn's logistic regression on TF-IDF of the tokens, > 0.
         word_share: >= 0.
 
@@ -45,20 +53,41 @@ class PairsWordsModule(EmbeddingsAndWords, SetFitPairsModule):
         *args: Any,
         word_inverse_penalty: Annotated[float, "> 0"] = 10.0,
         word_share: Annotated[float, ">= 0"] = 0.4,
+        class_names: Annotated[ClassNames | None, "with use_names=True"] = None,
+        use_names: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self.class_names = class_names if use_names else None
         self.word_inverse_penalty, self.word_share = word_inverse_penalty, word_share
         self.words.requires_grad_(False)  # they are solved
 
+    def information(self, has_unlabelled: bool) -> str:
+        return "N" if self.class_names is not None else ""
+
+    def training_losses(self, batch: Batch) -> dict[str, Tensor]:
+        if self.class_names is None:
+            return super().training_losses(batch)
+        labels = batch["labels"]
+        share = len(self.class_names.owner) / max(int(self.class_counts.sum()), 1)
+        number = min(math.ceil(share * len(labels)), len(labels))  # of many names each is seen less than once an epoch
+        place = self.global_step * self.trainer.world_size + self.global_rank
+        inputs, classes = self.class_names.part(place * number, number)
+        embeddings = torch.cat([self.embed(batch), self.encode(self.encoder, *inputs)])
+        return {"loss": self.loss(embeddings, torch.cat([labels, classes]))}
+
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
-        """The three classifiers, of the classes that have train rows; on these rows no other scores higher than any.
+        """The three classifiers, of the classes that have rows; on these rows no other scores higher than any.
 
         Args:
             splits: token ids of each row with embeddings (N, D) by the trained encoder, and labels (N,), of "train".
         """
         (tokens, embeddings), labels = splits["train"]
+        if (names := self.class_names) is not None:
+            tokens = [*tokens, *names.token_rows()]
+            embeddings = torch.cat([embeddings, names.embeddings(self.encoder.eval())])
+            labels = torch.cat([labels, names.owner])
         classes, targets = labels.unique(return_inverse=True)
         if len(classes) == 1:
             nothing = torch.zeros(1, embeddings.shape[1]), torch.zeros(1), torch.zeros(1, len(self.inverse_frequency))

@@ -6,7 +6,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from lightning_modules.heads.tfidf import fitted_rows
+from lightning_modules.heads.tfidf import fitted_rows, token_counts, weighted
+from lightning_modules.methods.few_labels.class_names import ClassNames
 from lightning_modules.methods.few_labels.pairs_words import PairsWordsModule
 from losses import CosinePairLoss
 from tests.command_lines import rows
@@ -15,12 +16,26 @@ VOCABULARY = 12
 
 
 class Rows(nn.Module):
-    """In place of an encoder: the embedding of a text is known."""
+    """In place of an encoder: the embedding of a text is known, that of a name hangs on its tokens."""
 
     hidden_size = 4
 
     def token_embeddings(self):
         return torch.zeros(VOCABULARY, self.hidden_size)
+
+    def forward(self, input_ids, attention_mask):
+        pairs = zip(input_ids, attention_mask, strict=True)
+        return torch.stack([(ids * mask).sum() * torch.arange(1.0, 5) % 7 for ids, mask in pairs])
+
+
+class Lengths:
+    """In place of a tokenizer: a token for each word, its length."""
+
+    def __call__(self, texts, **options):
+        ids = [torch.tensor([min(len(word), VOCABULARY - 1) for word in text.split()]) for text in texts]
+        pad = nn.utils.rnn.pad_sequence
+        masks = [torch.ones_like(row) for row in ids]
+        return {"input_ids": pad(ids, batch_first=True), "attention_mask": pad(masks, batch_first=True)}
 
 
 def solved(labels, num_classes, tokens=None, **options):
@@ -32,8 +47,13 @@ def solved(labels, num_classes, tokens=None, **options):
     counts = torch.ones(num_classes)
     module = PairsWordsModule(Rows(), CosinePairLoss(), counts, None, None, "pairs_words", **options).eval()
     module.solve({"train": ((tokens, embeddings), labels)})
-    words = torch.from_numpy(fitted_rows(tokens, VOCABULARY)[0].toarray()).float() @ module.words.weight.T
-    return embeddings.double(), tokens, (module.logits(embeddings) + words).detach().double()
+    return embeddings.double(), tokens, module.logits(embeddings).detach().double() + words_of(module, tokens)
+
+
+def words_of(module, tokens):
+    """What the words of texts add to their logits."""
+    tfidf = weighted(token_counts(tokens, VOCABULARY), module.inverse_frequency.numpy())
+    return torch.from_numpy(tfidf.toarray()) @ module.words.weight.detach().double().T
 
 
 def test_the_head_is_a_regression_a_discriminant_and_words_at_one_spread():
@@ -70,6 +90,28 @@ def test_without_words_or_a_second_class_the_head_is_what_the_rest_says():
     actual, expected = solved(labels, 2, tokens=same)[2], solved(labels, 2, tokens=same, word_share=0.0)[2]
     torch.testing.assert_close(actual, expected)
     assert torch.equal(solved(labels * 0 + 1, 2)[2], torch.tensor([-10.0, 0.0]).double().expand(40, 2))
+
+
+def test_names_are_rows_of_the_head():
+    names = ClassNames(["tin", "plum, sour cherry", "frost"], Lengths())
+    assert names.owner.tolist() == [0] * 4 + [1] * 8 + [2] * 4
+    embeddings, tokens, actual = solved(torch.arange(40) % 3, 3, class_names=names)
+    further = torch.cat([embeddings.float(), names.embeddings(Rows())])
+    labels = torch.cat([torch.arange(40) % 3, names.owner])
+    module = PairsWordsModule(Rows(), CosinePairLoss(), torch.ones(3), None, None, "pairs_words").eval()
+    module.solve({"train": (([*tokens, *names.token_rows()], further), labels)})
+    torch.testing.assert_close(module.logits(embeddings.float()).double() + words_of(module, tokens), actual)
+    alone = solved(torch.arange(40) % 3, 3, class_names=names, use_names=False)[2]
+    assert not torch.allclose(alone, actual)
+
+
+def test_batches_go_round_all_names():
+    names = ClassNames(["tin", "plum", "frost"], Lengths())
+    parts = [names.part(5 * step, 5) for step in range(12)]
+    assert all(len(classes) == 5 for _, classes in parts)
+    assert torch.cat([classes for _, classes in parts]).bincount().tolist() == [20, 20, 20]
+    texts = [tuple(ids[mask > 0].tolist()) for inputs, _ in parts for ids, mask in zip(*inputs, strict=True)]
+    assert set(texts) == {tuple(row.tolist()) for row in names.token_rows()}
 
 
 @pytest.mark.slow

@@ -225,7 +225,7 @@ class Plan:
         takes = signature(method.func)[0]
         if "label_pieces" in takes:
             method = partial(method, label_pieces=self.label_pieces(label_names))
-        if "class_names" in takes:
+        if "class_names" in takes and self.plain["method"].get("use_names", True):
             method = partial(method, class_names=self.class_names(label_names))
         if not self.config.get("head"):
             return self._configured(method, class_counts=class_counts)

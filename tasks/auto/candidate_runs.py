@@ -66,6 +66,7 @@ def run_words(study: Study, candidate: Candidate, fold: int | None, pair_steps: 
         *(study.unlabelled if candidate.reads_unlabelled else []),
         *protocol_words(candidate.name, fold, study.folds),
         *candidate.words,
+        *([] if study.has_names or candidate.method != "pairs_words" else ["method.use_names=false"]),
         *([] if has_schedule else _schedule(study, candidate, fold, pair_steps or study.pair_steps)),
         *(["callbacks.last=null"] if is_soon_trained else []),
         *("callbacks.progress=null", "logger=null", "rival=null"),

@@ -159,6 +159,11 @@ class Study:
             self.entries[candidate.name] = entry
 
     @property
+    def has_names(self) -> bool:
+        """Whether the labels are names, which an encoder can read."""
+        return self.embeddings is not None and self.embeddings.names is not None
+
+    @property
     def is_usual(self) -> bool:
         """Whether texts have one label and no candidate reads texts without: where fine-tuning was measured to gain."""
         return not (self.several or self.unlabelled)

@@ -31,7 +31,8 @@ from tasks.auto.trained import better_half, those_that_can_end
 def embeddings_of(number: int, seconds: float) -> Any:
     """Of so many texts, each encoded in so many seconds."""
     rows, counts = np.empty((number, 2)), np.empty((number, 0))
-    return SimpleNamespace(seconds_per_text=seconds, unlabelled=[], rows=rows, counts=counts, size_mib=1.0)
+    of_texts = {"rows": rows, "counts": counts, "unlabelled": [], "names": None}
+    return SimpleNamespace(seconds_per_text=seconds, size_mib=1.0, **of_texts)
 
 
 def test_what_is_left_counts_earlier_starts_and_what_is_kept():
@@ -98,7 +99,7 @@ def test_labels_that_are_called_alike_are_said_with_their_rows():
 def test_with_very_many_classes_what_solves_nothing_comes_first_and_the_solver_of_words_is_not_feared(tmp_path):
     """A fold of TF-IDF took 9 s; where no step is solved, 2 s."""
     labels, texts = np.repeat(np.arange(1000), 3), [f"ten words of a text that is number {n}" for n in range(3000)]
-    embeddings: Any = SimpleNamespace(rows=np.empty((3000, 384)), seconds_per_text=0.01)
+    embeddings: Any = SimpleNamespace(names=None, rows=np.empty((3000, 384)), seconds_per_text=0.01)
     names = [f"class {n}" for n in range(1000)]
     study = Study(RunFolder(tmp_path), Clock(3), [], names, labels, texts, embeddings)
     untrained = [c for c in chosen([], None) if c.kind != "trained"]
@@ -109,7 +110,7 @@ def test_with_very_many_classes_what_solves_nothing_comes_first_and_the_solver_o
 
 def test_where_texts_have_several_labels_the_sum_with_words_is_not_feared(tmp_path):
     """On Reuters a fold of it took 2.8 s, of logistic regression 1.5 s and of TF-IDF 2.3 s."""
-    embeddings: Any = SimpleNamespace(rows=np.empty((994, 384)), seconds_per_text=0.01)
+    embeddings: Any = SimpleNamespace(names=None, rows=np.empty((994, 384)), seconds_per_text=0.01)
     labels, texts = np.zeros((994, 54), int), [f"{n} " + 89 * "word " for n in range(994)]
     study = Study(RunFolder(tmp_path), Clock(2), [], [f"label {n}" for n in range(54)], labels, texts, embeddings)
     several = by_name(several=True)
@@ -118,7 +119,7 @@ def test_where_texts_have_several_labels_the_sum_with_words_is_not_feared(tmp_pa
 
 
 def test_a_loss_that_reads_class_sizes_is_left_out_where_a_fold_has_none_of_a_class(tmp_path):
-    labels, embeddings = np.repeat([0, 1, 2], [40, 12, 1]), SimpleNamespace(rows=np.zeros((53, 4)))
+    labels, embeddings = np.repeat([0, 1, 2], [40, 12, 1]), SimpleNamespace(names=None, rows=np.zeros((53, 4)))
     study = Study(RunFolder(tmp_path), Clock(3), [], ["a", "b", "c"], labels, list(map(str, range(53))), embeddings)
     candidate = by_name(False)["logit_adjusted"]
     study.enter([candidate])
@@ -172,7 +173,7 @@ def test_what_is_cut_is_said_and_stands_twice_by_its_whole_text_alone(tmp_path, 
     assert [texts_cut(texts, limit) for limit in (128, 256)] == [2, 1]
     assert notes_of_length(2, 3, 128) == ["2 of 3 texts have more than 128 tokens: their first 128 are read"]
     assert notes_of_length(0, 3, 128) == []
-    rows: Any = SimpleNamespace(rows=np.ones((3, 4), np.float32), is_cut=np.array([True, True, False]))
+    rows: Any = SimpleNamespace(names=None, rows=np.ones((3, 4), np.float32), is_cut=np.array([True, True, False]))
     monkeypatch.setattr(answer, "encoded", lambda *_: rows)
     answer._embeddings(None, ["a"], 3, 1e-3, RunFolder(tmp_path), Clock(1))
     assert np.load(tmp_path / "embeddings.npy").any(axis=1).tolist() == [False, False, True]
@@ -387,7 +388,7 @@ def test_the_brief_candidate_is_tried_after_all_where_the_longer_does_not_end(tm
 )
 def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, capsys, candidate, seconds, epochs):
     """Of 100 rows in batches of 32, 80, 64, 48, 32 and 24 steps are to take at most 29, 25, 19, 14 and 11 s."""
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
+    embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
     labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(seconds / 60, now=lambda: 0.0)
     clock.report = 0.0
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
@@ -416,7 +417,7 @@ def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypat
 
 def test_time_for_the_folds_of_a_candidate_that_began_is_kept(tmp_path, monkeypatch):
     """Otherwise first folds of several use it up, and none ends."""
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-3, unlabelled=[])
+    embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-3, unlabelled=[])
     texts = list(map(str, range(100)))
     study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], np.arange(100) % 2, texts, embeddings)
     brief, half = (c for c in CANDIDATES if c.name in ("setfit_brief", "ce_half"))

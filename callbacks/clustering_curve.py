@@ -41,7 +41,7 @@ class ClusteringCurve(Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         corpus, epoch = trainer.datamodule.corpus, trainer.current_epoch  # type: ignore[attr-defined]  # not in its types
-        if not corpus.label_names or (epoch + 1) % self.interval:
+        if not corpus.is_labelled or (epoch + 1) % self.interval:
             return
         scores = _scores(pl_module, corpus.table("train")["label"].to_numpy())
         names = ("acc", "nmi", "within_label_cosine", "ns")

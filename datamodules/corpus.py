@@ -78,6 +78,11 @@ class Corpus:
         """Whether a text has any number of labels, none included, in place of one."""
         return has_several_labels(self.table("train"))
 
+    @property
+    def is_labelled(self) -> bool:
+        """Whether train rows have labels; where none has, the names of the classes may be known all the same."""
+        return not bool(without_label(self.table("train")).all())
+
     def table(self, split: str) -> pa.Table:
         """Rows of a split, memory-mapped: ``text`` string (or what another kind of data has: the first column, see
         `datamodules.cards.contents`), ``label`` int32 (index into ``label_names``; -1: none) or,

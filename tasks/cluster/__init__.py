@@ -107,7 +107,7 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     refuse_several_labels("task=cluster", corpus)
     table = corpus.table("train")
     texts: list[str] = table["text"].to_pylist()
-    labels = table["label"].to_numpy() if corpus.label_names else None
+    labels = table["label"].to_numpy() if corpus.is_labelled else None
     if labels is None:
         print("the data set has no labels: the report is without scores", file=sys.stderr)
     cluster_texts = _learn_clusters if plan.trains else _clusters_of_vectors
@@ -124,7 +124,7 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
         "largest": int(sizes.max()),
         "smallest": int(sizes[sizes > 0].min()),
         "texts": len(texts),
-        "classes": len(names) or None,
+        "classes": None if labels is None else len(names),
     }
     return {
         **{f"cluster/{name}": value for name, value in (scores | figures).items()},
@@ -286,7 +286,7 @@ def _pretrained(plan: Plan, corpus: Any) -> NDArray[np.float32]:
 def _evaluate(plan: Plan, run: RunFolder, module: ClusteringModule, datamodule: TextDataModule) -> Clustering:
     """Clusters of the weights of the last epoch in the first order of evaluation; what other orders would change."""
     labels = datamodule.corpus.table("train")["label"].to_numpy()
-    has_labels = bool(len(datamodule.corpus.label_names))
+    has_labels = datamodule.corpus.is_labelled
     first = _outputs(plan, run, module, datamodule, 0, labels if has_labels else None)
     clusters, figures = first["clusters"], first["figures"]
     if module.depends_on_companions:

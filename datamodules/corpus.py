@@ -97,7 +97,9 @@ class Corpus:
         return _read(self.folder / f"{split}.arrow")
 
 
-def prepare(dataset: Dataset, folder: Path, mirror: Path | None, all_rows: bool = False) -> Corpus:
+def prepare(
+    dataset: Dataset, folder: Path, mirror: Path | None, all_rows: bool = False, reads_labels: bool = True
+) -> Corpus:
     """The data set's corpus below ``folder``: opened where it is there and sound, else built.
 
     Safe when several processes do it at once. Nothing half-written is ever left under the final name.
@@ -108,6 +110,7 @@ def prepare(dataset: Dataset, folder: Path, mirror: Path | None, all_rows: bool 
         mirror: folder of source files, OWNER/REPO/COMMIT/PATH.
         all_rows: all rows of all splits as one split, ``train``, in the order of the source; all may be without labels
             (-1, and ``label_names`` is empty), or of one class.
+        reads_labels: whether options about labels may be advised; a clustering takes none.
 
     Raises:
         InputError: a bad row, bad splits, sources that cannot be had, a full disk.
@@ -126,7 +129,7 @@ def prepare(dataset: Dataset, folder: Path, mirror: Path | None, all_rows: bool 
                     log.warning("%s: %s; building it again", final, damage)
                 files = fetch(dataset.sources, mirror, folder / "sources")
                 with replacing_folder(final) as temporary:
-                    _build(dataset, files, temporary, all_rows)
+                    _build(dataset, files, temporary, all_rows, reads_labels)
         return Corpus(final, _read_meta(final))
 
 
@@ -148,7 +151,7 @@ def _digest(dataset: Dataset, folder: Path, all_rows: bool) -> str:
 Parts = dict[str, tuple[pa.Table, np.ndarray]]  # split -> staged table, mask of its rows
 
 
-def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: bool) -> None:
+def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: bool, reads_labels: bool) -> None:
     """Stage the rows as they come, decide which belong to which split, write those for good; meta.json comes last."""
     staging = folder / "staged"
     staging.mkdir()
@@ -156,7 +159,7 @@ def _build(dataset: Dataset, files: dict[str, Path], folder: Path, all_rows: boo
     parts: Parts = {}
     first: dict[str, dict[str, str]] = {}  # split -> label -> where it came first
     labels_optional = dataset.label_names is not None or dataset.empty_label == "unlabelled"
-    is_told = dataset.kind == "text" and dataset.own_files()  # the others have no such key
+    is_told = reads_labels and dataset.kind == "text" and dataset.own_files()  # the others have no such key
     also = ", or dataset.empty_label=unlabelled" if is_told else ""
     for split, rows in ({"train": dataset.all_rows(files)} if all_rows else dataset.rows(files)).items():
         if split == "train":

@@ -96,7 +96,8 @@ class Plan:
     def corpus(self, whole: bool = False) -> Corpus:
         """The data set, in its splits or as one whole, as a protocol of folds wants it too."""
         whole = whole or self.plain["protocol"]["name"] == "kfold"
-        return prepare(self.dataset, self._path("data"), self._mirror(), all_rows=whole)
+        reads_labels = self.serves != "clustering"
+        return prepare(self.dataset, self._path("data"), self._mirror(), all_rows=whole, reads_labels=reads_labels)
 
     def _path(self, name: str) -> Path:
         return Path(self.plain["paths"][name])

@@ -171,11 +171,14 @@ def test_more_clusters_than_texts_is_one_line(texts, store):
     assert command(line).error.startswith("method.num_clusters: found 200, allowed: 2 to 92")
 
 
-def test_several_labels_a_text_are_one_line(store, tmp_path):
+def test_labels_that_some_texts_lack_or_have_several_of_are_one_line(store, tmp_path):
     (tmp_path / "texts.csv").write_text("text,label\nred apple,a|b\ngreen apple,a\niron bolt,b\n")
     data = ["dataset=csv", f"dataset.train={tmp_path / 'texts.csv'}", "dataset.label_separator='|'", "logger=none"]
     line = [*data, *store, "task=cluster", "method=tfidf_kmeans"]
     assert command(line).error.startswith("task=cluster: takes one label a text; found a data set with any number")
+    (tmp_path / "texts.csv").write_text("text,label\nred apple,a\ngreen apple,\n")
+    error = command([word for word in line if "separator" not in word]).error
+    assert error.endswith("texts.csv:3: found no label, allowed: a label in every row or in none")
 
 
 @pytest.fixture

@@ -413,9 +413,9 @@ def agreement_with_guesses(answers: Sequence[Answer]) -> dict[str, int]:
 
 def kappa_of_two(answers: Sequence[Answer]) -> dict[str, Any]:
     """Cohen's kappa over the texts that both annotators answered, where texts have several classes over each text and
-    class (does it apply?); None where chance alone would make them agree always, as with a single label. Answers
-    without a name are left out, and where some were brought in under other names, those two count who share the most
-    texts."""
+    class (does it apply?). A word of `NO_LABEL` agrees with nothing but itself. None where chance alone would make them
+    agree always, as with a single label. Answers without a name are left out, and where some were brought in under
+    other names, those two count who share the most texts."""
     from sklearn.metrics import cohen_kappa_score
 
     by_text: dict[str, dict[str, Label]] = {}
@@ -430,7 +430,8 @@ def kappa_of_two(answers: Sequence[Answer]) -> dict[str, Any]:
     compared: list[tuple[Any, ...]] = pairs
     if any(isinstance(label, tuple) for pair in pairs for label in pair):
         classes = sorted({name for pair in pairs for label in pair for name in classes_of(label)})
-        compared = [tuple(name in classes_of(label) for label in pair) for pair in pairs for name in classes]
+        compared = [tuple(label if isinstance(label, str) else str(name in label) for label in pair)
+                    for pair in pairs for name in classes]  # fmt: skip
     is_defined = len({label for pair in compared for label in pair}) > 1
     value = float(cohen_kappa_score(*zip(*compared, strict=True))) if is_defined else None
     return {"value": value, "texts": len(pairs), "same": sum(first == second for first, second in pairs)}

@@ -213,7 +213,7 @@ def test_a_text_may_have_several_classes(tmp_path):
 
 
 def test_kappa_of_sets_is_that_of_each_text_and_class():
-    said = {"a": [("x", "y"), ("x",)], "b": [(), ()], "c": [("y",), ("y",)]}
+    said = {"a": [("x", "y"), ("x",)], "b": [(), ()], "c": [("y",), ("y",)], "d": [(), "skip"]}
     answers = [Answer(text, label, who) for text, pair in said.items() for who, label in zip("AB", pair, strict=True)]
-    expected = cohen_kappa_score([1, 1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1])
-    assert kappa_of_two(answers) == {"value": pytest.approx(expected), "texts": 3, "same": 2}
+    expected = cohen_kappa_score([1, 1, 0, 0, 0, 1, 0, 0], [1, 0, 0, 0, 0, 1, 2, 2])  # skipped is not "no"
+    assert kappa_of_two(answers) == {"value": pytest.approx(expected), "texts": 4, "same": 2}

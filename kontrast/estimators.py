@@ -306,6 +306,8 @@ class TextClusterer(ClusterMixin, _Settings):
         """Cluster the texts. Raises as `TextClassifier.fit`."""
         from tasks.cluster import clustered_run
 
+        if (drops := self.settings.get("dataset__deduplicate")) in ("train", "all"):
+            raise InputError(f"dataset__deduplicate: found {drops}; allowed: none, for each text of X has its label")
         words = self._words({"text": self._texts_to_learn(X)}, "task=cluster", *self._number())
         with unseeded():
             run = clustered_run(_plan(words))

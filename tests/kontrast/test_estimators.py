@@ -176,12 +176,14 @@ def test_a_text_of_markup_alone_is_none_where_markup_is_taken_out():
     assert checked_texts(texts) == texts
 
 
-def test_outliers_are_minus_one(tmp_path, monkeypatch):
+def test_each_text_has_a_cluster_and_outliers_are_minus_one(tmp_path, monkeypatch):
     assigner = SimpleNamespace(num_clusters=2, assign=lambda texts: (np.array([2, 0]), None, None))
     monkeypatch.setattr("engine.assign.Assigner", lambda run, plan: assigner)
     rows = [{"cluster": number} for number in "0210"]
     run = SimpleNamespace(read_csv=lambda name: rows, id="hdbscan", path=tmp_path)
-    clusterer = kontrast.TextClusterer("hdbscan")
+    clusterer = kontrast.TextClusterer("hdbscan", dataset__deduplicate="train")
+    with pytest.raises(InputError, match="^dataset__deduplicate: found train; allowed: none, for each text"):
+        clusterer.fit(["a", "b", "a", "c"])
     clusterer._take(run, SimpleNamespace(plain={"dataset": {}}, dataset=SimpleNamespace(learned_columns={})))
     assert clusterer.labels_.tolist() == [0, -1, 1, 0] and clusterer.predict(["a", "b"]).tolist() == [-1, 0]
 

@@ -187,11 +187,16 @@ def _differences(a: Mapping[int, float], b: Mapping[int, float]) -> dict[int, fl
 
 
 def _bootstrap(claim: Claim, report: TableReport, check: Check, runs: Mapping[str, Run]) -> BootstrapComparison | None:
-    """Of differences; of two of them where they are of the same rows."""
-    if claim.test not in ("greater", "less", "differs") or len({gain[:2] for gain in gains_of(claim, check)}) > 1:
+    """Of differences; of two of them where they are of the same rows. None of figures that are not the model's own,
+    whose predictions no record keeps."""
+    gains = gains_of(claim, check)
+    if claim.test not in ("greater", "less", "differs") or len({gain[:2] for gain in gains}) > 1:
+        return None
+    metrics = [metric for *_, metric in gains]
+    if any(row.reads.keys() & set(metrics) for row in report.grid.rows if row.key in gains[0][:2]):
         return None
     of_a, of_b = (report.runs(row, check.column) for row in (claim.a, check.against))
-    return bootstrap_of(of_a, of_b, [metric for *_, metric in gains_of(claim, check)], runs)
+    return bootstrap_of(of_a, of_b, metrics, runs)
 
 
 def gains_of(claim: Claim, check: Check) -> list[Gain]:

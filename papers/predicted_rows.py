@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reporting.metrics import THIRDS, thirds
+from reporting.metrics import NO_CLASS, THIRDS, thirds
 from reporting.statistics import BootstrapComparison, RowMetric, paired_bootstrap
 from storage.records import Run
 
@@ -50,8 +50,8 @@ def bootstrap_of(
         used += runs[a[seed]], runs[b[seed]]
     if truth is None or len(predicted) < LEAST_SEEDS:
         return None
-    names = sorted({*truth, *(name for pair in predicted for side in pair for name in side)})
-    number = {name: place for place, name in enumerate(names)}
+    names = sorted({*truth, *(name for pair in predicted for side in pair for name in side)} - {""})
+    number = {name: place for place, name in enumerate(names)} | {"": NO_CLASS}
     first, second = (np.array([[number[name] for name in pair[side]] for pair in predicted]) for side in (0, 1))
     labels = np.array([number[name] for name in truth])
     of_rows = [row_metric for key in metrics if (row_metric := _row_metric(key, used, truth, number)) is not None]
@@ -77,7 +77,7 @@ def _row_metric(metric: str, runs: Sequence[Run], truth: Sequence[str], number: 
 
 def _test_rows(run: Run | None) -> tuple[list[str], list[str]] | None:
     """Labels and predictions of the test rows in their order; None where the run kept none, or has several labels."""
-    if run is None or not run.has("predictions.csv"):
+    if run is None or not run.has("predictions.csv") or "test/hamming_loss" in run.read_metrics():
         return None
     rows = [row for row in run.read_csv("predictions.csv") if row.get("split", "test") == "test"]
     if not rows or not {"index", "label", "prediction"} <= rows[0].keys():

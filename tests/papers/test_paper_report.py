@@ -361,12 +361,29 @@ def test_kept_predictions_give_a_bootstrap_over_seeds_and_test_rows(entries, tmp
     (check,) = judge(claim(), report, runs).checks
     assert 0 < check.bootstrap.interval[0] < check.bootstrap.interval[1] < 30 and check.bootstrap.p < 0.05
     assert judge(claim(), report).checks[0].bootstrap is None, "without predictions"
+    read_elsewhere = [replace(row, reads={"test/accuracy": "test/retrieval_accuracy"}) for row in report.grid.rows]
+    of_neighbours = replace(report, grid=replace(report.grid, rows=tuple(read_elsewhere)))
+    assert judge(claim(), of_neighbours, runs).checks[0].bootstrap is None, "no record has what neighbours predict"
     a, b = ({seed: f"{row}-{seed}" for seed in range(5)} for row in ("sharprecl", "ce"))
     head, tail = (predicted_rows.bootstrap_of(a, b, [f"test/macro_f1_{third}"], runs) for third in ("head", "tail"))
     gains = predicted_rows.bootstrap_of(a, b, ["test/macro_f1_tail", "test/macro_f1_head"], runs)
     assert gains.interval[0] < np.mean(tail.interval) - np.mean(head.interval) < gains.interval[1]
     make_run(tmp_path / "records", "ce-0", 0, 0.6, class_counts=[10, 20, 30])
     assert predicted_rows.bootstrap_of(a, b, ["test/macro_f1_head"], runs) is None, "other thirds"
+
+
+def test_the_bootstrap_is_of_one_class_a_text_and_no_answer_is_none_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(predicted_rows, "LEAST_SEEDS", 2)
+    labels, header = ["a", "a", "b", "b"], ("index", "label", "prediction")
+    predicted = {"right": labels, "silent": ["a", "a", "", ""]}
+    runs = {name: make_run(tmp_path, name, 0, 0.5) for name in predicted}
+    for name, answers in predicted.items():
+        runs[name].write_csv("predictions.csv", list(zip(range(4), labels, answers, strict=True)), header)
+    a, b = (dict.fromkeys(range(2), name) for name in predicted)
+    result = predicted_rows.bootstrap_of(a, b, ["test/macro_f1"], runs)
+    assert result.interval == pytest.approx((50, 50)), "of a and b, whose F1 are 1 and 0"
+    make_run(tmp_path, "silent", 0, 0.5, **{"test/hamming_loss": 0.1})
+    assert predicted_rows.bootstrap_of(a, b, ["test/macro_f1"], runs) is None, "lists of labels"
 
 
 @pytest.mark.parametrize(("a", "b", "verdict"), [("ce", "dice", "holds"), ("dice", "ce", "contradicted")])

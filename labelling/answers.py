@@ -52,6 +52,11 @@ class AnswerBook:
         annotators: people who are asked for each text; where it is one, the last answer counts, whoever gave it.
         separator: what stands between the classes of a text in tables, where texts have several; else None.
 
+    Attributes:
+        by_text: text -> annotator -> the answer that stands; texts in the order in which they were last answered.
+        taken_back: texts that had answers, of which none stands.
+        added_classes: those that a person added.
+
     Raises:
         InputError: a line that is no answer, by its number.
         ReportError: another process has the file open; it cannot be written to.
@@ -60,6 +65,7 @@ class AnswerBook:
     def __init__(self, file: Path, annotators: int = 1, separator: str | None = None) -> None:
         self.path, self.annotators, self.separator = file, annotators, separator
         self.by_text: dict[str, dict[str, Answer]] = {}
+        self.taken_back: set[str] = set()
         self.added_classes: list[str] = []
         with write_errors(file):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +137,7 @@ class AnswerBook:
     def _take(self, answer: Answer) -> None:
         answers = self.by_text.pop(answer.text, {})  # to the end: texts stand in the order of their last answer
         answers.pop(answer.annotator, None)
+        self.taken_back.discard(answer.text)
         self.by_text[answer.text] = {**answers, answer.annotator: answer}
 
     def _drop(self, text: str, annotator: str) -> None:
@@ -138,6 +145,7 @@ class AnswerBook:
         answers.pop(annotator, None)
         if not answers:
             self.by_text.pop(text, None)
+            self.taken_back.add(text)
 
     def _append(self, *lines: dict[str, Any]) -> None:
         with write_errors(self.path):

@@ -27,6 +27,7 @@ def test_what_stands_is_what_was_said_last(file):
             (HOSTILE, "skip", "no", 0.25, 1.5),
         ]
         assert again.label(HOSTILE) == "skip" and again.label("c") is None and again.added_classes == ["maybe"]
+        assert again.taken_back == {"c"}
 
 
 def test_people_who_differ_are_ambiguous_where_two_are_asked(file):

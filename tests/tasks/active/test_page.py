@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 import starlette.requests
 
-from labelling.answers import AnswerBook
+from kontrast.runs import config_of
+from labelling.answers import NO_LABEL, AnswerBook
 from labelling.desk import Desk
 from storage.errors import ReportError
 from tasks.active.page import LabellingPage
+from tasks.active.people import OnPage
 from tests.browser import in_a_browser
 from tests.command_lines import RUN_PY, rows
 
@@ -98,6 +100,21 @@ def test_a_host_of_ipv6_is_the_page_s_own(tmp_path):
             assert urlopen(page.address, timeout=30).status == 200
         finally:
             page.stop()
+
+
+def test_what_is_trained_on_is_what_stands_on_the_page(tmp_path):
+    (tmp_path / "pool.csv").write_text("text\n" + "".join(f"text {number}\n" for number in range(4)))
+    words = ["method=ce", "active=random", "active.oracle=browser", f"active.answers={tmp_path}/answers.jsonl"]
+    words += ["dataset=csv", f"dataset.train={tmp_path}/pool.csv", "dataset.label_names=[no,yes]"]
+    with OnPage(config_of([*words, f"paths.data={tmp_path}"])) as people:
+        people.begin()
+        people.desk.answer("a", "", 0, "yes")
+        people.desk.answer("a", "", 1, "no")
+        people.desk.undo("a", "")
+        labels = [people.class_by_now(position, 1) for position in (0, 1, 2, 99)]
+        assert labels == [1, NO_LABEL["skip"], 1, 1], "of what nobody speaks, the earlier label stays"
+        people.desk.answer("a", "", 1, "no")
+        assert people.class_by_now(1, 1) == 0
 
 
 @pytest.mark.parametrize(

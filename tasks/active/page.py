@@ -6,6 +6,7 @@ import secrets
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,13 +72,20 @@ class LabellingPage:
         desk: the texts and their answers.
         host, port: where it listens; port 0: a free one.
         text_column, label_column: of tables that a person imports.
+        cleaned: makes of a text that is imported what the pool has of it.
     """
 
     def __init__(
-        self, desk: Desk, host: str, port: int, text_column: str = "text", label_column: str = "label"
+        self,
+        desk: Desk,
+        host: str,
+        port: int,
+        text_column: str = "text",
+        label_column: str = "label",
+        cleaned: Callable[[str], str] = str,
     ) -> None:
         self.desk, self.host, self.token = desk, host, secrets.token_urlsafe(16)
-        self.columns = (text_column, label_column)
+        self.columns, self.cleaned = (text_column, label_column), cleaned
         settings = uvicorn.Config(application(self), host, port, log_config=None, access_log=False)
         try:
             self._socket = settings.bind_socket()
@@ -215,5 +223,5 @@ def _imported(page: LabellingPage, name: str, body: bytes) -> dict[str, int]:
             answers = read_answers(file, *page.columns, page.desk.book.separator)
         except InputError as error:
             raise InputError(str(error).replace(str(file), name)) from error
-    kept, unknown = page.desk.take_over(answers)
+    kept, unknown = page.desk.take_over([replace(answer, text=page.cleaned(answer.text)) for answer in answers])
     return {"kept": kept, "unknown": unknown, "in_file": len(answers)}

@@ -132,8 +132,7 @@ class People:
             if "delimiter" in reading:
                 reading["delimiter"] = checked_delimiter(reading["delimiter"], "dataset.delimiter")
             answers = read_answers(path, *columns, self.book.separator, reading)
-            if dataset.get("markup") == "strip":  # as the pool has its texts
-                answers = [replace(answer, text=without_markup(answer.text)) for answer in answers]
+            answers = [replace(answer, text=self.cleaned(answer.text)) for answer in answers]
             try:
                 answers = all_of_kind(answers, self.book.separator is not None)
                 check_labels(answers, [*label_names, *self.book.added_classes])
@@ -144,6 +143,10 @@ class People:
             print(f"{file}: {kept} of {len(answers)} answers are new{about}", file=sys.stderr)
         self.book.check_classes(label_names)
         self.label_names += [name for name in self.book.added_classes if name not in self.label_names]
+
+    def cleaned(self, text: str) -> str:
+        """A text from elsewhere as the pool has it."""
+        return without_markup(text) if self.config.dataset.get("markup") == "strip" else text
 
     def answered(self, taken: frozenset[int]) -> list[int]:
         """Positions of the texts with an answer that counts, outside `taken`, in the order of the answers."""
@@ -258,7 +261,7 @@ class OnPage(People):
         )
         self.label_names = self.desk.classes  # which grows
         columns = (dataset.get("text_column", "text"), dataset.get("label_column", "label"))
-        self.page = LabellingPage(self.desk, self.plain["host"], self.plain["port"], *columns)
+        self.page = LabellingPage(self.desk, self.plain["host"], self.plain["port"], *columns, self.cleaned)
         self.page.start()
         if self.plain["host"] not in ("127.0.0.1", "localhost"):
             elsewhere = ("; from a phone or another machine, with this one's name in place of 127.0.0.1"

@@ -103,10 +103,11 @@ def test_a_host_of_ipv6_is_the_page_s_own(tmp_path):
 
 
 def test_what_is_trained_on_is_what_stands_on_the_page(tmp_path):
-    (tmp_path / "pool.csv").write_text("text\n" + "".join(f"text {number}\n" for number in range(4)))
+    (tmp_path / "pool.csv").write_text("text\n" + "".join(f"<p>text {number}</p>\n" for number in range(4)))
     words = ["method=ce", "active=random", "active.oracle=browser", f"active.answers={tmp_path}/answers.jsonl"]
     words += ["dataset=csv", f"dataset.train={tmp_path}/pool.csv", "dataset.label_names=[no,yes]"]
-    with OnPage(config_of([*words, f"paths.data={tmp_path}"])) as people:
+    words += ["dataset.markup=strip", f"paths.data={tmp_path}"]
+    with OnPage(config_of(words)) as people:
         people.begin()
         people.desk.answer("a", "", 0, "yes")
         people.desk.answer("a", "", 1, "no")
@@ -115,6 +116,8 @@ def test_what_is_trained_on_is_what_stands_on_the_page(tmp_path):
         assert labels == [1, NO_LABEL["skip"], 1, 1], "of what nobody speaks, the earlier label stays"
         people.desk.answer("a", "", 1, "no")
         assert people.class_by_now(1, 1) == 0
+        imported = json.loads(ask(people.page, "/import/a.csv", b"text,label\n<p>text 2</p>,no\n")[1])
+        assert imported["kept"] == 1 and people.class_by_now(2, 1) == 0, "without the markup of the file"
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class Predictions(EvaluationRows):
         labels, predictions, probabilities = (rows[key] for key in ("labels", "predictions", "all_probabilities"))
         if temperature is not None:
             probabilities = at_temperature(probabilities, temperature)
-        confidence = probabilities[np.arange(len(labels)), predictions]
+        confidence = np.where(predictions < 0, 0.0, probabilities[np.arange(len(labels)), predictions])
         error = expected_calibration_error(confidence, labels == predictions)
         return {"ece": error, "brier": brier_score(labels, probabilities)}
 

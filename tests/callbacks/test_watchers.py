@@ -55,6 +55,8 @@ def test_predictions_cover_each_row_of_each_split(setting):
     error = expected_calibration_error(scaled.max(axis=1), scaled.argmax(axis=1) == labels)
     expected = {"ece": error, "brier": brier_score(labels, scaled)}
     assert collector.calibration("test", 3.0) == pytest.approx(expected, abs=1e-5)
+    collector.splits["test"]["predictions"] = np.full(12, -1)
+    assert collector.calibration("test")["ece"] == 0, "no class is never right, and nothing is sure of it"
 
 
 def test_the_picture_of_texts_of_several_labels_shows_those_with_one(setting, tmp_path):

@@ -2,8 +2,9 @@
 
     python -m reporting.cluster_table RUNS [keys=cluster/acc,cluster/nmi] [where=key:value,…]
 
-RUNS is a run store, or a folder of records. Scores are in percent; whole numbers, as cluster/num_clusters, are
-listed seed by seed. `where` takes any config key, written as in YAML ("null" for one that is not set).
+RUNS is a run store, or a folder of records. Scores are in percent, other figures as they are; whole numbers, as
+cluster/num_clusters, are listed seed by seed. `where` takes any config key, written as in YAML ("null" for one that is
+not set).
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from reporting.arguments import folder_and_options, run_command
 from reporting.grouping import DATA_SET, runs_by_seed
-from reporting.tables import MISSING, Table
+from reporting.tables import MISSING, Table, factor_of, mean_and_spread
 from storage.errors import ReportError
 from storage.records import Run, read_store
 
@@ -37,14 +36,14 @@ def clusterings(runs: Sequence[Run], where: Mapping[str, str]) -> Results:
 
 
 def cluster_table(results: Results, keys: Sequence[str] = KEYS) -> Table:
-    """Cells hold the keys in their order: mean ± standard deviation (n - 1) in percent, or numbers seed by seed."""
+    """Cells hold the keys in their order: mean ± standard deviation (n - 1), or numbers seed by seed."""
     sets, methods = (sorted({key[part] for key in results}) for part in (0, 1))
     rows = []
     for name in sets:
         cells = []
         for method in methods:
             seeds = results.get((name, method), {})
-            parts = [_cell([seeds[seed].get(key) for seed in sorted(seeds)]) for key in keys]
+            parts = [_cell([seeds[seed].get(key) for seed in sorted(seeds)], factor_of(key)) for key in keys]
             cells.append(" / ".join(parts) if seeds else MISSING)
         rows.append((name, *cells))
     counts = sorted({len(seeds) for seeds in results.values()})
@@ -52,14 +51,13 @@ def cluster_table(results: Results, keys: Sequence[str] = KEYS) -> Table:
     return Table(title, ("data set", *methods), tuple(rows))
 
 
-def _cell(values: Sequence[float | int | None]) -> str:
+def _cell(values: Sequence[float | int | None], factor: float) -> str:
     measured = [value for value in values if value is not None]
     if not measured:
         return MISSING
     if all(isinstance(value, int) for value in measured):
         return ", ".join(map(str, measured))
-    spread = f" ± {100 * np.std(measured, ddof=1):.2f}" if len(measured) > 1 else ""
-    return f"{100 * np.mean(measured):.2f}{spread}"
+    return mean_and_spread(measured, factor)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from reporting.arguments import folder_and_options, run_command
 from reporting.curves import lines_figure, seeds_figure
 from reporting.grouping import lookup, runs_by_seed
 from reporting.statistics import paired_comparison
-from reporting.tables import MISSING, Table, marked
+from reporting.tables import MISSING, Table, factor_of, is_share, marked, mean_and_spread
 from storage.errors import ReportError
 from storage.records import Run, read_store
 
@@ -54,7 +54,8 @@ def grouped(runs: Sequence[Run], by: Sequence[str], where: Mapping[str, str], al
 
 
 def compare(values: Values, baseline: str, metric: str, title: str, columns: Sequence[str] = COLUMNS) -> Table:
-    """One row a group: mean ± standard deviation (n - 1) over seeds in %, and the paired difference to `baseline`.
+    """One row a group: mean ± standard deviation (n - 1) over seeds, and the paired difference to `baseline`; shares
+    in %.
 
     Raises:
         ReportError: no group `baseline`, or no run of it has the figure `metric`.
@@ -68,7 +69,7 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
     for group, seeds in sorted(values.items(), key=lambda item: -_mean(figures[item[0]])):
         outcome = (MISSING, MISSING, MISSING)
         if group != baseline and set(figures[group]) & set(reference):
-            outcome = _outcome(figures[group], reference, max(len(seeds), len(values[baseline])))
+            outcome = _outcome(figures[group], reference, max(len(seeds), len(values[baseline])), factor_of(metric))
         figures_shown = (spread(seeds, column) for column in columns)
         rows.append((marked(group, seeds.values()), str(len(seeds)), *figures_shown, *outcome))
     header = ("", "seeds", *columns, f"{metric} minus {baseline}", "95 % interval", "paired t-test p")
@@ -77,15 +78,17 @@ def compare(values: Values, baseline: str, metric: str, title: str, columns: Seq
 
 def compare_along(values: Values, metric: str, along: str, title: str) -> Table:
     """One row a group, the best at its least number first, one column a number: mean ± standard deviation (n - 1) over
-    seeds in %.
+    seeds; shares in %.
 
     Raises:
-        ReportError: the last word of a group is no number.
+        ReportError: the last word of a group is no number, or no run has the figure `metric`.
     """
-    lines = curves(values, metric, along)
+    if not (lines := curves(values, metric, along)):
+        raise ReportError(f"metric={metric}: no run has it; {_known_figures(values)}")
     numbers = sorted({number for line in lines.values() for number in line})
     best_first = sorted(lines, key=lambda name: -float(np.mean(lines[name][min(lines[name])])))
-    rows = [(name, *(_mean_and_spread(lines[name].get(number, [])) for number in numbers)) for name in best_first]
+    factor = factor_of(metric)
+    rows = [(name, *(mean_and_spread(lines[name].get(n, []), factor) for n in numbers)) for name in best_first]
     return Table(title, (f"{metric}, {along}", *(f"{number:g}" for number in numbers)), tuple(rows))
 
 
@@ -96,7 +99,7 @@ def _figures(seeds: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, floa
 
 def _known_figures(values: Values) -> str:
     keys = {key for seeds in values.values() for metrics in seeds.values() for key in metrics}
-    return f"allowed: {', '.join(sorted(key for key in keys if '/' in key))}"
+    return f"allowed: {', '.join(sorted(key for key in keys if '/' in key)) or 'none, for no run fits'}"
 
 
 def _mean(figures: Mapping[int, float]) -> float:
@@ -105,25 +108,21 @@ def _mean(figures: Mapping[int, float]) -> float:
 
 
 def spread(seeds: Mapping[int, Mapping[str, Any]], key: str) -> str:
-    """Mean ± standard deviation (n - 1) of the seeds that have the figure, in percent."""
-    return _mean_and_spread([metrics[key] for metrics in seeds.values() if metrics.get(key) is not None])
+    """Mean ± standard deviation (n - 1) of the seeds that have the figure; of a share in percent."""
+    figures = [metrics[key] for metrics in seeds.values() if metrics.get(key) is not None]
+    return mean_and_spread(figures, factor_of(key))
 
 
-def _mean_and_spread(figures: Sequence[float]) -> str:
-    values = 100 * np.array(figures)
-    if not len(values):
-        return MISSING
-    return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
-
-
-def _outcome(values: Mapping[int, float], reference: Mapping[int, float], seeds: int) -> tuple[str, str, str]:
+def _outcome(
+    values: Mapping[int, float], reference: Mapping[int, float], seeds: int, factor: float
+) -> tuple[str, str, str]:
     """Difference, interval and p; the number of pairs where it is not that of all seeds."""
     result = paired_comparison(values, reference)
     number = len(result.seeds)
     pairs = f" ({number} pair{'' if number == 1 else 's'})" if number < seeds else ""
-    interval = MISSING if result.interval is None else " to ".join(f"{100 * end:+.2f}" for end in result.interval)
+    interval = MISSING if result.interval is None else " to ".join(f"{factor * end:+.2f}" for end in result.interval)
     return (
-        f"{100 * result.difference:+.2f}{pairs}",
+        f"{factor * result.difference:+.2f}{pairs}",
         interval,
         MISSING if result.t_test_p is None else f"{result.t_test_p:.3g}",
     )
@@ -148,6 +147,12 @@ def _names(values: Values, key: str) -> str:
     return "/".join(sorted({str(run.get(key) or "none") for seeds in values.values() for run in seeds.values()}))
 
 
+def _unit(keys: Sequence[str]) -> str:
+    """What a title says of the unit of these figures."""
+    shares = set(map(is_share, keys))
+    return ", %" if shares == {True} else ", shares in %" if True in shares else ""
+
+
 def main(arguments: Sequence[str]) -> None:
     folder, options, where = folder_and_options(arguments, OPTIONS)
     if "dataset" not in options:
@@ -157,18 +162,20 @@ def main(arguments: Sequence[str]) -> None:
     along = options.get("along")
     values = grouped(read_store(folder), by, where, along)
     encoders, protocols = (_names(values, key) for key in ("encoder", "protocol"))
-    title = f"{options['dataset']}, {encoders}, protocol {protocols}, %"
     columns = options["columns"].split(",") if "columns" in options else COLUMNS
     for key in columns if "columns" in options else ():
         if not any(_figures(seeds, key) for seeds in values.values()):
             raise ReportError(f"columns: no run has {key}; {_known_figures(values)}")
-    if along and "baseline" not in options and "columns" not in options:
+    is_along = along and "baseline" not in options and "columns" not in options
+    unit = _unit([metric] if is_along else [metric, *columns])
+    title = f"{options['dataset']}, {encoders}, protocol {protocols}{unit}"
+    if along and is_along:
         print(compare_along(values, metric, along, title).markdown())
     else:
         print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
     if along and "figure" in options:
         lines = {options["dataset"]: curves(values, metric, along)}
-        lines_figure(lines, along, f"{metric}, %", Path(options["figure"]))
+        lines_figure(lines, along, f"{metric}{_unit([metric])}", Path(options["figure"]), factor=factor_of(metric))
     elif "figure" in options:
         seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")
 

@@ -35,19 +35,21 @@ def lines_figure(
     y_label: str,
     file: Path,
     tick_names: Mapping[str, Sequence[str]] | None = None,
+    factor: float = 100,
 ) -> Path:
     """One panel a key of ``series``; in it one line a name: mean over values at each x, with the standard deviation.
 
     Args:
-        series: panel -> line -> x -> values (fractions, drawn in %).
+        series: panel -> line -> x -> values.
         tick_names: panel -> names to write at x = 0, 1, …; such points are not joined.
+        factor: of the values; 100 draws fractions in %.
     """
     with drawing(3.5, 3.0, len(series)) as (figure, panels):
         for panel, (title, lines) in zip(panels, series.items(), strict=True):
             for place, (name, points) in enumerate(lines.items()):
                 xs = sorted(points)
-                means = [100 * float(np.mean(points[x])) for x in xs]
-                spreads = [100 * float(np.std(points[x], ddof=1)) if len(points[x]) > 1 else 0.0 for x in xs]
+                means = [factor * float(np.mean(points[x])) for x in xs]
+                spreads = [factor * float(np.std(points[x], ddof=1)) if len(points[x]) > 1 else 0.0 for x in xs]
                 panel.errorbar(
                     xs,
                     means,

@@ -42,6 +42,11 @@ SWEEP_METRICS = (
     "cluster/nmi",
 )
 TOTAL_SECONDS = "seconds/total"
+OF_SHARES = ("val/", "test/", "train/", "cluster/", "oracle/", "orders/", "agreement/", "active/", "retrieval/recall")
+NO_SHARES = frozenset(
+    ("loss", "brier", "brier_scaled", "temperature", "alignment", "uniformity", "silhouette", "inertia", "num_clusters",
+     "occupied", "largest", "smallest", "texts", "classes", "epoch")
+)  # fmt: skip
 MISSING = "–"
 
 
@@ -92,6 +97,24 @@ class Table:
     def _is_numeric(self, position: int) -> bool:
         cells = [row[position] for row in self.rows if row[position] not in ("", MISSING)]
         return bool(cells) and all(cell[0] in "+-0123456789" for cell in cells)
+
+
+def is_share(key: str) -> bool:
+    """Whether a figure of a run is a fraction, which tables show in %; the others are shown as they are."""
+    return key.startswith(OF_SHARES) and key.rpartition("/")[2] not in NO_SHARES
+
+
+def factor_of(key: str) -> float:
+    """By which tables multiply a figure."""
+    return 100 if is_share(key) else 1
+
+
+def mean_and_spread(figures: Sequence[float], factor: float) -> str:
+    """Mean ± standard deviation (n - 1) of figures, multiplied."""
+    values = factor * np.array(figures)
+    if not len(values):
+        return MISSING
+    return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
 
 
 def percent(value: float | None) -> str:

@@ -13,7 +13,8 @@ def runs(tmp_path):
     def add(method, dataset, seed, acc, num_clusters=4, wanted=None, status="finished"):
         run = RunFolder(tmp_path / f"{method}-{dataset}-{seed}-{wanted}-{status}")
         names = {"method": method, "dataset": dataset, "seed": seed, "cluster/num_clusters": num_clusters}
-        run.write_metrics({**names, "cluster/acc": acc, "cluster/nmi": None}, status=status)
+        figures = {"cluster/acc": acc, "cluster/nmi": None, "seconds/total": 10 * acc}
+        run.write_metrics({**names, **figures}, status=status)
         run.write_text("config.yaml", yaml.safe_dump({"method": {"name": method, "num_clusters": wanted}}))
 
     add("aecl", "tweet", 0, 0.8)
@@ -33,8 +34,8 @@ def test_means_over_seeds(runs):
 
 
 def test_numbers_seed_by_seed(runs, capsys):
-    main([str(runs), "keys=cluster/num_clusters,cluster/acc", "where=method.num_clusters:auto"])
-    assert "| tweet      | 7 / 30.00 |" in capsys.readouterr().out
+    main([str(runs), "keys=cluster/num_clusters,cluster/acc,seconds/total", "where=method.num_clusters:auto"])
+    assert "| tweet      | 7 / 30.00 / 3.00 |" in capsys.readouterr().out
 
 
 def test_runs_of_other_settings_are_columns_of_their_own_and_none_is_refused(runs):

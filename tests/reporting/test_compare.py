@@ -117,6 +117,21 @@ def test_what_no_run_has_is_one_line(store: Path) -> None:
         compare(values, "ce", "test/f1", "t")
     with pytest.raises(ReportError, match=f"columns: no run has f1; {known}"):
         main([str(store), "dataset=toy", "columns=f1"])
+    with pytest.raises(ReportError, match=f"metric=test/f1: no run has it; {known}"):
+        main([str(store), "dataset=toy", "along=method.mu", "metric=test/f1"])
+
+
+def test_what_is_no_share_is_in_no_percent(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, run in enumerate(run for run in list_runs(store) if run.has("config.yaml")):
+        run.write_metrics(**{"seconds/total": 200 + number, "test/brier": 0.5})
+    main([str(store), "dataset=toy", "metric=seconds/total", "columns=seconds/total,test/brier,test/accuracy"])
+    title, _, _, _, slower, faster = capsys.readouterr().out.splitlines()[:6]
+    assert title.endswith(", shares in %")
+    assert [cell.strip() for cell in slower.split("|")[1:7]] == [
+        "sharprecl", "3", "205.00 ± 1.00", "0.50 ± 0.00", "56.33 ± 1.53", "+4.00"]  # fmt: skip
+    main([str(store), "dataset=toy", "metric=seconds/total", "along=method.mu"])
+    shown = capsys.readouterr().out
+    assert "%" not in shown and "| 201.00 ± 1.00 |" in shown
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from storage.errors import InputError, short
-from storage.files import hold, write_errors
+from storage.files import open_held, write_errors
 from storage.tables import label_text
 
 NO_LABEL = {"skip": -1, "ambiguous": -2, "no class fits": -3}  # what may stand in place of a class, and its number
@@ -69,9 +69,8 @@ class AnswerBook:
         self.added_classes: list[str] = []
         with write_errors(file):
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
-            self._file: BinaryIO = open(file, "r+b")
-        hold(self._file, f"{file}: another process asks for these labels; allowed: end it, or active.answers=FILE")
+            problem = f"{file}: another process asks for these labels; allowed: end it, or active.answers=FILE"
+            self._file: BinaryIO = open_held(file, problem)
         self._read()
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from storage.errors import ReportError
 
 STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+TRIES = 100  # to open a file that others remove meanwhile
 
 
 def expanded(path: Path | str) -> Path:
@@ -182,12 +183,35 @@ def _new_file(path: Path) -> tuple[int, bool]:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), True
 
 
-def hold(file: BinaryIO, problem: str) -> None:
-    """Keep an open file for this process until it is closed, or the process dies.
+def open_held(path: Path, problem: str) -> BinaryIO:
+    """A file, made where there is none, open to read and write and this process's until it is closed, or the process
+    dies.
 
     Raises:
+        OSError: it cannot be made or opened.
         ReportError: another process holds it, in the words of `problem`.
     """
+    for _ in range(TRIES):
+        file = open(path, "r+b", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666))
+        try:
+            _hold(file, problem)
+            if _has_name(file, path):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # whoever held it has removed it: what is written there is lost
+    raise ReportError(problem)
+
+
+def _has_name(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _hold(file: BinaryIO, problem: str) -> None:
     try:
         import fcntl
 

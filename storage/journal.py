@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from storage.errors import ReportError
-from storage.files import hold, write_errors
+from storage.files import open_held, write_errors
 
 
 class Journal:
@@ -62,9 +62,8 @@ def kept_answers(output: Path | str, question: Any) -> Iterator[Journal]:
     path = output.with_name(f".{output.name}.answers")
     with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    with open(path, "r+b") as file:
-        hold(file, f"{output}: another process writes it; allowed: another output, or wait")
+        file = open_held(path, f"{output}: another process writes it; allowed: another output, or wait")
+    with file:
         try:
             with write_errors(path):
                 yield Journal(file, question)

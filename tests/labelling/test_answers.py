@@ -1,5 +1,6 @@
 """What people said of texts: kept at once, replaced, taken back, and read again after any stop."""
 
+import fcntl
 import json
 
 import pytest
@@ -59,6 +60,20 @@ def test_another_process_may_not_write_beside(file):
         AnswerBook(file)
     AnswerBook(file).close()
     assert not file.exists()  # nothing was said
+
+
+def test_a_file_that_another_process_removes_while_it_is_opened_is_made_again(file, monkeypatch):
+    def lock(handle, flags, lock=fcntl.flock):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        file.unlink()  # as a book without an answer is closed
+        lock(handle, flags)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    with AnswerBook(file) as book:
+        book.record(Answer("a", "no"))
+        with pytest.raises(ReportError, match="another process"):
+            AnswerBook(file)
+    assert json.loads(file.read_text())["text"] == "a"
 
 
 def test_classes_are_checked_against_what_was_said(file):

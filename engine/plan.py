@@ -6,9 +6,10 @@ import hashlib
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -162,17 +163,24 @@ class Plan:
             raise ConfigError(finding)
         module = self.bare_module(datamodule.class_counts, datamodule.label_names)
         if module.encodes_texts_alone:
-            self.encode_once(module.encoder, datamodule, beside_inputs=module.solved_from == "both")
+            self.encode_once(module.encoder, datamodule, module.solved_from == "both", module.further_texts())
         return module
 
-    def encode_once(self, encoder: Any, datamodule: DataModule, beside_inputs: bool = False) -> None:
+    def encode_once(
+        self,
+        encoder: Any,
+        datamodule: DataModule,
+        beside_inputs: bool = False,
+        further: Iterable[dict[str, Tensor]] = (),
+    ) -> None:
         """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train, of
-        all splits but test, which is read once."""
+        all splits but test, which is read once, and of further batches of texts."""
         if encoder.frozen:
             datamodule.use_features(self.features(datamodule, encoder), beside_inputs)
         elif encoder.top_layers is not None and on_processor(self.config.trainer.accelerator):
             splits = datamodule.learning_splits
-            batches = (batch for split in splits for batch in datamodule.feature_loader(split))
+            of_splits = (batch for split in splits for batch in datamodule.feature_loader(split))
+            batches = chain(of_splits, further)
             bf16 = resolve_precision(self.config.trainer.precision, "cpu").startswith("bf16")
             if not encoder.top_layers.remember(batches, bf16=bf16):
                 print("encoder.train=top_layers: the frozen layers below run at each step too", file=sys.stderr)

@@ -104,7 +104,8 @@ def _unread_by_method(plain: Mapping[str, Any]) -> tuple[dict[str, str], dict[st
             idle[f"method.{argument}"] = f"{never} it"
         elif argument != "dropout" or not _asks_for_passes(active):
             conditions[f"method.{argument}"] = f"method.{condition}"
-    if (active or {}).get("oracle") != "browser":  # whose page shows them to a person
+    reads_descriptions = active and (active["oracle"] == "browser" or active["cold_start"] == "names")
+    if not reads_descriptions:  # by the page, which shows them to a person, or for the first round
         needed = dict(_declared("method", target))
         if condition := next((needed[key] for key in NAMES if key in needed), None):
             conditions["dataset.class_descriptions"] = condition

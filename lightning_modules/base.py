@@ -117,6 +117,10 @@ class EncoderModule(pl.LightningModule):
         """The method's scalar losses; "loss" is what is minimised, the others are logged."""
         raise NotImplementedError
 
+    def further_texts(self) -> list[dict[str, Tensor]]:
+        """Batches of tokens that training reads beside those of the data."""
+        return []
+
     def watch_pairs(self, loss: Callable[..., Tensor], embeddings: Tensor, labels: Tensor) -> None:
         """Let callbacks ask how this step's contrastive loss pulls at each pair; see `losses.pair_gradients`."""
         embeddings = embeddings.detach()

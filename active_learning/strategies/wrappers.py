@@ -29,10 +29,11 @@ def class_balanced(
 ) -> Selection:
     """Asks `strategy` class by predicted class, for as many texts as bring the labelled counts nearest to equal (Bengar
     et al. 2022, greedily, as small-text's ClassBalancer): each place goes to the class with the fewest labelled and
-    promised texts that still has candidates. Scores are the wrapped strategy's. Before there is a model, `guesses` are
-    the predicted classes; without them, the wrapped strategy chooses alone."""
-    inputs |= {"labels": labels, "num_classes": num_classes, "rng": rng, "probabilities": probabilities}
-    told = "predicted class {}" if probabilities is not None else "class {} by the names"
+    promised texts that still has candidates. Scores are the wrapped strategy's; the order goes from class to class, for
+    a person may answer the first of them alone. Before there is a model, `guesses` are the predicted classes; without
+    them, the wrapped strategy chooses alone."""
+    inputs |= {"labels": labels, "num_classes": num_classes, "rng": rng}
+    inputs |= {"probabilities": probabilities, "guesses": guesses}
     if probabilities is not None:
         predicted = over_blocks(lambda block: block.argmax(axis=1), probabilities, unlabelled).astype(np.int64)
     elif guesses is not None:
@@ -46,15 +47,12 @@ def class_balanced(
         _ask(strategy, **inputs, unlabelled=unlabelled[predicted == number], query_size=int(quotas[number]))
         for number in asked
     ]
-    return Selection(
-        np.concatenate([part.indices for part in parts]),
-        np.concatenate([part.scores for part in parts]),
-        [
-            f"{reason}; {told.format(number)}"
-            for number, part in zip(asked, parts, strict=True)
-            for reason in part.reasons
-        ],
-    )
+    told = "predicted class {}" if probabilities is not None else "class {} by the names"
+    reasons = [f"{reason}; {told.format(number)}"
+               for number, part in zip(asked, parts, strict=True) for reason in part.reasons]  # fmt: skip
+    in_turn = np.argsort(np.concatenate([np.arange(len(part.indices)) for part in parts]), kind="stable")
+    indices, scores = (np.concatenate(arrays)[in_turn] for arrays in zip(*(part[:2] for part in parts), strict=True))
+    return Selection(indices, scores, [reasons[place] for place in in_turn])
 
 
 def class_quotas(counts: np.ndarray, candidates: np.ndarray, query_size: int, rng: np.random.Generator) -> np.ndarray:

@@ -13,7 +13,7 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
 
     Every round is a run of its own in the run store, with the labelled rows in its config; the state of the rounds is
     written after each query. Typed again after a stop, the same texts are chosen and the same curve comes out. A person
-    who labels is asked before PyTorch is loaded.
+    who labels is asked before PyTorch is loaded, unless names choose the first texts.
 
     Raises:
         ValueError: a protocol that would use labels nobody paid for, or an oracle that waits for a person.

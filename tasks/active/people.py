@@ -1,7 +1,7 @@
 """People who answer in place of the data set: in a CSV, in the terminal, on a page.
 
 Needs no PyTorch: where a pool has rows without a label, a person is asked within seconds, at random, while the model
-is loaded.
+is loaded; in the terminal not where names of classes choose the first texts.
 """
 
 from __future__ import annotations

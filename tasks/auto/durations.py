@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lightning_modules.heads.row_space import MOST_ROWS
+from lightning_modules.methods.few_labels.class_names import TEMPLATES
 from tasks.auto.candidate_runs import run_words
 from tasks.auto.candidates import Candidate
 from tasks.auto.folds import ONE_SPLIT_FROM
@@ -157,6 +158,8 @@ def foretold_training(
     views = 2 if candidate.name in ("sharprecl", "scl_ce") else 1
     half = HALF_COST if "encoder.train=top_layers" in candidate.words else 1.0
     texts = texts_in_training(study, candidate, fold, pair_steps)
+    if candidate.method == "pairs_words" and study.has_names:  # sentences beside the rows, at most as many
+        texts *= 1 + min(len(TEMPLATES) * study.num_classes / len(study.labels), 1)
     return START_SECONDS + STEP_COST * half * views * texts * study.embeddings.seconds_per_text
 
 

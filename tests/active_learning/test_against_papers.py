@@ -1,5 +1,6 @@
 """Each strategy against its slow reference, and the golden cases of SCL-HNM."""
 
+import functools
 import json
 import tracemalloc
 from pathlib import Path
@@ -248,7 +249,9 @@ def test_class_balanced_asks_within_predicted_classes():
 def test_class_balanced_asks_within_guessed_classes_before_there_is_a_model():
     state = pool(n=200, labelled=0) | {"query_size": 9, "probabilities": None, "mc_probabilities": None}
     selection = ask(WRAPPERS["class_balanced"], state)
-    assert np.bincount(state["guesses"][selection.indices]).tolist() == [3, 3, 3]
+    assert state["guesses"][selection.indices].tolist() == [0, 1, 2] * 3
+    twice = functools.partial(strategies.class_balanced, strategy=WRAPPERS["class_balanced"])
+    assert np.bincount(state["guesses"][ask(twice, state).indices]).tolist() == [3, 3, 3]
     assert selection.reasons[0] == "drawn at random: no model yet; class 0 by the names"
     alone = ask(WRAPPERS["class_balanced"], state | {"guesses": None})
     assert list(alone.indices) == list(ask(strategies.entropy, state).indices)

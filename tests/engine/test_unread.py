@@ -52,6 +52,8 @@ def refused(line: str) -> list[str]:
         ("method=nearest_name +method.head_lr=1 sampler=class_balanced", ["method.head_lr", "sampler"]),
         ("method=scl_ce encoder.train=frozen augment=source trainer.max_epochs=3 sampler=m_per_class", ["augment"]),
         ("method=class_balanced loss.gamma=1", ["loss.gamma"]),
+        ("active=class_balanced dataset.class_descriptions=names.yaml", ["dataset.class_descriptions"]),
+        ("active=class_balanced dataset.class_descriptions=names.yaml active.cold_start=names", []),
         ("method=class_balanced loss.gamma=1 loss.base=focal", []),
         ("loss.effective_number_beta=0.9 loss.class_weight=none", ["loss.effective_number_beta"]),
         ("method=dice loss.absent_classes=false", ["loss.absent_classes"]),

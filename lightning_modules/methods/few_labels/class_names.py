@@ -29,6 +29,9 @@ def read_alike(descriptions: Sequence[str], tokenizer: Any) -> tuple[int, int] |
 class ClassNames(nn.Module):
     """Tokens of every phrase of every class in every template, and their mean embedding a class.
 
+    As rows beside labelled ones all classes have as many, one a template: `sentences`, of which the k-th of a class
+    holds its k-th phrase, again from the first one where it has fewer.
+
     Args:
         descriptions: of each class, C texts; phrases are joined by commas, the name first.
         tokenizer: the encoder's.
@@ -37,7 +40,7 @@ class ClassNames(nn.Module):
     input_ids: Tensor
     attention_mask: Tensor
     owner: Tensor
-    mixed: Tensor
+    sentences: Tensor
 
     def __init__(self, descriptions: Sequence[str], tokenizer: Any) -> None:
         super().__init__()
@@ -50,29 +53,31 @@ class ClassNames(nn.Module):
         for name, value in (("input_ids", tokens["input_ids"]), ("attention_mask", tokens["attention_mask"])):
             self.register_buffer(name, value, persistent=False)
         self.register_buffer("owner", torch.tensor(owner), persistent=False)
-        mixed = torch.randperm(len(owner), generator=torch.Generator().manual_seed(0))
-        self.register_buffer("mixed", mixed, persistent=False)
+        firsts = np.cumsum([0, *(len(TEMPLATES) * len(parts) for parts in phrases)])
+        number = len(TEMPLATES)  # of rows a phrase, and of sentences a class
+        rows = [first + k % len(parts) * number + k for first, parts in zip(firsts, phrases, strict=False)
+                for k in range(number)]  # fmt: skip
+        self.register_buffer("sentences", torch.tensor(rows), persistent=False)
 
-    def embeddings(self, encoder: nn.Module) -> Tensor:
-        """Of each phrase in each template, (P, D); `owner` (P,) says of which class it is."""
-        pairs = zip(self.input_ids.split(AT_ONCE), self.attention_mask.split(AT_ONCE), strict=True)
-        return torch.cat([encoder(*pair) for pair in pairs])
+    def rows(self, encoder: nn.Module) -> tuple[list[NDArray[np.int32]], Tensor, Tensor]:
+        """Of each sentence the token ids, without padding, the embedding (4 C, D) and the class (4 C,)."""
+        inputs, classes = self.some(self.sentences)
+        tokens = [ids[mask].cpu().numpy().astype(np.int32) for ids, mask in zip(inputs[0], inputs[1] > 0, strict=True)]
+        return tokens, _embedded(encoder, *inputs), classes
 
-    def token_rows(self) -> list[NDArray[np.int32]]:
-        """Token ids of each phrase in each template, without padding."""
-        rows = zip(self.input_ids, self.attention_mask.bool(), strict=True)
-        return [ids[mask].cpu().numpy().astype(np.int32) for ids, mask in rows]
-
-    def part(self, start: int, number: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """Inputs of the encoder, and classes, of the `number` phrases from `start` on, again from the first one after
-        the last; their order is a mixed one."""
-        places = self.mixed[(torch.arange(number, device=self.mixed.device) + start) % len(self.mixed)]
+    def some(self, places: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Inputs of the encoder and classes of the phrases at these places, without columns that are padding alone."""
         mask = self.attention_mask[places]
-        length = int(mask.sum(1).max())
+        length = int(mask.sum(1).max()) if len(mask) else 1
         return (self.input_ids[places, :length], mask[:, :length]), self.owner[places]
 
     def forward(self, encoder: nn.Module) -> Tensor:
         """Anchors (C, D) of unit length: the mean over a class's phrases, each embedded to unit length."""
-        embeddings = functional.normalize(self.embeddings(encoder), dim=1)
+        embeddings = functional.normalize(_embedded(encoder, self.input_ids, self.attention_mask), dim=1)
         anchors = embeddings.new_zeros(self.num_classes, embeddings.shape[1])
         return functional.normalize(anchors.index_add_(0, self.owner, embeddings), dim=1)
+
+
+def _embedded(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    pairs = zip(input_ids.split(AT_ONCE), attention_mask.split(AT_ONCE), strict=True)
+    return torch.cat([encoder(*pair) for pair in pairs])

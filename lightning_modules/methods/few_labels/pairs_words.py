@@ -9,13 +9,14 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from lightning_modules.base import Batch
+from lightning_modules.base import Batch, derived_seed
 from lightning_modules.heads.discriminant import fitted_gaussians
 from lightning_modules.heads.stacking import spread
 from lightning_modules.heads.tfidf import fitted_rows, logistic_regression
 from lightning_modules.methods.few_labels.class_names import ClassNames
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
 from lightning_modules.methods.few_labels.setfit_pairs import SetFitPairsModule, regression_of
+from losses.distributed import gather
 
 SHRINKAGE = 0.5  # of the discriminant's covariance, towards a multiple of the identity
 NO_WORDS = 1e-6  # spread of the words' logits, against the others', below which all texts have the same
@@ -30,8 +31,8 @@ class PairsWordsModule(EmbeddingsAndWords, SetFitPairsModule):
     and words tell what a few steps of training have not reached. The logits of the three have one spread on the train
     rows, those of the words `word_share` of it. Source of the pairs: Tunstall et al. (2022); the sum is this house's.
 
-    The names of the classes, each in four sentences, are further rows of their classes: so many of them stand in a
-    batch that each is seen about once an epoch, and the three classifiers are fitted to them too.
+    Four sentences with the name of a class are further rows of it: so many of them stand in a batch that each is seen
+    about once an epoch, and the three classifiers are fitted to them too.
 
     Args:
         class_names: the names; None where the labels are codes and no descriptions are given.
@@ -65,16 +66,34 @@ class PairsWordsModule(EmbeddingsAndWords, SetFitPairsModule):
     def information(self, has_unlabelled: bool) -> str:
         return "N" if self.class_names is not None else ""
 
+    def further_texts(self) -> list[dict[str, Tensor]]:
+        if self.class_names is None:
+            return []
+        input_ids, attention_mask = self.class_names.some(self.class_names.sentences)[0]
+        return [{"input_ids": input_ids, "attention_mask": attention_mask}]
+
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         if self.class_names is None:
             return super().training_losses(batch)
         labels = batch["labels"]
-        share = len(self.class_names.owner) / max(int(self.class_counts.sum()), 1)
-        number = min(math.ceil(share * len(labels)), len(labels))  # of many names each is seen less than once an epoch
-        place = self.global_step * self.trainer.world_size + self.global_rank
-        inputs, classes = self.class_names.part(place * number, number)
-        embeddings = torch.cat([self.embed(batch), self.encode(self.encoder, *inputs)])
+        inputs, classes = self.class_names.some(self._sentences_beside(len(gather(labels))))
+        embeddings = self.embed(batch)
+        if len(classes):
+            embeddings = torch.cat([embeddings, self.encode(self.encoder, *inputs)])
         return {"loss": self.loss(embeddings, torch.cat([labels, classes]))}
+
+    def _sentences_beside(self, rows: int) -> Tensor:
+        """Places of the sentences that this process reads beside its part of a batch of so many rows, in a mixed order
+        and again from the first one after the last."""
+        assert self.class_names is not None
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, "sentences"))
+        sentences = self.class_names.sentences
+        mixed = sentences[torch.randperm(len(sentences), generator=generator).to(sentences.device)]
+        share = len(sentences) / max(int(self.class_counts.sum()), 1)
+        number = min(math.ceil(share * rows), rows)  # of many classes each sentence comes less than once an epoch
+        batches = self.global_step * self.trainer.accumulate_grad_batches + self.micro_batch
+        places = (torch.arange(number) + batches * number)[self.global_rank :: self.trainer.world_size]
+        return mixed[places.to(mixed.device) % len(mixed)]
 
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
@@ -84,10 +103,10 @@ class PairsWordsModule(EmbeddingsAndWords, SetFitPairsModule):
             splits: token ids of each row with embeddings (N, D) by the trained encoder, and labels (N,), of "train".
         """
         (tokens, embeddings), labels = splits["train"]
-        if (names := self.class_names) is not None:
-            tokens = [*tokens, *names.token_rows()]
-            embeddings = torch.cat([embeddings, names.embeddings(self.encoder.eval())])
-            labels = torch.cat([labels, names.owner])
+        if self.class_names is not None:
+            sentences = self.class_names.rows(self.encoder.eval())
+            tokens = [*tokens, *sentences[0]]
+            embeddings, labels = torch.cat([embeddings, sentences[1]]), torch.cat([labels, sentences[2]])
         classes, targets = labels.unique(return_inverse=True)
         if len(classes) == 1:
             nothing = torch.zeros(1, embeddings.shape[1]), torch.zeros(1), torch.zeros(1, len(self.inverse_frequency))

@@ -1,5 +1,8 @@
 """method=pairs_words: three classifiers in one sum, each written from its formula or scikit-learn's."""
 
+from types import SimpleNamespace
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
@@ -92,33 +95,45 @@ def test_without_words_or_a_second_class_the_head_is_what_the_rest_says():
     assert torch.equal(solved(labels * 0 + 1, 2)[2], torch.tensor([-10.0, 0.0]).double().expand(40, 2))
 
 
-def test_names_are_rows_of_the_head():
+def test_names_are_rows_of_the_head_four_a_class():
     names = ClassNames(["tin", "plum, sour cherry", "frost"], Lengths())
-    assert names.owner.tolist() == [0] * 4 + [1] * 8 + [2] * 4
+    sentences, rows_of_names, owner = names.rows(Rows())
+    assert owner.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert [row.tolist() for row in sentences[4:8]] == [[4], [4, 4, 2, 5, 4, 7], [3, 5, 2, 5], [9, 4, 6]]
     embeddings, tokens, actual = solved(torch.arange(40) % 3, 3, class_names=names)
-    further = torch.cat([embeddings.float(), names.embeddings(Rows())])
-    labels = torch.cat([torch.arange(40) % 3, names.owner])
     module = PairsWordsModule(Rows(), CosinePairLoss(), torch.ones(3), None, None, "pairs_words").eval()
-    module.solve({"train": (([*tokens, *names.token_rows()], further), labels)})
+    rows, labels = torch.cat([embeddings.float(), rows_of_names]), torch.cat([torch.arange(40) % 3, owner])
+    module.solve({"train": (([*tokens, *sentences], rows), labels)})
     torch.testing.assert_close(module.logits(embeddings.float()).double() + words_of(module, tokens), actual)
     alone = solved(torch.arange(40) % 3, 3, class_names=names, use_names=False)[2]
     assert not torch.allclose(alone, actual)
 
 
-def test_batches_go_round_all_names():
-    names = ClassNames(["tin", "plum", "frost"], Lengths())
-    parts = [names.part(5 * step, 5) for step in range(12)]
-    assert all(len(classes) == 5 for _, classes in parts)
-    assert torch.cat([classes for _, classes in parts]).bincount().tolist() == [20, 20, 20]
-    texts = [tuple(ids[mask > 0].tolist()) for inputs, _ in parts for ids, mask in zip(*inputs, strict=True)]
-    assert set(texts) == {tuple(row.tolist()) for row in names.token_rows()}
+def places(rows, step=0, micro_batch=0, accumulate=1, rank=0, world=1, counts=(10, 6, 8)):
+    """Of the sentences that a process reads beside its part of a batch of so many rows."""
+    names = ClassNames(["tin", "plum, sour cherry", "frost"], Lengths())
+    module = PairsWordsModule(
+        Rows(), CosinePairLoss(), torch.tensor(counts), None, None, "pairs_words", class_names=names
+    )
+    module.micro_batch = micro_batch
+    trainer = SimpleNamespace(world_size=world, accumulate_grad_batches=accumulate)
+    with mock.patch.multiple(PairsWordsModule, trainer=trainer, global_step=step, global_rank=rank):
+        return module._sentences_beside(rows).tolist()
+
+
+def test_batches_go_round_the_sentences_whatever_the_processes_and_the_accumulation():
+    epoch = [place for step in range(3) for place in places(8, step)]  # 24 rows, 12 sentences
+    assert sorted(epoch) == [0, 1, 2, 3, 4, 6, 9, 11, 12, 13, 14, 15]
+    assert [place for micro in range(3) for place in places(8, 0, micro, 3)] == epoch
+    assert sorted(places(8, 1, rank=0, world=2) + places(8, 1, rank=1, world=2)) == sorted(places(8, 1))
+    assert len(places(8, counts=(1, 1, 1))) == 8  # no more than rows
 
 
 @pytest.mark.slow
 def test_a_run_learns_and_predicts(fit, use, toy_csv, tmp_path, small):
     line = ["method=pairs_words", "encoder.train=top_layers", "encoder.num_top_layers=1"]
     run = fit(*line, "dataset.labels_per_class=8", "trainer.max_epochs=6")
-    assert run.metrics["test/accuracy"] > 0.5 and run.metrics["epochs"] == 6
+    assert run.metrics["test/accuracy"] > 0.5 and run.metrics["epochs"] == 6 and run.metrics["reads"] == "N"
     stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
     assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
     assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored

@@ -16,10 +16,11 @@ from datamodules.class_descriptions import names_of, read_descriptions
 from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
-from storage.run_store import COMMAND, DATA, QUESTION, RunFolder
+from storage.run_store import COMMAND, DATA, RunFolder
 from tasks.auto.candidates import check_names
 from tasks.auto.clock import Clock
 from tasks.auto.guesses import LISTS
+from tasks.auto.question import is_answered
 from tasks.auto.reading import GUESS, Labelled, label_more_line, read_labelled, read_texts
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
@@ -52,7 +53,7 @@ def auto(config: DictConfig, overrides: list[str]) -> Path:
     with folder.lock():
         if config.force:
             folder.clear()
-        if _is_answered(folder, config.minutes):
+        if is_answered(folder, config):
             print(f"{folder.id} is answered already; more minutes go on, force=true repeats it")
         else:
             from tasks.auto.answer import answer
@@ -185,11 +186,13 @@ def _how_read(dataset: Mapping[str, Any], columns: Mapping[str, str]) -> dict[st
 
 
 def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
-    """`auto-NAME-ID`, the same for the same rows of a file and the same question, whatever its minutes."""
+    """`auto-NAME-ID`, the same for the same rows of a file and the same candidates, whatever the minutes are and what
+    of the answer is wished for."""
     name = config.dataset.name if config.input is None else Path(config.input).name.partition(".")[0]
     asked = [word for word in words if not word.startswith(("paths.", "trainer.num_threads"))]
     plain: Any = OmegaConf.to_container(config)
-    options = {key: plain[key] for key in ("methods", "prefer", "precision", "seed")} | {"markup": data.markup}
+    usual = {"prefer": "quality", "precision": 0.95}  # once told folders apart, which keep their names
+    options = {"methods": plain["methods"], **usual, "seed": plain["seed"], "markup": data.markup}
     digest = hashlib.sha256(json.dumps([sorted(asked), options], sort_keys=True, default=str).encode())
     for text, label in zip(data.texts, data.labels, strict=True):
         digest.update(f"{len(text)}:{text}{len(label)}:{label}".encode())  # a tuple of labels is written with its marks
@@ -205,12 +208,6 @@ def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
 def safe_name(name: str) -> str:
     """A name for folders and run ids."""
     return re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._") or "data"
-
-
-def _is_answered(folder: RunFolder, minutes: float) -> bool:
-    if folder.read_metrics().get("status") != "finished" or not folder.has(QUESTION):
-        return False
-    return folder.read_json(QUESTION).get("minutes", 0) >= minutes
 
 
 def next_lines(folder: RunFolder, data: Labelled) -> list[str]:

@@ -36,6 +36,7 @@ from tasks.auto.durations import finished
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
 from tasks.auto.last_fit import brief_steps, fit_on_all_rows, longer_steps
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
+from tasks.auto.question import compared
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
 
@@ -49,9 +50,14 @@ ENCODER_SECONDS = 10.0  # to load an encoder and time it
 def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: RunFolder, clock: Clock) -> None:
     """Fill the folder; what of it is there from an earlier start is kept."""
     name = folder.id.removeprefix("auto-").rpartition("-")[0]
-    used = (folder.read_metrics().get("minutes") or {}).get("used") or 0.0
+    earlier, before = folder.read_metrics(), compared(folder, config.minutes)
+    is_fitted = before is not None and earlier.get("status") == "finished"
+    used = (earlier.get("minutes") or {}).get("used") or 0.0
     clock = Clock(config.minutes, used + clock.used)
-    if used:
+    if before is not None:
+        clock = Clock(before["minutes"], before["compared_minutes"])
+        clock.say("all candidates are compared already; left are the report and the fit on all rows")
+    elif used:
         clock.say(f"going on where an earlier start ended, which used {minutes_of(60 * used)}")
     folder.write_metrics(status="running")
     rows = folder.path / "rows.parquet"
@@ -66,18 +72,23 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     counts = class_counts(study.labels, study.num_classes)
     regimes = regimes_of(counts, len(study.labels), len(drawn.unlabelled), study.several)
     candidates = chosen(regimes, methods, study.several)
-    fit_folds(study, candidates)
-    _ask(folder, config, clock, study, name)
-    compare(study, candidates)
-    _ask(folder, config, clock, study, name)
-    _foretell_last_fit(study)
+    if before is None:
+        fit_folds(study, candidates)
+        _ask(folder, config, clock, study, name)
+        compare(study, candidates)
+        _foretell_last_fit(study)
+        compared_minutes = clock.used
+    else:
+        study.recall(before["repeats"])
+        compared_minutes = before["compared_minutes"]
+    _ask(folder, config, clock, study, name, compared_minutes)
     clock.say("comparing, and writing the report")
     write_report(folder.path)
     _drop_another_model(folder)
     clock.report = 0.0  # it is written
-    _fit_recommended(study)
-    _ask(folder, config, clock, study, name)
-    folder.write_metrics(status="finished", minutes={"asked": config.minutes, "used": clock.used})
+    _fit_recommended(study, is_fitted)
+    _ask(folder, config, clock, study, name, compared_minutes)
+    folder.write_metrics(status="finished", minutes={"asked": clock.minutes, "used": clock.used})
     clock.say(f"done in {minutes_of(60 * clock.used)}")
 
 
@@ -193,14 +204,18 @@ def _embeddings(
     return embeddings
 
 
-def _fit_recommended(study: Study) -> None:
-    metrics = study.run.read_metrics()
+def _fit_recommended(study: Study, is_fitted: bool) -> None:
+    """`model/`; where it is there already, from the same folds, it gets the threshold of this answer."""
+    metrics, model = study.run.read_metrics(), RunFolder(study.run.path / MODEL)
     if recommended := metrics.get("recommended"):
-        study.clock.say(f"fitting {study.entries[recommended].title} on all rows")
         threshold = (metrics.get("abstention") or {}).get("threshold")
         if recommended == "neighbours" and threshold is not None and not study.several:
             threshold = pure_vote(threshold, study.num_classes)  # the model answers with the vote itself
         more = {"candidate": recommended, "abstention/threshold": threshold}
+        if is_fitted and model.has("metrics.json"):  # of another recommendation it would be gone
+            model.write_metrics(more)
+            return
+        study.clock.say(f"fitting {study.entries[recommended].title} on all rows")
         fit_on_all_rows(study, study.by_name[recommended], more)
 
 
@@ -220,12 +235,15 @@ def _drop_another_model(folder: RunFolder) -> None:
         shutil.rmtree(model.path)
 
 
-def _ask(folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name: str) -> None:
+def _ask(
+    folder: RunFolder, config: DictConfig, clock: Clock, study: Study, name: str, compared_minutes: float | None = None
+) -> None:
     question: dict[str, Any] = {
         "input": config.input or f"dataset={config.dataset.name}",
         "name": name,
-        "minutes": config.minutes,
+        "minutes": clock.minutes,
         "used_minutes": clock.used,
+        "compared_minutes": compared_minutes,
         "precision": config.precision,
         "prefer": config.prefer,
         "methods": None if config.methods is None else OmegaConf.to_container(config.methods),

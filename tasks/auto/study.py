@@ -280,6 +280,16 @@ class Study:
         width += self.embeddings.counts.shape[1] if candidate.reads_words else 0
         return self.embeddings.size_mib + 4 * vectors * width / 2**20
 
+    def recall(self, repeats: int) -> None:
+        """What an earlier start, which compared all candidates, entered of them, and the outcomes of their folds."""
+        self.repeats = repeats
+        for kept in self.run.read_json("candidates.json"):
+            entry = Entry(**kept)
+            self.entries[entry.candidate] = entry
+            for key in ((repeat, fold) for repeat in range(repeats) for fold in range(self.folds)):
+                if entry.status == "finished" and (outcome := self.known(entry.candidate, *key)):
+                    self.keep(entry.candidate, *key, outcome)
+
     # --- the files
 
     def _write_out_of_fold(self, name: str, kept: Mapping[tuple[int, int], FoldOutcome]) -> None:

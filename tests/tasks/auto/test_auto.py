@@ -68,9 +68,38 @@ def test_the_answer_is_the_same_after_a_kill_and_its_model_predicts(words, use, 
     assert sum(row["prediction"] == row["label"] for row in table) > 0.7 * len(table)
     assert all(0.25 <= float(row["probability"]) <= 1 for row in table)
 
+    other_wishes_redo_the_report_alone(half, words)
+
     before = statuses(half)  # killed with no time left, it goes on with all that had ended
+    (half / "question.json").write_text(json.dumps(question_of(half) | {"compared_minutes": None}))
     RunFolder(half).write_metrics(status="running", minutes={"asked": 3, "used": 2.99})
     assert command(words).code == 0 and statuses(half) == before and tables(half) == expected
+
+
+def other_wishes_redo_the_report_alone(folder, words):
+    """What `precision=` and `prefer=` change: the threshold, and the model where another is recommended."""
+    files = [*folder.glob("folds/*"), folder / "model" / "checkpoints" / "best.ckpt"]
+    before = {file: file.stat().st_mtime_ns for file in files}
+    entries, first = statuses(folder), json.loads((folder / "metrics.json").read_text())["recommended"]
+    sure = command([*words, "precision=0.6"])
+    model = json.loads((folder / "model" / "metrics.json").read_text())
+    assert sure.folder == folder and sure.metrics["abstention"]["precision"] == question_of(folder)["precision"] == 0.6
+    assert sure.metrics["recommended"] == first and model["abstention/threshold"] is not None
+    assert before == {file: file.stat().st_mtime_ns for file in files} and statuses(folder) == entries
+    kept = (folder / "candidates.json").read_text()  # without the first one another is recommended
+    skipped = {"status": "skipped", "macro_f1": None}
+    others = [entry | (skipped if entry["candidate"] == first else {}) for entry in json.loads(kept)]
+    (folder / "candidates.json").write_text(json.dumps(others))
+    fast = command([*words, "prefer=speed"])
+    model = json.loads((folder / "model" / "metrics.json").read_text())
+    assert fast.folder == folder and fast.metrics["recommended"] == model["candidate"] != first
+    assert list(before.items())[:-1] == [(file, file.stat().st_mtime_ns) for file in files[:-1]]
+    (folder / "candidates.json").write_text(kept)
+    assert "answered already" in command([*words, "prefer=speed"]).out
+
+
+def question_of(folder):
+    return json.loads((folder / "question.json").read_text())
 
 
 def statuses(folder):

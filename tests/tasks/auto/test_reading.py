@@ -428,6 +428,8 @@ def test_the_same_rows_on_other_lines_or_of_another_file_are_another_question(tm
     config = OmegaConf.create(dict(compose_run(("task=auto", "input=a.csv", *store)).config))
     names = [_name_of(config, read_labelled(file), []) for file in [*files, files[0]]]
     assert len(set(names)) == 3 and names[0] == names[3]
+    other_wishes = OmegaConf.merge(config, {"prefer": "speed", "precision": 0.9})  # of the same candidates
+    assert _name_of(other_wishes, read_labelled(files[0]), []) == names[0]
 
 
 def test_entries_of_an_array_are_no_lines(tmp_path):

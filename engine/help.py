@@ -1,4 +1,5 @@
-"""`run.py --help`, one screen; `--help NAME` on a group, a choice or a task; `--help key=value` with the whole config.
+"""`run.py --help`, one screen; `--help NAME` on a group or a task (or `task=NAME`); `--help key=value` with the
+whole config.
 
 Hydra lists the groups by composing once for each, and imports nothing of ours is wanted before PyTorch has to be there:
 what a choice is stands in the comment of its file, or in the docstring of the class that it names.
@@ -44,6 +45,8 @@ def show_help(words: Sequence[str]) -> None:
         InputError: a word that is no task, no group and no override.
     """
     words = [word for word in words if not word.startswith("-")]
+    if words and all(word.startswith("task=") for word in words):
+        words = [word.removeprefix("task=") for word in words]
     names = [word for word in words if "=" not in word and not word.startswith(("~", "+"))]
     if words and not names:
         text = composed(words)

@@ -27,6 +27,7 @@ from reporting.multilabel_metrics import label_scores
 from storage.run_store import RunFolder
 
 PRECISION = 0.95  # of answers that are kept, where the question names none
+OF_CURVE = "logistic"  # the candidate that the learning curve is drawn of
 LINE = ["file", "line", "text", "label"]
 
 
@@ -166,11 +167,21 @@ def curve_figures(evidence: Evidence, ranking: pd.DataFrame) -> dict[str, Any]:
     curve = evidence.curve
     tried = [] if curve.empty else [name for name in ranking["candidate"] if name in set(curve["candidate"])]
     if not tried:
-        return {"candidate": None, "points": [], "twice_the_labels": None, "note": "no subsamples were tried"}
+        return {"candidate": None, "points": [], "twice_the_labels": None, "note": without_curve(evidence)}
     recommended = ranking.loc[ranking["recommended"], "candidate"].item()
     name = recommended if recommended in tried else tried[0]
     points = curve[curve["candidate"] == name]
     return {"candidate": name, **learning_curve(points, len(evidence.rows))}
+
+
+def without_curve(evidence: Evidence) -> str:
+    """Why no candidate was fitted on shares of the rows."""
+    entry = next((entry for entry in evidence.candidates if entry["candidate"] == OF_CURVE), None)
+    if entry is None:
+        return f"{OF_CURVE}, which it is drawn of, was not to be tried"
+    if entry["status"] != "finished":
+        return f"{entry['title']}, which it is drawn of, has not finished"
+    return f"no time was left to fit {entry['title']} on shares of the rows; the same line with more minutes goes on"
 
 
 def answered_rows(evidence: Evidence, out_of_fold: OutOfFold) -> pd.DataFrame:

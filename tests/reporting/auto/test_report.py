@@ -182,3 +182,11 @@ def test_nothing_finished(tmp_path):
     (folder / "learning_curve.csv").unlink()
     metrics = write_report(folder)
     assert metrics["recommended"] is None and "Nothing can be recommended" in (folder / "index.html").read_text()
+
+
+def test_without_a_learning_curve_the_page_says_why(tmp_path):
+    folder = write_folder(tmp_path / "auto-short", rows=100)
+    (folder / "learning_curve.csv").unlink()
+    write_report(folder)
+    why = "There is no learning curve: no time was left to fit MiniLM, frozen, with logistic regression"
+    assert why in (folder / "index.html").read_text()

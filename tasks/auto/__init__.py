@@ -21,7 +21,7 @@ from tasks.auto.candidates import check_names
 from tasks.auto.clock import Clock
 from tasks.auto.guesses import LISTS
 from tasks.auto.question import is_answered
-from tasks.auto.reading import GUESS, Labelled, label_more_line, read_labelled, read_texts
+from tasks.auto.reading import GUESS, POOL, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
@@ -103,6 +103,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     if config.unlabelled is not None:
         data.unlabelled += read_texts(config.unlabelled, text, **reading)
         data.notes.append(f"{len(data.unlabelled):,} texts without a label, those of {config.unlabelled} among them")
+        data.about["unlabelled"] = config.unlabelled
     data.leave_out_labelled()
     if config.class_descriptions is not None:
         names = sorted(data.rows_of_label())
@@ -210,6 +211,14 @@ def safe_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._") or "data"
 
 
+def _lines_to_label_more(data: Labelled) -> list[str]:
+    if (why := why_no_more_labels(data)) is not None:
+        return [f"no line to label more with active learning: {why}"]
+    is_named = data.about.get("unlabelled") or data.about.get("unlabelled_rows")
+    pool = "" if is_named else f", of texts without a label in a file {POOL}"
+    return [*([f"to label more{pool}{data.once_deleted}:"] if pool + data.once_deleted else []), label_more_line(data)]
+
+
 def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     """What to type next, ready to paste; and the answer in a sentence."""
     metrics = folder.read_metrics()
@@ -220,9 +229,8 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     if (folder.path / "model" / "metrics.json").is_file():
         lines += [predict_line(folder.path, data.about), f"{COMMAND} task=serve {run_word(folder.path)}"]
     is_sampled = folder.has(DATA) and folder.read_json(DATA).get("sampled_from")  # it has more labels than are read
-    if not is_sampled and (more := label_more_line(data)) is not None:
-        lines += [f"to label more{data.once_deleted}:"] if data.once_deleted else []
-        lines.append(more)
+    if not is_sampled and data.about["format"] != "data set":
+        lines += _lines_to_label_more(data)
     if folder.has("index.html"):
         lines.append(f"the report: {folder.path / 'index.html'}")
     return lines

@@ -86,7 +86,7 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
         joined = [cell for cell in different if separator in cell]
         cells_of = Counter(part for cell in different for part in {part.strip() for part in cell.split(separator)})
         parts = [part.strip() for cell in joined for part in cell.split(separator)]
-        if joined and not _numbers(joined) and sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts):
+        if joined and not are_numbers(joined) and sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts):
             return separator
     return None
 
@@ -250,7 +250,7 @@ class _Column:
         strings = sum(isinstance(value, str) for value in cells)
         self.are_strings = bool(texts) and strings >= MOSTLY * len(cells)
         self.has_words = mean_words >= 2
-        self.is_reference = _numbers(texts) or all(re.fullmatch(URL, text) for text in texts)
+        self.is_reference = are_numbers(texts) or all(re.fullmatch(URL, text) for text in texts)
         self.is_text = self.are_strings and (self.has_words or are_different) and not self.is_reference
         self.is_prose = self.is_text and are_different and mean_words >= PROSE
         kinds = len({re.sub(r"\d+", "", text) for text in texts})  # "Order 17" and "Order 18" are one
@@ -286,7 +286,8 @@ def _several(cells: Sequence[Any]) -> list[str]:
     return list(chain.from_iterable(parts)) if is_usual else []
 
 
-def _numbers(texts: Sequence[str]) -> bool:
+def are_numbers(texts: Sequence[str]) -> bool:
+    """Whether these are numbers, dates or times."""
     return all(re.fullmatch(r"[-+\d.,:/ TZ]+", text) for text in texts)
 
 

@@ -38,16 +38,20 @@ from storage.tables import (
 from tasks.auto.guesses import (
     LISTS,
     MOST_CLASSES,
+    PROSE,
+    are_numbers,
     called_as,
     flag_columns,
     guess_columns,
     guess_separator,
     holds_names,
     json_list,
+    words_in,
 )
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
 GUESS = "guess"
+POOL = "POOL.csv"  # stands for a file of texts without labels
 LEAST_DIFFERENT = 5  # texts, of which folds can be made
 
 Label = str | tuple[str, ...]  # of a text; a tuple where texts have any number of them
@@ -122,7 +126,8 @@ class Labelled:
                 f"{where}: one class only{column}, {short(next(iter(counts)))}; allowed: at least 2 classes{blank}"
             )
         if rows < 10 or sum(count > 1 for count in counts.values()) < 2:
-            more = f"; to label more{self.once_deleted}: {line}" if (line := label_more_line(self)) else ""
+            has_line = self.unlabelled and not why_no_more_labels(self)
+            more = f"; to label more{self.once_deleted}: {label_more_line(self)}" if has_line else ""
             raise InputError(
                 f"{where}: {rows} labelled rows of {len(counts)} classes are too few to compare methods; allowed: at "
                 f"least 10 rows and 2 classes of 2 (no labels yet: task=cluster shows topics){more}"
@@ -184,6 +189,9 @@ def read_labelled(
     table.refuse_uncalculated([*text_columns(columns, text), label, *called_as(guessed, columns)])
     if "label" in guessed and table.columns:
         _refuse_no_header(table.header, label, first)
+    is_like_a_row = table.line is not None and any(words_in(name) >= PROSE for name in text_columns(columns, text))
+    if is_like_a_row and {"text", "label"} <= set(guessed):
+        _refuse_values(table, text_columns(columns, text), label, rows)
     data = Labelled(file, markup=markup)
     data.about = {
         "path": file,
@@ -199,6 +207,8 @@ def read_labelled(
     }
     for kind, names in others.items():
         data.notes += [f"{kind}s may also stand in {short_list(names)}: {kind}_column=NAME"] if names else []
+    if is_like_a_row:
+        data.notes.append(f"the first row names the columns, {short_list(columns)}; header=false reads it as a row")
     if "label" in guessed:
         data.notes += _notes_on_flags([name for name in columns if name in (label, *others["label"])], rows)
     if format_of(path) == "xlsx" and _look_merged([row.get(label) for row in rows]):
@@ -256,6 +266,18 @@ def _refuse_no_header(where: str, label: str, rows: Iterable[tuple[str, Row]]) -
             f"{where}: found {short(label)}, which is a label of other rows too, in the place of a column's name; "
             f"allowed: a header line, as text,label, or header=false (label_column={quoted_word(label)} says that it "
             f"is one)"
+        )
+
+
+def _refuse_values(table: Table, names: Sequence[str], label: str, rows: Sequence[Row]) -> None:
+    """Raises InputError: of the names of the columns one of texts is prose and one of numbers a number, so that neither
+    is a name. A question may be one, of a survey."""
+    prose = [name for name in names if words_in(name) >= PROSE and not name.rstrip().endswith(("?", ":"))]
+    numbers = [name for name in table.columns or () if are_numbers([name, *(str(row[name]) for row in rows)])]
+    if prose and numbers:
+        raise InputError(
+            f"{table.header}: found {short(prose[0])} and {short(numbers[0])} in the place of columns' names; allowed: "
+            f"a header line, as text,label, or header=false (label_column={quoted_word(label)} says that it is one)"
         )
 
 
@@ -383,24 +405,35 @@ def _parts(where: str, label: Any, separator: str) -> list[Any] | None:
     return [part for part in parts if trim(part)] if parts else None
 
 
-def label_more_line(data: Labelled, more: int = 40) -> str | None:
-    """What to type to label so many of the file's rows without a label; None where it has none, or is no table of
-    text that active learning reads."""
+def why_no_more_labels(data: Labelled) -> str | None:
+    """Why active learning cannot go on with the labels of a file; None where it can."""
+    if data.about.get("typed"):  # it guesses how to read answers, and finds them by the names of their columns
+        return f"it guesses {', '.join(data.about['typed'])} of the file, which were typed here"
+    if data.about.get("format") not in ("csv", "tsv", "json"):
+        return "it goes on with labels of CSV, TSV or JSON Lines: save the rows so"
+    if data.about.get("label_separator") == LISTS:
+        return "it reads several labels with a mark between, as a|b, not as lists"
+    return None
+
+
+def label_more_line(data: Labelled, more: int = 40) -> str:
+    """What to type to label so many texts more: rows of the file without a label, and those of the second file; where
+    there are neither, of `POOL`. Active learning has to read the file (`why_no_more_labels`)."""
     about = data.about
-    if about.get("typed"):  # it guesses how to read answers, and finds them by the names of their columns
-        return None
     of_json = "csv" if data.several else "jsonl"  # which takes no separator
-    dataset = {"csv": "csv", "tsv": "csv", "json": of_json}.get(about.get("format", ""))
+    dataset = of_json if about["format"] == "json" else "csv"
     separator = about.get("label_separator")
-    if not about.get("unlabelled_rows") or dataset is None or separator == LISTS:
-        return None
+    pool = about.get("unlabelled") or (None if about.get("unlabelled_rows") else POOL)
     names = ",".join(map(literal, sorted(data.rows_of_label())))
     method = "bce" if data.several else "kontrast"
     words = [f"{COMMAND} method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
     words += [in_shell_quotes(f"dataset.label_separator={quoted(str(separator))}")] if data.several else []
     words += [f"dataset.train={quoted_word(data.file)}", f"active.answers_from={quoted_word(data.file)}"]
+    words += [] if pool is None else [f"dataset.unlabelled={quoted_word(str(pool))}"]
     words += ["dataset.markup=strip"] if data.markup == "strip" else []
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}
     words += [f"dataset.{key}_column={quoted_word(name)}" for key, name in columns.items() if name != key]
     words.append(in_shell_quotes(f"dataset.label_names=[{names}]"))
-    return " ".join([*words, f"active.budget={len(data.labels) + more}"])
+    held_out = 0 if about.get("unlabelled_rows") else len(data.labels) // 5  # as test rows
+    kept = len(data.labels) - held_out
+    return " ".join([*words, f"active.budget={kept + more}"])

@@ -20,7 +20,7 @@ from tasks.auto import _name_of, _read, next_lines
 from tasks.auto.clock import Clock
 from tasks.auto.data import max_length_for
 from tasks.auto.guesses import LISTS, guess_columns, guess_separator, words_in
-from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts
+from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
 from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
@@ -461,6 +461,9 @@ def test_what_to_type_next_tells_of_rows_without_a_text_and_labels_nothing_where
     assert first == "to label more, once the rows without a text are deleted:" and "active.oracle" in line
     folder.write_json("data.json", {"sampled_from": 12})
     assert not any("active.oracle" in line for line in next_lines(folder, data))
+    data.about |= {"typed": {}, "format": "xlsx"}
+    folder.write_json("data.json", {"sampled_from": None})
+    assert next_lines(folder, data)[-1].endswith("labels of CSV, TSV or JSON Lines: save the rows so")
 
 
 def test_the_line_for_topics_composes(tmp_path):
@@ -484,9 +487,24 @@ def test_a_table_without_a_header_is_offered_the_option_that_reads_it(tmp_path):
     data = read_labelled(file, header=False)
     assert data.texts == ["a first text", *TEXTS[:-1]] and data.labels == ["red", *LABELS[1:]]
     assert data.lines == list(range(1, 13)) and data.unlabelled == TEXTS[-1:]
-    assert data.about["text_columns"] == ["column_1"] and label_more_line(data) is None
+    assert data.about["text_columns"] == ["column_1"] and why_no_more_labels(data).startswith("it guesses header")
     assert predict_line(tmp_path, data.about).endswith(" header=false text_column=column_1")
     assert read_texts(file, "column_1", header=False) == ["a first text", *TEXTS]
+
+
+def test_names_of_columns_that_are_values_are_refused_and_those_that_may_be_are_said(tmp_path):
+    rows = [(number, text, label) for number, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True), 2)]
+    file = write(tmp_path / "a.csv", ("1", "a first text of some words.", "black"), rows)
+    with pytest.raises(InputError, match="a.csv:1: found 'a first text of some words.' and '1' in the place of .*"):
+        read_labelled(file)
+    note = "the first row names the columns, '{}', 'a first text of some words.', 'black'; header=false reads"
+    assert f"{note.format('1')} it as a row" in read_labelled(file, label_column="black").notes
+    coded = write(tmp_path / "b.csv", ("No", "a first text of some words.", "black"), rows)
+    assert f"{note.format('No')} it as a row" in read_labelled(coded).notes
+    survey = write(tmp_path / "c.csv", ("1", "What do you think of it?", "Segment"), rows)
+    assert read_labelled(survey).about["text_columns"] == ["What do you think of it?"]
+    plain = read_labelled(write(tmp_path / "d.csv", ("1", "text", "y"), rows))
+    assert not any("header=" in said for said in plain.notes)
 
 
 def test_a_delimiter_is_named_and_handed_on(tmp_path):
@@ -494,7 +512,7 @@ def test_a_delimiter_is_named_and_handed_on(tmp_path):
     file = write(tmp_path / "a.csv", ("text", "label", "x;y"), rows, delimiter="|")
     data = read_labelled(file, delimiter="|")
     assert data.texts[0] == f"{TEXTS[0]}; so" and data.about["delimiter"] == "|" and len(data.unlabelled) == 1
-    assert predict_line(tmp_path, data.about).endswith(""" delimiter="'|'\"""") and label_more_line(data) is None
+    assert predict_line(tmp_path, data.about).endswith(""" delimiter="'|'\"""") and "delimiter" in why_no_more_labels(data)
     assert read_texts(file, "text", delimiter="|")[0] == data.texts[0]
     (tmp_path / "b.tsv").write_text("text\tlabel\n" + "".join(f'"{text}\t{label}\n' for text, label, _ in rows[:-1]))
     bare = read_labelled(str(tmp_path / "b.tsv"), delimiter="bare_tab")
@@ -516,7 +534,7 @@ def test_a_sheet_is_named_and_handed_on(tmp_path):
         sheet.append(row)
     book.save(file)
     data = read_labelled(file, sheet="My answers")
-    assert data.texts == TEXTS and data.about["sheet"] == "My answers" and label_more_line(data) is None
+    assert data.texts == TEXTS and data.about["sheet"] == "My answers"
     line = predict_line(tmp_path, data.about)
     assert " input=NEW.xlsx " in line and line.endswith(""" sheet="'My answers'\"""")
     assert read_texts(file, "text", sheet="My answers") == TEXTS
@@ -626,7 +644,22 @@ def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, s
     result = command([*words, *options], "12\n")
     assert result.metrics["labels"] == len(LABELS) + 2, result.err
     assert f"{len(LABELS)} of {len(LABELS)} answers are new\n" in result.err
-    assert label_more_line(read_labelled(write(tmp_path / "b.csv", ("text", "label"), rows[:12]))) is None
+
+
+@pytest.mark.slow
+def test_where_all_rows_have_a_label_the_line_that_labels_more_takes_texts_of_another_file(tmp_path, store, small):
+    data = read_labelled(write(tmp_path / "b.csv", ("text", "label"), zip(TEXTS, LABELS, strict=True)))
+    folder = RunFolder(tmp_path / "auto-b")
+    folder.write_json("data.json", {"sampled_from": None})
+    what, line = next_lines(folder, data)[-2:]
+    assert what == "to label more, of texts without a label in a file POOL.csv:" and "unlabelled=POOL.csv " in line
+    assert line.endswith(f" active.budget={12 - 2 + 40}")  # a fifth are test rows
+    pool = write(tmp_path / "more.csv", ("text",), [(f"apple pear {number}",) for number in range(9)])
+    words = shlex.split(line.replace("POOL.csv", pool).replace("=browser", "=prompt"))[2:]
+    options = [*store, *small, "active.query_size=2", "trainer.max_epochs=1", "trainer.least_steps=0", "logger=csv"]
+    result = command([*words, *options, "active.budget=11"], "12\n")  # of each of three classes one is a test row
+    assert result.metrics["labels"] == 11 and "test/accuracy" in result.metrics, result.err
+    assert "9 of 12 answers are new, 3 are to texts that the pool has not\n" in result.err
 
 
 def test_the_line_that_labels_more_reads_several_labels_of_json(tmp_path):

@@ -137,3 +137,6 @@ def test_a_spreadsheet_that_breaks_off_or_lies_about_its_size(tmp_path):
     assert [row["label"] for _, row in open_table(tmp_path / "small.xlsx").rows] == ["fruit", "metal"]
     with pytest.raises(InputError, match=r"broken.xlsx:\d+: damaged from here on, allowed: a whole XLSX file"):
         list(open_table(tmp_path / "broken.xlsx").rows)
+    (tmp_path / "locked.xlsx").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504))  # OLE
+    with pytest.raises(InputError, match="locked.xlsx: not an XLSX file, or protected by a password, allowed: XLSX$"):
+        open_table(tmp_path / "locked.xlsx")

@@ -512,7 +512,8 @@ def test_a_delimiter_is_named_and_handed_on(tmp_path):
     file = write(tmp_path / "a.csv", ("text", "label", "x;y"), rows, delimiter="|")
     data = read_labelled(file, delimiter="|")
     assert data.texts[0] == f"{TEXTS[0]}; so" and data.about["delimiter"] == "|" and len(data.unlabelled) == 1
-    assert predict_line(tmp_path, data.about).endswith(""" delimiter="'|'\"""") and "delimiter" in why_no_more_labels(data)
+    assert predict_line(tmp_path, data.about).endswith(""" delimiter="'|'\"""")
+    assert "delimiter" in why_no_more_labels(data)
     assert read_texts(file, "text", delimiter="|")[0] == data.texts[0]
     (tmp_path / "b.tsv").write_text("text\tlabel\n" + "".join(f'"{text}\t{label}\n' for text, label, _ in rows[:-1]))
     bare = read_labelled(str(tmp_path / "b.tsv"), delimiter="bare_tab")

@@ -16,6 +16,7 @@ FINE_TUNED = 4  # the least `cost` of a candidate that trains the encoder
 UNRELIABLE_WIDTH = 0.3  # of the interval of a class' F1
 WANTED_WIDTH = 0.2
 MOST_NAMED = 2
+REPORT_SECONDS = 5
 TITLES = {"accuracy": "accuracy", "micro_f1": "micro-F1"}
 
 
@@ -68,7 +69,9 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     if chosen.empty:
         ended = ranking[ranking["macro_f1"].notna()]
         alone = "".join(f" but “{row['title']}”, macro-F1 {percent(row['macro_f1'])}" for _, row in ended.iterrows())
-        return f"Nothing can be recommended: no candidate has finished{alone}; the same line with more minutes goes on."
+        minutes = minutes_needed(evidence)
+        line = f"the same line with {'more minutes' if minutes is None else f'minutes={minutes}'} goes on"
+        return f"Nothing can be recommended: no candidate has finished{alone}; {line}."
     row, second = chosen.iloc[0], second_figure(ranking)
     macro_f1, other = (
         with_interval(row[name], row[f"{name}_lower"], row[f"{name}_upper"]) for name in ("macro_f1", second)
@@ -88,6 +91,14 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     if len(doubtful) > MOST_NAMED:
         parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")
     return "; ".join(parts) + "."
+
+
+def minutes_needed(evidence: Evidence) -> int | None:
+    """Minutes in which the first candidate would end, those of this start and as many for what it does anew included;
+    None where that was not told."""
+    seconds = [needed for entry in evidence.candidates if (needed := entry.get("needed_seconds"))]
+    used = 2 * (evidence.question.get("used_minutes") or 0)
+    return math.ceil(used + (min(seconds) + REPORT_SECONDS) / 60) if seconds else None
 
 
 def _without_single_rows(evidence: Evidence, candidate: str) -> str:

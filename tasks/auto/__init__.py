@@ -17,7 +17,7 @@ from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
 from storage.run_store import COMMAND, DATA, RunFolder
-from tasks.auto.candidates import check_names
+from tasks.auto.candidates import by_name, check_names
 from tasks.auto.clock import Clock
 from tasks.auto.guesses import LISTS
 from tasks.auto.question import is_answered
@@ -228,6 +228,9 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     lines += [f"more warnings, {len(warnings) - MOST_WARNINGS}: metrics.json"] if len(warnings) > MOST_WARNINGS else []
     if (folder.path / "model" / "metrics.json").is_file():
         lines += [predict_line(folder.path, data.about), f"{COMMAND} task=serve {run_word(folder.path)}"]
+        recommended = by_name(data.several).get(metrics["recommended"])
+        if recommended is not None and recommended.is_exportable:  # for transformers' pipeline
+            lines.append(f"{COMMAND} task=export {run_word(folder.path)}")
     is_sampled = folder.has(DATA) and folder.read_json(DATA).get("sampled_from")  # it has more labels than are read
     if not is_sampled and data.about["format"] != "data set":
         lines += _lines_to_label_more(data)

@@ -64,6 +64,11 @@ class Candidate:
         return self.kind == "trained" and "retrieval=knn" in self.words
 
     @property
+    def is_exportable(self) -> bool:
+        """Whether other libraries can hold its model: words alone and neighbours need Kontrast."""
+        return self.kind in ("embeddings", "trained") and self.name != "neighbours" and not self.votes
+
+    @property
     def takes_pair_steps(self) -> bool:
         """Whether it learns from pairs for as many steps as there is time for."""
         return self.method == "pairs_words" and not any(word.startswith("trainer.") for word in self.words)

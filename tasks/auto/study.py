@@ -50,6 +50,7 @@ class Entry:
     cost: int
     status: str = "skipped"
     reason: str | None = None
+    needed_seconds: float | None = None  # that were not left
     train_seconds: float | None = None
     texts_per_second: float | None = None
     size_mib: float | None = None

@@ -111,7 +111,7 @@ def _try_cheap(study: Study, candidate: Candidate, repeat: int, later: Sequence[
 
 def _no_time(study: Study, candidate: Candidate, repeat: int, fold: int) -> str | None:
     """Why there is no time for this fold and the next ones, as many as it needs to count, and for the fit on all rows;
-    None where there is. Further drawings count whole."""
+    None where there is; its entry says how many seconds are needed. Further drawings count whole."""
     told, wanted = solving_seconds(study, candidate), study.folds - fold
     if repeat == 0:
         wanted = folds_wanted(study, candidate)
@@ -119,6 +119,7 @@ def _no_time(study: Study, candidate: Candidate, repeat: int, fold: int) -> str 
     is_told = candidate.name in study.outcomes or wanted == 1  # otherwise its first fold says it better
     if needed <= (1.0 if is_told else MOST_WRONG) * study.clock.left and study.clock.left > 0:
         return None
+    study.entries[candidate.name].needed_seconds = needed
     folds = "one fold" if wanted == 1 else f"{wanted} folds"
     return f"{folds} and the fit on all rows take about {minutes_of(needed)}, no time is left for that"
 

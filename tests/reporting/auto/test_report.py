@@ -182,6 +182,13 @@ def test_nothing_finished(tmp_path):
     (folder / "learning_curve.csv").unlink()
     metrics = write_report(folder)
     assert metrics["recommended"] is None and "Nothing can be recommended" in (folder / "index.html").read_text()
+    assert "the same line with more minutes goes on" in metrics["sentence"]
+    question = json.loads((folder / "question.json").read_text())
+    (folder / "question.json").write_text(json.dumps(question | {"used_minutes": 0.4}))
+    entries = json.loads((folder / "candidates.json").read_text())
+    told = [entry | {"needed_seconds": seconds} for entry, seconds in zip(entries * 2, (90.0, 30.0), strict=True)]
+    (folder / "candidates.json").write_text(json.dumps(told))
+    assert "the same line with minutes=2 goes on" in write_report(folder)["sentence"]
 
 
 def test_without_a_learning_curve_the_page_says_why(tmp_path):

@@ -214,6 +214,7 @@ def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, 
     if name == "neighbours":
         refused = use("export", str(result.folder), "retrieval=none").error
         assert refused.startswith("retrieval: found none; this model of task=auto, neighbours, answers by its ")
+    is_exported_where_a_line_says_so(result, use)
     if name == "setfit_pairs":
         nothing_validates([tmp_path / "runs" / run for run in candidates[name]["run_ids"]], tmp_path / "runs")
     model = json.loads((result.folder / "model" / "metrics.json").read_text())
@@ -223,6 +224,11 @@ def test_every_kind_of_candidate_becomes_a_model(words, use, tmp_path, toy_csv, 
     table = [row for row in rows(tmp_path / "out.csv") if row["label"]]
     right = sum(row["prediction"] == row["label"] for row in table) / len(table)
     assert right > 0.9 * candidates[name]["macro_f1"]
+
+
+def is_exported_where_a_line_says_so(result, use):
+    is_said = any("task=export" in line for line in result.out.splitlines())
+    assert (use("export", str(result.folder)).code == 0) == is_said
 
 
 def nothing_validates(folds, runs):
@@ -262,6 +268,7 @@ def test_texts_of_several_labels_get_a_model_that_gives_several(words, use, tmp_
     hits = sum(len(set(answer) & labels) for answer, (_, labels) in zip(given, joined, strict=True))
     micro_f1 = 2 * hits / sum(len(answer) + len(labels) for answer, (_, labels) in zip(given, joined, strict=True))
     assert micro_f1 > 0.9 * candidates[name]["macro_f1"] and max(map(len, given)) > 1
+    is_exported_where_a_line_says_so(result, use)
     if name == "tfidf_linear":  # what stands between the labels is guessed as it was
         evaluated = use("evaluate", str(result.folder), f"input={toy_csv['train']}")
         assert f"{len(joined)} rows of" in evaluated.out, evaluated.err

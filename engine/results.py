@@ -165,6 +165,9 @@ def results_for(run: RunFolder, module: ClassifierModule, datamodule: DataModule
 def show_figures(metrics: Mapping[str, Any], split: str) -> None:
     """Print the figures of a split; with and without the neighbours, where there are any."""
     summary_table(metrics, split).show()
+    if (rows := metrics.get("rival_left_out")) is not None:
+        how = "method=logistic on the same data says it, and a run that begins with rival=always"
+        print(f"no logistic regression beside it, for {rows:,} rows are more than are encoded for that alone: {how}")
     if f"{split}/ece" in metrics:
         ece, brier = metrics[f"{split}/ece"], metrics[f"{split}/brier"]
         print(f"probabilities: off by {100 * ece:.1f} points on the mean (ECE), Brier score {brier:.3f}")

@@ -20,6 +20,7 @@ from reporting.multilabel_metrics import best_threshold, multilabel_metrics
 
 # or images, that are encoded for this alone; more texts where an earlier run has left their features in the cache
 MOST_TEXTS = 3000
+LEFT_OUT = "left_out"
 Rows = dict[str, tuple[torch.Tensor, torch.Tensor]]  # embeddings (N, D) and labels of each split
 
 
@@ -30,8 +31,8 @@ def rival_metrics(plan: Plan, datamodule: DataModule, module: ClassifierModule, 
 
     The penalty is chosen on the validation rows, as there; where none are held out, or they are the test rows, it is
     scikit-learn's C = 1, and a threshold that was to be chosen is 0.5. Of images it reads the pixels. Nothing, where
-    `rival=null`, texts have no labels, the encoder knows words alone, or more than `MOST_TEXTS` texts would have to be
-    encoded, or images are to be solved.
+    `rival=null`, texts have no labels, or the encoder knows words alone. Where more than `MOST_TEXTS` texts would have
+    to be encoded, or images are to be solved, and `rival` is not `always`, `left_out` says how many.
     """
     if plan.plain.get("rival") is None or isinstance(plan.encoder, WordEncoder):
         return {}
@@ -41,8 +42,9 @@ def rival_metrics(plan: Plan, datamodule: DataModule, module: ClassifierModule, 
     splits = list(dict.fromkeys(["train", *(["val"] if has_val else []), split]))
     simplest = plan.encoder.simplest if reads_other(plan) else None
     rows_of = sum(len(datamodule.indices[name]) for name in splits)
-    if (plan.texts_to_encode(datamodule, splits) if simplest is None else rows_of) > MOST_TEXTS:
-        return {}
+    new = plan.texts_to_encode(datamodule, splits) if simplest is None else rows_of
+    if new > MOST_TEXTS and plan.plain["rival"] != "always":
+        return {LEFT_OUT: new}
     features = plan.features(datamodule, splits=splits, source=simplest and simplest(plan.dataset))
     rows = {name: (torch.from_numpy(features[name][0]), torch.from_numpy(datamodule.labels[name])) for name in splits}
     if isinstance(module, MultiLabelModule):

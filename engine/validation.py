@@ -71,7 +71,7 @@ class Top:
     probabilities: Annotated[bool, "with task=predict"] = False
     explain: Annotated[bool, "with task=predict"] = False
     sure: Annotated[Annotated[float, "> 0", "< 1"] | None, "with task=predict|serve"] = None
-    rival: Annotated[Literal["logistic"] | None, "with task=fit"] = "logistic"
+    rival: Annotated[Literal["logistic", "always"] | None, "with task=fit"] = "logistic"
     add: Annotated[str | None, "with task=datastore"] = None
     minutes: Annotated[Annotated[float, "> 0"], "with task=auto"] = 20.0
     methods: Annotated[list[str] | None, "with task=auto"] = None

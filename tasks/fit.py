@@ -23,6 +23,7 @@ from callbacks.evaluation_rows import ModelOutputs
 from callbacks.open_logs import close_logs, log_outcome
 from callbacks.time_limit import OutOfTime
 from datamodules.datamodule import DataModule
+from engine import rivals
 from engine.environment import environment, write_environment
 from engine.finished import DESCRIPTIONS, SOLVED, WORDS, load_weights
 from engine.identity import completed, run_id
@@ -30,7 +31,6 @@ from engine.plan import Plan, instantiate_partial
 from engine.processes import run_processes
 from engine.results import report, results_for
 from engine.retrieval import need_neighbours, retrieval_figures
-from engine.rivals import reads_other, rival_metrics
 from engine.trainer import LEAST_STEPS, on_processor
 from engine.world import World, is_first_process
 from lightning_modules.base import ClassifierModule
@@ -220,10 +220,11 @@ def _rival_figures(plan: Plan, module: ClassifierModule, datamodule: DataModule,
     is_rival = module.is_solved and type(module).solve is ClassifierModule.solve
     if is_rival or split not in datamodule.indices:
         return {}
-    figures: dict[str, Any] = {
-        f"{split}/{name}": value for name, value in rival_metrics(plan, datamodule, module, split).items()
-    }
-    if figures and reads_other(plan):
+    measured = rivals.rival_metrics(plan, datamodule, module, split)
+    if rivals.LEFT_OUT in measured:
+        return {"rival_left_out": measured[rivals.LEFT_OUT]}
+    figures: dict[str, Any] = {f"{split}/{name}": value for name, value in measured.items()}
+    if figures and rivals.reads_other(plan):
         figures["rival_reads"] = plan.encoder.simplest(plan.dataset).name
     return figures
 

@@ -110,7 +110,7 @@ def files(toy_csv: dict[str, Path]) -> list[str]:
 @pytest.fixture(autouse=True)
 def no_rival(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run here encodes texts for the figures of `rival=logistic` beside its own, but in the tests of just that."""
-    monkeypatch.setattr("engine.rivals.MOST_TEXTS", -1)
+    monkeypatch.setattr("engine.rivals.rival_metrics", lambda *_: {})
 
 
 @pytest.fixture(autouse=True)

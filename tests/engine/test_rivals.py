@@ -12,10 +12,12 @@ from engine.results import RIVALS, RIVALS_OF_SEVERAL, show_figures
 from reporting.calibration import expected_calibration_error
 from tests.command_lines import rows
 
+MEASURED = rivals.rival_metrics  # which no other test calls
+
 
 @pytest.fixture(autouse=True)
 def with_rival(no_rival, monkeypatch):
-    monkeypatch.setattr(rivals, "MOST_TEXTS", 3000)
+    monkeypatch.setattr(rivals, "rival_metrics", MEASURED)
 
 
 @pytest.mark.slow
@@ -74,10 +76,14 @@ def test_each_round_of_active_learning_has_its_rival(fit):
 
 
 @pytest.mark.slow
-def test_many_texts_are_not_encoded_for_it_alone(fit, solve, monkeypatch):
+def test_many_texts_are_not_encoded_for_it_alone(fit, solve, monkeypatch, tmp_path):
     monkeypatch.setattr(rivals, "MOST_TEXTS", 50)
     line = ["method=ce", "trainer.max_epochs=1"]
-    assert "test/logistic_accuracy" not in fit(*line).metrics
+    left_out = fit(*line)
+    assert "test/logistic_accuracy" not in left_out.metrics and left_out.metrics["rival_left_out"] > 50
+    assert f"{left_out.metrics['rival_left_out']} rows are more than are encoded for that alone: " in left_out.out
+    anyway = fit(*line, "rival=always", f"paths.cache={tmp_path / 'empty'}", "force=true").metrics
+    assert "test/logistic_accuracy" in anyway and "rival_left_out" not in anyway
     assert "test/logistic_accuracy" not in solve("method=logistic").metrics  # it is that itself, and fills the cache
     assert "test/logistic_accuracy" in fit(*line, "force=true").metrics
 

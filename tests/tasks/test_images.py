@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 from datamodules.builders.cifar import Cifar100
 from engine.choices import choices
 from engine.composition import serves
+from engine.rivals import rival_metrics
 from tests.command_lines import Result, command, rows
 from tests.conftest import ROOT
 from tests.datamodules.test_images import archive
@@ -43,7 +44,7 @@ def digit_files(folder: Path, number: int) -> Path:
 
 @pytest.mark.slow
 def test_a_run_has_its_rivals_and_is_evaluated_and_predicts(train, store, tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.rivals.MOST_TEXTS", 3000)
+    monkeypatch.setattr("engine.rivals.rival_metrics", rival_metrics)
     run = train("method=ce")
     metrics = run.metrics
     assert {"test/accuracy_medium", "test/accuracy_few", "test/majority_accuracy"} <= metrics.keys()

@@ -5,9 +5,15 @@ python run.py -m method=sharprecl loss.tau=0.3,0.5 method.mu=0.5,1 imbalance.ir=
 python run.py task=predict run=ID input=new.csv output=pred.csv
 """
 
+import atexit
+import gc
 import os
 import signal
 import sys
+import time
+
+STARTED = time.monotonic()
+atexit.register(gc.freeze)  # or Python looks for garbage in all that was imported, some seconds, before it ends
 
 # Until there is something to put away, Ctrl-C ends the process at once: no library's import is unwound.
 INTERRUPTED = "error: interrupted; type the same command again to go on\n"
@@ -43,6 +49,7 @@ if __name__ == "__main__":
     from engine.command_line import (
         check_pair,
         check_sweep,
+        count_from,
         exit_code,
         is_multirun,
         known_mode,
@@ -51,6 +58,7 @@ if __name__ == "__main__":
         without_null_groups,
     )
 
+    count_from(STARTED)
     sys.argv[1:] = without_null_groups(sys.argv[1:])
     if {"--version", "-V"} & set(sys.argv[1:]):
         from engine.help import version

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,31 @@ OF_TEXT = (
 EXTRAS = {"faiss": "'.[cpu]', or '.[gpu]'", "optuna": "'.[sweep]'", "submitit": "'.[sweep]'"}  # module -> extra
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
+
+_starts: list[float] = []  # when the command of this process was typed, until its first job asks
+
+
+def count_from(start: float) -> None:
+    """The command was typed at this time of `time.monotonic`."""
+    _starts.append(start)
+
+
+def seconds_so_far() -> float:
+    """Since the command was typed; 0 for the later jobs of a process, and in one that is no command."""
+    return time.monotonic() - _starts.pop() if _starts else 0.0
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """What is imported stays, and looking for garbage in it took a quarter of a prediction."""
+    is_new = "torch" not in sys.modules  # a later job of this process may have left garbage
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_new:
+            gc.freeze()
+        gc.enable()
 
 
 def exit_code(main: Callable[[], None]) -> int:

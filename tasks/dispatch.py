@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from engine.command_line import announce, report_job
+from engine.command_line import announce, importing, report_job
 from engine.identify import expand_home
 from engine.validation import validate_top
 from launching.interrupts import raised_interrupts
@@ -69,14 +68,9 @@ def run_task(config: DictConfig, overrides: list[str]) -> None:
 
 
 def _loaded(task: str) -> Callable[[DictConfig, list[str]], Path]:
-    """The function of a task; what is imported stays, and looking for garbage in it took a quarter of a prediction."""
-    gc.disable()
-    try:
+    """The function of a task."""
+    with importing():
         return getattr(importlib.import_module(f"tasks.{task}"), task)
-    finally:
-        if not gc.get_freeze_count():  # once: a later job of this process may have left garbage
-            gc.freeze()
-        gc.enable()
 
 
 def _refuse_idle_overrides(task: str, overrides: list[str]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from datamodules.class_descriptions import names_of, read_descriptions
+from engine.command_line import importing, seconds_so_far
 from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
@@ -46,7 +47,7 @@ def auto(config: DictConfig, overrides: list[str]) -> Path:
     """
     words = passed_on(overrides)
     check_names(config.methods)
-    clock = Clock(config.minutes)
+    clock = Clock(config.minutes, seconds_so_far() / 60)
     data = _read(config, overrides, clock)
     check_names(config.methods, data.several, bool(data.unlabelled))
     folder = RunFolder(Path(config.paths.runs) / _name_of(config, data, words))
@@ -56,7 +57,8 @@ def auto(config: DictConfig, overrides: list[str]) -> Path:
         if is_answered(folder, config):
             print(f"{folder.id} is answered already; more minutes go on, force=true repeats it")
         else:
-            from tasks.auto.answer import answer
+            with importing():
+                from tasks.auto.answer import answer
 
             answer(config, words, data, folder, clock)
     for line in next_lines(folder, data):

@@ -88,6 +88,13 @@ def epochs_and_batch(rows: int) -> tuple[int, int]:
     return max(3, min(MOST_EPOCHS, math.ceil(LEAST_STEPS / steps))), batch
 
 
+def limited(seconds: float) -> list[str]:
+    """Overrides of a run whose training is told from its first steps to end within so many seconds, or raises
+    `OutOfTime`."""
+    node = "+callbacks.time_limit"
+    return [f"{node}._target_=callbacks.time_limit.TimeLimit", f"{node}.seconds={max(seconds, 1.0):.1f}"]
+
+
 def read_run(study: Study, candidate: Candidate, fold: int, more: Sequence[str] = ()) -> bool:
     """Keep the outcome of a fold, from its file or by the run; False where that fails, the entry says why.
 

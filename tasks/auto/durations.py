@@ -83,6 +83,13 @@ def longest_fold(study: Study, candidate: Candidate) -> float:
     return max((o.seconds_fit for o in study.outcomes.get(candidate.name, {}).values()), default=0.0)
 
 
+def mean_fold(study: Study, candidate: Candidate) -> float:
+    """Seconds of its folds so far, on the mean: the first one is slower than the others, which a loaded machine may be
+    too."""
+    seconds = [outcome.seconds_fit for outcome in study.outcomes.get(candidate.name, {}).values()]
+    return sum(seconds) / len(seconds) if seconds else 0.0
+
+
 def folds_left(study: Study, candidate: Candidate) -> int:
     """How many of its folds are not there yet."""
     return sum(study.known(candidate.name, 0, fold) is None for fold in range(study.folds))
@@ -130,8 +137,8 @@ def pace_of(study: Study, candidate: Candidate) -> float:
 
 
 def training_seconds(study: Study, candidate: Candidate, fold: int) -> float:
-    """Of one fold: the longest so far, or what its steps cost at the pace of the others that were trained."""
-    if known := longest_fold(study, candidate):
+    """Of one fold: as those so far, or what its steps cost at the pace of the others that were trained."""
+    if known := mean_fold(study, candidate):
         return known
     paces = [
         seconds / foretold_training(study, study.by_name[name], fold)

@@ -7,11 +7,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from callbacks.time_limit import OutOfTime
 from datamodules.labels import class_counts
 from engine.finished import load_module
+from engine.plan import Plan
 from storage.run_store import RunFolder
 from tasks.auto import models
-from tasks.auto.candidate_runs import learned, run_words
+from tasks.auto.candidate_runs import Learned, learned, limited, run_words
 from tasks.auto.candidates import Candidate
 from tasks.auto.durations import USUAL_BATCH, foretold_training, longer_of, pace_of, texts_in_training
 from tasks.auto.folds import fitted, pooled_calibration
@@ -21,6 +23,8 @@ from tasks.auto.untrained import UNSCALED, path_of, rows_of
 
 FEW_STEPS = (32, 24)  # of pairs, where there is no time for `PAIR_STEPS` on all rows, but for more than the folds had
 SAFE = 1.15  # times as long as told: after it nothing is left that could be shortened
+AFTER_SECONDS = 4.0  # of a run, to solve its classifiers and to write the model
+OVERTIME = 0.03  # of the minutes, before a run that has become slower is begun anew with fewer steps
 SHARPENING = 0.3  # power of the steps of pairs by which scores of unseen rows grow further apart, on train rows
 
 
@@ -51,9 +55,7 @@ def _fit_by_run(
     """The run of all rows. It is calibrated as those of the folds were, on validation rows of its own: how sure
     scores are differs from run to run, and what suits those of the folds need not suit its own. Where all its rows
     train, what the folds say of rows that they had not seen has to do."""
-    words, sharpness = words_of_all_rows(study, candidate)
-    plan = plan_of(words)
-    model = learned(candidate, plan, plan.datamodule(plan.corpus()), study.num_classes)
+    plan, model, sharpness = _learned_in_time(study, candidate)
     calibration = model.calibration
     if calibration is None:
         calibration = pooled_calibration(list(study.outcomes[candidate.name].values()), study.labels, place[1])
@@ -68,16 +70,30 @@ def _fit_by_run(
         models.write_module(run, plan, module, *place, calibration, more)
 
 
-def words_of_all_rows(study: Study, candidate: Candidate) -> tuple[list[str], float]:
-    """Overrides of the run of all rows, and how many times as far apart its scores are as those of the folds.
+def _learned_in_time(study: Study, candidate: Candidate) -> tuple[Plan, Learned, float]:
+    """The candidate learned from all rows, its plan, and how many times as far apart its scores are as those of the
+    folds. Pairs are learned from for as many steps as there is time for, fewer where these take longer than told, and
+    at the least for as many as in the folds."""
+    steps = longer_steps(study, candidate)
+    while True:
+        words, sharpness = words_of_all_rows(study, candidate, steps)
+        if steps is not None:
+            study.clock.say(f"there is time for {steps} steps of pairs on all rows, more than the folds had")
+            words = [*words, *limited(study.clock.left_with_fit + 60 * OVERTIME * study.clock.minutes - AFTER_SECONDS)]
+        plan = plan_of(words)
+        try:
+            return plan, learned(candidate, plan, plan.datamodule(plan.corpus()), study.num_classes), sharpness
+        except OutOfTime:
+            study.clock.say("they take longer than told: fewer")
+            steps = longer_steps(study, candidate, below=steps)
 
-    Pairs are learned from for longer than in the folds where that is told to fit into the time, which all folds had to
-    share.
-    """
-    longer, steps = longer_of(study, candidate), longer_steps(study, candidate)
+
+def words_of_all_rows(study: Study, candidate: Candidate, steps: int | None) -> tuple[list[str], float]:
+    """Overrides of the run of all rows with so many steps of pairs, None for as many as in the folds, and how many
+    times as far apart its scores are as those of the folds."""
     if steps is None:
         return run_words(study, candidate, None), 1.0
-    study.clock.say(f"there is time for {steps} steps of pairs on all rows, more than the folds had")
+    longer = longer_of(study, candidate)
     texts = [texts_in_training(study, *run) for run in ((candidate, 0), (longer, None, steps))]
     return run_words(study, longer, None, steps), (texts[1] / texts[0]) ** SHARPENING
 
@@ -90,15 +106,16 @@ def brief_steps(study: Study, candidate: Candidate) -> tuple[float, float]:
     return of_fold, of_all
 
 
-def longer_steps(study: Study, candidate: Candidate) -> int | None:
-    """Steps of pairs that all rows have time for; None where those are no more than the folds had."""
+def longer_steps(study: Study, candidate: Candidate, below: int | None = None) -> int | None:
+    """Steps of pairs that all rows have time for, fewer than `below`; None where those are no more than the folds
+    had."""
     longer = longer_of(study, candidate)
     if not longer.takes_pair_steps or study.embeddings is None:
         return None
     own = foretold_training(study, candidate, None)
     for steps in (*PAIR_STEPS, *FEW_STEPS):
         seconds = foretold_training(study, longer, None, steps)
-        if seconds > own and SAFE * pace_of(study, candidate) * seconds <= study.clock.left_with_fit:
+        fits = SAFE * pace_of(study, candidate) * seconds <= study.clock.left_with_fit
+        if seconds > own and fits and (below is None or steps < below):
             return steps
     return None
-

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from callbacks.time_limit import OutOfTime
-from tasks.auto.candidate_runs import read_run
+from tasks.auto.candidate_runs import limited, read_run
 from tasks.auto.candidates import Candidate
 from tasks.auto.clock import minutes_of
 from tasks.auto.durations import (
@@ -21,6 +21,7 @@ from tasks.auto.durations import (
     folds_wanted,
     longer_seconds,
     longest_fold,
+    mean_fold,
     refit_seconds,
     refits,
     seconds_of_trained,
@@ -34,7 +35,7 @@ MOST_WRONG, MOST_WRONG_AT_PACE = 3, 1.5  # times that a guess may be too long be
 # some were trained; what is nearer is told from the candidate's own first steps
 LEAST_VALIDATION_ROWS = 100  # seen before any candidate is dropped as worse: fewer say little
 MOST_HALVINGS = 2
-OVERTIME = 0.05  # of the minutes, for a candidate of which folds are there
+OVERTIME = 0.03  # of the minutes, for a candidate of which folds are there
 
 
 def try_trained(study: Study, candidates: Sequence[Candidate]) -> None:
@@ -157,10 +158,8 @@ def _train_fold(study: Study, candidate: Candidate, fold: int, others: Sequence[
         entry.reason = f"{_folds(wanted)} take about {minutes_of(expected * runs)}, {left} are left"
         return False
     study.say(f"{entry.title}, fold {fold + 1} of {study.folds}")
-    node = "+callbacks.time_limit"
-    limit = [f"{node}._target_=callbacks.time_limit.TimeLimit", f"{node}.seconds={max(allowed, 1.0):.1f}"]
     try:
-        if not read_run(study, candidate, fold, limit):
+        if not read_run(study, candidate, fold, limited(allowed - START_SECONDS)):
             return False
     except OutOfTime as error:
         study.told_seconds[candidate.name] = error.seconds + START_SECONDS
@@ -188,7 +187,7 @@ def _most_wrong(study: Study, candidate: Candidate) -> float:
 
 def _wanted_seconds(study: Study, candidate: Candidate) -> float:
     """Of the folds that it needs yet to be compared: none where those that are there are enough."""
-    return 0.0 if study.has_enough(candidate) else folds_wanted(study, candidate) * longest_fold(study, candidate)
+    return 0.0 if study.has_enough(candidate) else folds_wanted(study, candidate) * mean_fold(study, candidate)
 
 
 def _folds(wanted: int) -> str:
@@ -237,19 +236,17 @@ def those_that_can_end(study: Study, candidates: Sequence[Candidate], fold: int)
     tell which that is, the dearest. The last one stays if as many fit as it needs to count."""
     says_much = _says_much(study, fold)
 
-    def longest(candidate: Candidate) -> float:
-        return longest_fold(study, candidate)
-
     alive = list(candidates)
     while alive:
         refit = refit_seconds(study, [c for c in candidates if c in alive or study.has_enough(c)])
-        together = sum(folds_left(study, candidate) * longest(candidate) for candidate in alive)
+        together = sum(folds_left(study, candidate) * mean_fold(study, candidate) for candidate in alive)
         if len(alive) == 1:
             together = min(together, _wanted_seconds(study, alive[0]))
+            together /= MOST_WRONG_AT_PACE if alive[0].brief_of else 1.0  # folds that do not fit are stopped one by one
         if together == 0 or together + refit <= study.clock.left_with_fit:
             break
-        figures = _so_far(study, alive)
-        worst = min(alive, key=lambda c: figures[c.name]) if says_much else max(alive, key=longest)
+        figures = _so_far(study, alive) if says_much else {c.name: -mean_fold(study, c) for c in alive}
+        worst = min(alive, key=lambda c: figures[c.name])
         alive.remove(worst)
         more = math.ceil((together + refit - study.clock.left_with_fit) / 60)
         entry = study.entries[worst.name]

@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
+from engine import command_line
 from engine.help import CONF, config_groups, show_help, task_names
 from storage.errors import InputError
 from tests.test_imports import HEAVY, ROOT
@@ -63,6 +65,11 @@ def test_a_stdout_that_takes_nothing_is_named():
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "run.py", "--help"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (2, b"error: stdout: No space left on device\n")
+
+
+def test_the_minutes_of_a_command_hold_its_start_and_those_of_a_later_job_do_not():
+    command_line.count_from(time.monotonic() - 30)
+    assert 30 <= command_line.seconds_so_far() < 60 and command_line.seconds_so_far() == 0
 
 
 @pytest.mark.parametrize(

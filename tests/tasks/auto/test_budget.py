@@ -2,7 +2,7 @@
 
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from engine.identify import compose_run
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import answer, compare, learning_curve, passed_on, safe_name, trained, untrained
+from tasks.auto import answer, compare, last_fit, learning_curve, passed_on, safe_name, trained, untrained
 from tasks.auto.answer import reads_unlabelled
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of
 from tasks.auto.clock import Clock
@@ -21,7 +21,7 @@ from tasks.auto.data import facts, notes_of_length, sampled, texts_cut
 from tasks.auto.durations import foretold_training, solving_seconds
 from tasks.auto.embeddings import encoded
 from tasks.auto.folds import FoldOutcome
-from tasks.auto.last_fit import words_of_all_rows
+from tasks.auto.last_fit import longer_steps, words_of_all_rows
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study, enough_folds
@@ -386,7 +386,7 @@ def test_the_brief_candidate_is_tried_after_all_where_the_longer_does_not_end(tm
         ("setfit_pairs", 90, 30),
     ],
 )
-def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, capsys, candidate, seconds, epochs):
+def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, candidate, seconds, epochs):
     """Of 100 rows in batches of 32, 80, 64, 48, 32 and 24 steps are to take at most 29, 25, 19, 14 and 11 s."""
     embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
     labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(seconds / 60, now=lambda: 0.0)
@@ -396,9 +396,36 @@ def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, capsys,
     own = study.by_name[candidate]
     outcome: Any = SimpleNamespace(seconds_fit=foretold_training(study, own, 0))
     study.keep(candidate, 0, 0, outcome)
-    words, sharpness = words_of_all_rows(study, own)
-    assert f"trainer.max_epochs={epochs}" in words
-    assert (sharpness > 1) == ("there is time for" in capsys.readouterr().out)
+    steps = longer_steps(study, own)
+    words, sharpness = words_of_all_rows(study, own, steps)
+    assert f"trainer.max_epochs={epochs}" in words and (sharpness > 1) == (steps is not None)
+
+
+def test_steps_on_all_rows_that_take_longer_than_told_give_way_to_fewer(tmp_path, monkeypatch, capsys):
+    """A machine that becomes slower overruns no minutes: at the least it takes the steps of the folds, unlimited."""
+    embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
+    labels, texts, now = np.arange(100) % 2, list(map(str, range(100))), [0.0]
+    study = Study(RunFolder(tmp_path), Clock(1, now=lambda: now[0]), [], ["a", "b"], labels, texts, embeddings)
+    own = study.by_name["setfit_brief"]
+    study.keep(own.name, 0, 0, cast(Any, SimpleNamespace(seconds_fit=foretold_training(study, own, 0))))
+    tried = []
+
+    def plan_of(words):
+        tried.append([word.split("=")[1] for word in words if word.startswith(("trainer.max_epochs", "+callbacks"))])
+        return SimpleNamespace(datamodule=lambda corpus: None, corpus=lambda: None)
+
+    def learned(*_):
+        if len(tried) == 3:
+            return "model"
+        now[0] += 30 if len(tried) == 1 else 20
+        raise time_limit.OutOfTime(100.0, 20.0)
+
+    monkeypatch.setattr(last_fit, "plan_of", plan_of)
+    monkeypatch.setattr(last_fit, "learned", learned)
+    assert last_fit._learned_in_time(study, own)[1:] == ("model", 1.0)
+    limit = "callbacks.time_limit.TimeLimit"
+    assert tried == [["26", limit, "52.8"], ["21", limit, "22.8"], ["1"]]
+    assert capsys.readouterr().out.count("fewer") == 2
 
 
 def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypatch):

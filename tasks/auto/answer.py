@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from engine.plan import Plan
 from reporting.auto.report import write_report
 from storage.files import replacing
 from storage.run_store import DATA, QUESTION, RunFolder
-from tasks.auto.candidates import FROZEN_BCE, chosen, regimes_of
+from tasks.auto.candidates import FROZEN_BCE, Candidate, chosen, regimes_of
 from tasks.auto.cheap import pure_vote
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
@@ -34,6 +35,7 @@ from tasks.auto.data import (
 )
 from tasks.auto.durations import finished
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
+from tasks.auto.further_rows import keep_time, with_further_rows
 from tasks.auto.last_fit import brief_steps, fit_on_all_rows, longer_steps
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.question import compared
@@ -68,6 +70,7 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     if not rows.exists():
         write_rows(folder, drawn)
     methods = None if config.methods is None else list(config.methods)
+    keep_time(clock, drawn, data)
     study = _study(base, drawn, data, reads_unlabelled(drawn, methods), speed, folder, clock)
     counts = class_counts(study.labels, study.num_classes)
     regimes = regimes_of(counts, len(study.labels), len(drawn.unlabelled), study.several)
@@ -86,7 +89,8 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     write_report(folder.path)
     _drop_another_model(folder)
     clock.report = 0.0  # it is written
-    _fit_recommended(study, is_fitted)
+    of_all_rows = partial(with_further_rows, study, drawn=drawn, data=data, seed=config.seed)
+    _fit_recommended(study, of_all_rows, is_fitted)
     _ask(folder, config, clock, study, name, compared_minutes)
     folder.write_metrics(status="finished", minutes={"asked": clock.minutes, "used": clock.used})
     clock.say(f"done in {minutes_of(60 * clock.used)}")
@@ -204,7 +208,7 @@ def _embeddings(
     return embeddings
 
 
-def _fit_recommended(study: Study, is_fitted: bool) -> None:
+def _fit_recommended(study: Study, of_all_rows: Callable[[Candidate], Study], is_fitted: bool) -> None:
     """`model/`; where it is there already, from the same folds, it gets the threshold of this answer."""
     metrics, model = study.run.read_metrics(), RunFolder(study.run.path / MODEL)
     if recommended := metrics.get("recommended"):
@@ -216,7 +220,8 @@ def _fit_recommended(study: Study, is_fitted: bool) -> None:
             model.write_metrics(more)
             return
         study.clock.say(f"fitting {study.entries[recommended].title} on all rows")
-        fit_on_all_rows(study, study.by_name[recommended], more)
+        candidate = study.by_name[recommended]
+        fit_on_all_rows(of_all_rows(candidate), candidate, more)
 
 
 def _foretell_last_fit(study: Study) -> None:

@@ -21,13 +21,14 @@ class Clock:
 
     Attributes:
         report, last_fit: seconds that are kept for the report and for fitting what it recommends on all rows.
+        further_rows: seconds that are kept for those of them that were not compared.
     """
 
     def __init__(self, minutes: float, used: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
         self.minutes, self.now = minutes, now
         self.started = now() - 60 * used
         self.report = max(REPORT_LEAST, 60 * REPORT_SHARE * minutes)
-        self.last_fit = 0.0
+        self.last_fit = self.further_rows = 0.0
 
     @property
     def used(self) -> float:
@@ -42,7 +43,7 @@ class Clock:
     @property
     def left_with_fit(self) -> float:
         """Seconds for candidates and the fit of one of them on all rows."""
-        return 60 * self.minutes - (self.now() - self.started) - self.report
+        return 60 * self.minutes - (self.now() - self.started) - self.report - self.further_rows
 
     def expect_report(self, rows: int, num_classes: int) -> None:
         """Keep more for the report where there is more to resample: many classes, and rows that fill them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,19 +41,24 @@ def sampled(data: Labelled, most: int, seed: int) -> Labelled:
     most = min(most, MOST_ROWS)
     if len(data.labels) <= most:
         return data
-    draw = _rows_of_several if data.several else _rows_of_classes
-    rows = draw(data, most, np.random.default_rng([seed, _SAMPLE]))
+    rows = rows_drawn(data, most, seed)
     texts, kept_labels = ([values[row] for row in rows] for values in (data.texts, data.labels))
     lines = [data.lines[row] for row in rows]
     notes = [*data.notes, *notes_of_sample(data, kept_labels, most < MOST_ROWS)]
     return replace(data, texts=texts, labels=kept_labels, lines=lines, notes=notes)
 
 
+def rows_drawn(data: Labelled, most: int, seed: int) -> NDArray[np.int64]:
+    """Positions of about so many rows, ascending; those of fewer are among them."""
+    draw = _rows_of_several if data.several else _rows_of_classes
+    return draw(data, most, np.random.default_rng([seed, _SAMPLE]))
+
+
 def notes_of_sample(data: Labelled, drawn: Sequence[Any], by_time: bool) -> list[str]:
     """What is to be said of the rows with these labels, drawn of all: how many, whether the minutes forbade more, and
     of which class or classes they hold one and a half times their share."""
     why = ", as many as fit into the minutes; with more minutes force=true draws anew" if by_time else ""
-    notes = [f"{len(drawn):,} of {len(data.labels):,} rows, drawn at random, are compared and learned from{why}"]
+    notes = [f"{len(drawn):,} of {len(data.labels):,} rows, drawn at random, are compared{why}"]
     counts, share = Counter(drawn), len(drawn) / len(data.labels)
     sizes = {} if data.several else data.rows_of_label()
     rare = [name for name, number in sizes.items() if counts[name] > FAR_MORE * max(share * number, 1)]
@@ -93,8 +99,8 @@ def _fewer_unlabelled(data: Labelled, most: int, seed: int) -> Labelled:
     return replace(data, unlabelled=[data.unlabelled[row] for row in kept], notes=[*data.notes, note])
 
 
-def write_rows(run: RunFolder, data: Labelled) -> None:
-    """`unlabelled.parquet`: text, where there are such texts; then `rows.parquet`: row, file, line, text, label."""
+def write_rows(run: RunFolder, data: Labelled, name: str = "rows.parquet") -> Path:
+    """`unlabelled.parquet`: text, where there are such texts; then the file: row, file, line, text, label."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -108,8 +114,9 @@ def write_rows(run: RunFolder, data: Labelled) -> None:
     if data.unlabelled:
         with replacing(run.path / "unlabelled.parquet") as file:
             pq.write_table(pa.table({"text": pa.array(data.unlabelled, pa.string())}), file)
-    with replacing(run.path / "rows.parquet") as file:
+    with replacing(run.path / name) as file:
         pq.write_table(pa.table(columns), file)
+    return run.path / name
 
 
 def max_length_for(texts: Sequence[str]) -> int:

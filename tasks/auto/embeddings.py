@@ -19,6 +19,7 @@ from lightning_modules.heads.tfidf import token_counts
 
 TIMED = 48  # texts that the speed is told from
 TIMED_TOGETHER = 8  # of like length, so that they are padded little, as elsewhere
+TOKENIZED_TOGETHER = 4096  # texts of those that the cache does not hold
 MOST_NAMES = 300  # classes whose names are encoded, in several phrases each
 CACHED = 0.1  # of the time foretold: who takes less has read the cache
 
@@ -89,6 +90,26 @@ def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Em
     names = None if label_names is None or len(label_names) > MOST_NAMES else plan.class_names(label_names)
     anchors = None if names is None else names(encoder).numpy()
     return Embeddings(rows, counts, is_cut, unlabelled, unlabelled_counts, anchors, seconds, _weights_mib(plan.encoder))
+
+
+@torch.inference_mode()
+def encoded_texts(
+    plan: Plan, texts: Sequence[str], vocabulary_size: int
+) -> tuple[NDArray[np.float32], csr_matrix, NDArray[np.bool_]]:
+    """`rows`, `counts` and `is_cut` of `Embeddings`, of texts that no table of the cache holds."""
+    encoder: Any = plan.encoder.load(plan.config.seed).eval()
+    tokenizer, limit = plan.encoder.tokenizer(), plan.dataset.max_length
+    rows = np.empty((len(texts), encoder.hidden_size), np.float32)
+    tokens: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(texts)
+    for start in range(0, len(texts), TOKENIZED_TOGETHER):
+        part = list(texts[start : start + TOKENIZED_TOGETHER])
+        for batch in predict_loader(part, tokenizer, limit, plan.sampler()):
+            places = batch["indices"].numpy() + start
+            rows[places] = encoder(batch["input_ids"], batch["attention_mask"]).numpy()
+            for place, ids, mask in zip(places, batch["input_ids"], batch["attention_mask"].bool(), strict=True):
+                tokens[place] = ids[mask].numpy()
+    is_cut = np.array([len(ids) == limit for ids in tokens], bool)
+    return rows, token_counts(tokens, vocabulary_size), is_cut
 
 
 def _weights_mib(encoder) -> float:

@@ -44,6 +44,12 @@ def data_words(rows: Path, name: str, max_length: int, markup: str, descriptions
             f"dataset.max_length={max_length}", f"dataset.markup={markup}", *described]  # fmt: skip
 
 
+def with_rows(words: Sequence[str], rows: Path) -> list[str]:
+    """These overrides with other rows in the place of theirs."""
+    key = "dataset.train="
+    return [f"{key}{quoted(str(rows))}" if word.startswith(key) else word for word in words]
+
+
 def unlabelled_words(texts: Path) -> list[str]:
     """Overrides for the texts without a label that a study keeps in its folder."""
     return [f"dataset.unlabelled={quoted(str(texts))}"]

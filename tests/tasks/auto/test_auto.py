@@ -108,6 +108,22 @@ def statuses(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["linear_words", "tfidf_linear"])
+def test_rows_that_were_not_compared_are_learned_from(words, use, tmp_path, toy_csv, monkeypatch, name):
+    for module in ("data", "answer"):
+        monkeypatch.setattr(f"tasks.auto.{module}.MOST_ROWS", 40)
+    number = len(rows(toy_csv["train"]))
+    result = command([word for word in words if word != CANDIDATES] + [f"methods=[{name}]"])
+    assert f"{number:,} of {number:,} rows are learned from" in result.out
+    model = result.folder / "model"
+    assert sum(json.loads((model / "metrics.json").read_text())["class_counts"]) == number
+    predicted = use("predict", str(result.folder), f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}")
+    assert predicted.code == 0, predicted.err
+    table = rows(tmp_path / "out.csv")
+    assert sum(row["prediction"] == row["label"] for row in table) > 0.7 * len(table)
+
+
+@pytest.mark.slow
 def test_headlines_are_joined_and_the_line_that_predicts_says_so(words, use, tmp_path, toy_csv):
     table = [(f"so {row['text']}"[:12], row["text"], row["label"]) for row in rows(toy_csv["train"])]
     source = tmp_path / "2024-05-01.csv"  # no number for Hydra

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.metrics import f1_score
 
 from callbacks import time_limit
@@ -13,13 +15,13 @@ from engine.identify import compose_run
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import answer, compare, last_fit, learning_curve, passed_on, safe_name, trained, untrained
+from tasks.auto import answer, compare, further_rows, last_fit, learning_curve, passed_on, safe_name, trained, untrained
 from tasks.auto.answer import reads_unlabelled
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of
 from tasks.auto.clock import Clock
 from tasks.auto.data import facts, notes_of_length, sampled, texts_cut
 from tasks.auto.durations import foretold_training, solving_seconds
-from tasks.auto.embeddings import encoded
+from tasks.auto.embeddings import Embeddings, encoded
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.last_fit import longer_steps, words_of_all_rows
 from tasks.auto.plans import plan_of, protocol_words
@@ -148,7 +150,7 @@ def test_sampling_keeps_small_classes_and_the_order_of_the_file(monkeypatch):
     data = Labelled("f.csv", [str(n) for n in range(994)], labels, list(range(994)))
     part = sampled(data, 100, seed=0)
     assert [part.labels.count(name) for name in "abc"] == [91, 10, 4] and part.lines == sorted(part.lines)
-    read = "105 of 994 rows, drawn at random, are compared and learned from"
+    read = "105 of 994 rows, drawn at random, are compared"
     assert part.notes[0] == f"{read}, as many as fit into the minutes; with more minutes force=true draws anew"
     assert [note.split(":")[0] for note in part.notes[1:]] == ["of 'c' they hold more than their share"]
     assert sampled(data, 994, seed=0) is data
@@ -177,6 +179,56 @@ def test_what_is_cut_is_said_and_stands_twice_by_its_whole_text_alone(tmp_path, 
     monkeypatch.setattr(answer, "encoded", lambda *_: rows)
     answer._embeddings(None, ["a"], 3, 1e-3, RunFolder(tmp_path), Clock(1))
     assert np.load(tmp_path / "embeddings.npy").any(axis=1).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "several", "seconds", "rows"),
+    [
+        ("logistic", False, 7.13, 100),  # 4 s to write it; of a row 0.01 s to encode and 0.02 to solve, a fifth more
+        ("logistic", False, 90, 200),
+        ("logistic", True, 90, 200),
+        ("logistic", False, 5, 40),  # so few more are not worth while
+        ("tfidf_linear", False, 6.41, 100),
+        ("nearest_name", False, 90, 40),
+        ("ce_half", False, 90, 40),
+    ],
+)
+def test_what_trains_no_encoder_learns_from_rows_that_were_not_compared(
+    tmp_path, monkeypatch, name, several, seconds, rows
+):
+    labels = [(("a", "b")[row % 2],) if several else ("a", "b")[row % 2] for row in range(200)]
+    data = Labelled("f.csv", [f"text {row}" for row in range(200)], labels, list(range(2, 202)), several=several)
+    drawn = sampled(data, 40, seed=3)
+    codes = np.array([label in ("b", ("b",)) for label in drawn.labels], int)
+    codes = np.eye(2, dtype=int)[codes] if several else codes
+    clock = Clock(seconds / 60, now=lambda: 0.0)
+    further_rows.keep_time(clock, drawn, data)
+    assert clock.left_with_fit == pytest.approx(0.85 * seconds - clock.report)
+    clock.report = 0.0
+    nothing = csr_matrix((40, 3))
+    of_drawn = Embeddings(np.ones((40, 2)), nothing, np.zeros(40, bool), np.empty((0, 2)), nothing[:0], None, 0.01, 1.0)
+    study = Study(RunFolder(tmp_path), clock, ["dataset.train=rows"], ["a", "b"], codes, drawn.texts, of_drawn)
+    outcome: Any = SimpleNamespace(seconds_fit=0.02 * 32, run_id="")
+    study.keep(name, 0, 0, outcome)
+    encoded = []
+
+    def encoded_texts(plan, texts, vocabulary_size):
+        encoded.extend(texts)
+        return np.ones((len(texts), 2)), csr_matrix((len(texts), vocabulary_size)), np.zeros(len(texts), bool)
+
+    monkeypatch.setattr(further_rows, "plan_of", lambda words: None)
+    monkeypatch.setattr(further_rows, "encoded_texts", encoded_texts)
+    candidate = by_name(several)[name]
+    whole = further_rows.with_further_rows(study, candidate, drawn, data, seed=3)
+    label_of = dict(zip(data.texts, data.labels, strict=True))
+    named = [("a", "b")[row.argmax() if several else row] for row in whole.labels]
+    assert len(set(whole.texts)) == len(whole.texts) == rows and named == [label_of[text][0] for text in whole.texts]
+    if name == "tfidf_linear":
+        table = pq.read_table(tmp_path / "all_rows.parquet")
+        assert table["text"].to_pylist() == whole.texts.tolist() and not encoded
+        assert whole.words == [f"dataset.train='{tmp_path / 'all_rows.parquet'}'"]
+    else:
+        assert [*drawn.texts, *encoded] == whole.texts.tolist() and len(whole.embeddings.rows) == rows
 
 
 @pytest.mark.parametrize("fold", [2, None])

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from engine.information import information_of
 from papers.grid import Grid, Line, Metric, Printed, footnote_texts, printed
 from reporting.metrics import thirds
 from reporting.statistics import EffectSize, PairedComparison, effect_size, holm, paired_comparison
+from reporting.tables import marked, marks
 from storage.errors import ReportError
 from storage.records import Run
 
 SEEDS_TO_COUNT = 3
+WHAT_MARKS_SAY = "Beside a row, N: it reads the names of the classes; U: texts without a label."
 Key = tuple[str, str, str]  # row, column, metric
 ShownColumns = Sequence[tuple[Line, tuple[Metric, ...]]]
 
@@ -129,6 +132,8 @@ def table_report(
     columns = [c for c in grid.columns if not c.overrides or any(column == c.key for _, column in by_place)]
     rows = [row for row in grid.rows if any((row.key, c.key) in by_place for c in columns)]
     metrics = {place: _metrics(entry, runs) for place, entry in by_place.items()}
+    of_rows = [[m for (key, _), seeds in metrics.items() if key == row.key for m in seeds.values()] for row in rows]
+    rows = [replace(row, title=marked(row.title, used)) for row, used in zip(rows, of_rows, strict=True)]
     ends_best = {place for place, entry in by_place.items() if _ends_best(entry, runs)}
     cells = {
         (row.key, column.key, metric.key): replace(
@@ -149,7 +154,10 @@ def table_report(
         _against_reference(grid, cells, rows, columns),
         _against_best(grid, cells, ranked, columns),
         _caption(grid, runs_used, runs, by_place.values()),
-        tuple(footnote_texts()[name] for name in grid.footnotes),
+        (
+            *([WHAT_MARKS_SAY] if any(map(marks, of_rows)) else []),
+            *(footnote_texts()[name] for name in grid.footnotes),
+        ),
         (
             *(f"{row.title}: not ranked ({row.not_ranked[budget]})" for row in rows if row not in ranked),
             *dict.fromkeys(_missing(grid, by_place, metrics)),
@@ -178,7 +186,10 @@ def _is_best_last(run: Run) -> bool:
 
 def _metrics(entry: Mapping[str, Any], runs: Mapping[str, Run]) -> dict[int, dict[str, Any]]:
     runs_by_seed = {int(seed): runs[name] for seed, name in entry["runs"].items() if name in runs}
-    return {seed: {**run.read_metrics(), **conflict_metrics(run)} for seed, run in runs_by_seed.items()}
+    return {
+        seed: {**run.read_metrics(), "reads": information_of(run), **conflict_metrics(run)}
+        for seed, run in runs_by_seed.items()
+    }
 
 
 def conflict_metrics(run: Run) -> dict[str, float]:

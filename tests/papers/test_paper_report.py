@@ -26,6 +26,7 @@ from storage.run_store import RunFolder
 CE = (0.60, 0.62, 0.61, 0.59, 0.60)
 SHARP = (0.65, 0.68, 0.66, 0.63, 0.66)
 DICE = (0.61, 0.60)
+NAMES_OF_MODULES = {"ce": "CrossEntropy", "dualcl": "DualCL", "simcse": "SimCSE"}
 
 
 def make_run(store, name, seed, value, **more):
@@ -148,6 +149,18 @@ def test_one_run_fills_two_rows_and_the_lowest_may_be_best(tmp_path):
     assert all(actual["knn", key].mark == "best" for key in ("micro_f1", "hamming_loss"))
     size = table_report(load_grid("knn_mltc_7"), [entry("cl_knn", "reuters_minilm", list(runs))], runs)
     assert figure_text(size.cells["cl_knn", "reuters_minilm", "retrieval/mib"]) == "12.50 ± 0.00"
+
+
+def test_a_row_that_reads_names_says_so_also_where_its_runs_did_not(tmp_path):
+    target = {row: f"lightning_modules.methods.supervised.{row}.{name}Module" for row, name in NAMES_OF_MODULES.items()}
+    kept = {"ce": {"reads": "U"}, "dualcl": {}, "simcse": {}}
+    runs = {row: make_run(tmp_path, row, 0, 0.5, **more) for row, more in kept.items()}
+    for row, run in runs.items():
+        run.write_text("config.yaml", yaml.safe_dump({**run.read_config(), "method": {"_target_": target[row]}}))
+    report = table_report(load_grid("sharprecl_2"), [entry(row, "trec_50", [row]) for row in kept], runs)
+    assert [row.title for row in report.rows] == ["cross-entropy (U)", "SimCSE", "DualCL (N)"]
+    text = markdown(report)
+    assert "| DualCL (N) " in text and text.count("N: it reads the names of the classes") == 1
 
 
 def test_caption_and_notes_say_what_stands_there(report):

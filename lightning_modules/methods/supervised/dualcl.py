@@ -48,6 +48,7 @@ class DualCLModule(ClassifierModule):
     place: Tensor
     encoder_training = ("full", "top_layers")
     encodes_texts_alone = False
+    reads_names = True  # learned labels start at them
     reads_when = MappingProxyType({"head_lr": "label_tokens=learned"})
 
     def __init__(
@@ -84,9 +85,6 @@ class DualCLModule(ClassifierModule):
         self.register_buffer("pieces", pieces, persistent=False)
         self.register_buffer("owner", owner, persistent=False)
         self.register_buffer("place", place, persistent=False)
-
-    def information(self, has_unlabelled: bool) -> str:
-        return "N" if self.learned_labels is None else ""
 
     @property
     def prefix_length(self) -> int:

@@ -58,6 +58,7 @@ def test_learned_labels_start_at_the_mean_of_their_pieces_and_take_one_position_
     table = module.encoder.model.get_input_embeddings().weight
     torch.testing.assert_close(module.learned_labels[1], table[[11, 12]].mean(0))
     assert module.prefix_length == 4 and module.learned_labels.requires_grad
+    assert module.information(False) == "N", "where they start is what the classes are called"
 
 
 def test_labels_that_take_too_many_positions_are_refused(build, batch):

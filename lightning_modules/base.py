@@ -391,7 +391,7 @@ class ClassifierModule(EncoderModule):
 
     def use_head(self, head: TextToTextHead) -> None:
         """Let a decoder that answers in words stand for the linear classifier; it learns at the optimizer's rate."""
-        self.classifier, self.generates = head, True
+        self.classifier, self.generates, self.reads_names = head, True, head.reads_names
         self.pretrained = ("encoder.", "classifier.")
 
     def classified(self, batch: Batch, loss: Callable[[Tensor], Tensor], labels: Tensor) -> tuple[Tensor, Tensor]:

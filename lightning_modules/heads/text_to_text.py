@@ -34,6 +34,7 @@ class TextToText:
     """
 
     kinds = ("text",)
+    reads_names = True
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class TextToTextHead(nn.Module):
         ValueError: two classes that cannot be told apart.
     """
 
+    reads_names = TextToText.reads_names
     targets: Tensor
 
     def __init__(

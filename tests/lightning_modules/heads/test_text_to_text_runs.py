@@ -26,6 +26,7 @@ def test_answers_that_are_no_class_are_errors_and_are_reported(answer, fit, use,
     assert result.metrics["test/unparsable"] == pytest.approx(unparsable)
     assert result.metrics["test/accuracy"] == pytest.approx(right)
     assert f"{100 * unparsable:.2f} % of the answers are no class" in result.out
+    assert result.metrics["reads"] == "N" and "this run (N)" in result.out
     assert " · text_to_text · seed 0" in result.out  # its figures do not compare with those of another head
     linear = ["encoder=flan_t5_base", f"encoder.path={tmp_path / 't5'}", "encoder.sha256=null", "method=scl_hnm"]
     assert "found head=text_to_text; allowed: head=None" in fit(*linear, f"start_from={result.folder.name}").error

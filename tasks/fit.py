@@ -27,6 +27,7 @@ from engine import rivals
 from engine.environment import environment, write_environment
 from engine.finished import DESCRIPTIONS, SOLVED, WORDS, load_weights
 from engine.identity import completed, run_id
+from engine.information import information_of
 from engine.plan import Plan, instantiate_partial
 from engine.processes import run_processes
 from engine.results import report, results_for
@@ -39,6 +40,7 @@ from storage.errors import ReportError, Stopped
 from storage.run_store import RunFolder, find_run, first_line
 from tasks.sure import COPIES
 
+BEFORE = "start_from/reads"  # in metrics.json: the marks of the run that one started from
 LOCK_SECONDS = 2.0  # in which another process that only looks at a run has let it go
 ROOMS = Path(__file__).resolve().parents[1]
 _SAID: set[str] = set()  # warnings that reached the terminal
@@ -189,7 +191,8 @@ def _train(plan: Plan, run: RunFolder) -> dict[str, Any]:
         "seconds/fit": trained - prepared,
         "seconds/total": earlier + time.perf_counter() - started,
     }
-    about = {"reads": module.information("unlabelled" in datamodule.indices), "augment": datamodule.augment_report}
+    reads = module.information("unlabelled" in datamodule.indices) + (run.read_metrics().get(BEFORE) or "")
+    about = {"reads": "".join(sorted({*reads})), "augment": datamodule.augment_report}
     split = "test" if "test/accuracy" in metrics else "val"
     rival = _rival_figures(plan, module, datamodule, split) if run.writes else {}
     return metrics | training_figures | rival | about | seconds
@@ -237,7 +240,7 @@ def _train_by_epochs(
     started_from = ""
     # resumed, too, where what it began with tells texts their labels; the weights of the last epoch come after
     if plan.plain.get("start_from") and (module.trains_unlabelled or not last.is_file()):
-        started_from = _start_from(plan, module)
+        started_from = _start_from(plan, module, run)
     figures: dict[str, Any] = {}
     if module.trains_unlabelled:
         names = [split for split in datamodule.learning_splits if split != "val"]
@@ -275,8 +278,11 @@ def _save_best(run: RunFolder, module: ClassifierModule, figures: Mapping[str, A
         AtomicCheckpointIO().save_checkpoint(checkpoint, run.checkpoints / "best.ckpt")
 
 
-def _start_from(plan: Plan, module: ClassifierModule) -> str:
+def _start_from(plan: Plan, module: ClassifierModule, started: RunFolder) -> str:
     """Weights of a finished run, whose id is returned, into `module`, which keeps its own name and `state_of_rows`.
+
+    What that run learned from is kept in the metrics of the one that is `started` from it, which may be resumed without
+    it.
 
     Raises:
         ValueError: no run that fits.
@@ -293,6 +299,8 @@ def _start_from(plan: Plan, module: ClassifierModule) -> str:
     _check_same_part_trains(run, plan)
     load_weights(module, run, plan, keep=module.state_of_rows)
     module.run_id = own_id
+    if started.writes:
+        started.write_metrics({BEFORE: information_of(run)})
     return run.id
 
 

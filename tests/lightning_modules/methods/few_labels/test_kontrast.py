@@ -79,6 +79,13 @@ def test_rounds_of_active_learning_read_the_rest_of_the_pool(fit):
 
 
 @pytest.mark.slow
+def test_a_run_that_starts_from_one_that_read_names_has_read_them(fit):
+    line = [*SHORT, "dataset.labels=20", "trainer.max_epochs=1", "sampler.batch_size=16"]
+    first = fit(*line).folder.name
+    assert fit(*line, "method.use_names=false", f"start_from={first}").metrics["reads"] == "NU"
+
+
+@pytest.mark.slow
 def test_few_texts_are_gone_through_as_often_as_it_takes(fit):
     run = fit("method=kontrast", "dataset.labels=12", "sampler.batch_size=16", "trainer.least_steps=18")
     assert run.metrics["epochs"] == 4  # of five steps each; the config says two

@@ -11,7 +11,7 @@ import numpy as np
 from engine.results import warn_below_rivals
 from labelling.answers import NO_LABEL, NONE_FITS
 from reporting.curves import lines_figure
-from reporting.tables import Table
+from reporting.tables import Table, marked
 from storage.run_store import RunFolder
 from tasks.active.people import Code
 
@@ -103,12 +103,15 @@ def write_curve(
     run.write_csv("chosen.csv", chosen, ("round", "position", "label", "score", "reason", "text"))
 
 
-def figures(rounds: list[Round], run: RunFolder) -> dict[str, Any]:
-    """Of each point of the curve, ``active/accuracy@K``; its mean height over the labels; all of the last round's."""
+def figures(rounds: list[Round], run: RunFolder, begins_by_names: bool) -> dict[str, Any]:
+    """Of each point of the curve, ``active/accuracy@K``; its mean height over the labels; all of the last round's;
+    what any of its runs read, the names included where the first texts were chosen by them."""
     trained = trained_rounds(rounds)
-    points, last = [round_.figures for round_ in trained], round_run(run, trained[-1]).read_metrics()
+    points, runs = [round_.figures for round_ in trained], [round_run(run, r).read_metrics() for r in trained]
+    last, letters = runs[-1], {letter for metrics in runs for letter in metrics.get("reads") or ""}
     labels, split = [point["labels"] for point in points], reported_split(points[0])
     figures: dict[str, Any] = {key: value for key, value in last.items() if key.startswith(f"{split}/")}
+    figures["reads"] = "".join(sorted(letters | ({"N"} if begins_by_names else set())))
     figures |= {"last_run": trained[-1].run, "rounds": len(rounds), "labels": labels[-1]}
     figures |= {"seconds/total": sum(round_.seconds for round_ in rounds)}
     figures["active/non_uniformity"] = points[-1]["non-uniformity"]
@@ -153,7 +156,8 @@ def report(run: RunFolder) -> None:
     metrics, rows = run.read_metrics(), run.read_csv("curve.csv")
     split = reported_split(rows[0])
     keys = ("method", "active", "dataset", "encoder", "head")
-    title = " · ".join(str(metrics[key]) for key in keys if key in metrics)
+    named = metrics | {"method": marked(str(metrics["method"]), [metrics])}
+    title = " · ".join(str(named[key]) for key in keys if key in metrics)
     title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · {split} split, %"
     columns = [key for key in (*curve_keys(split, True), "non-uniformity") if key in rows[0]]
     percent = {key: [f"{100 * float(row[key]):.2f}" if row[key] else "" for row in rows] for key in columns}

@@ -86,7 +86,7 @@ def _run_rounds(plan: Plan, run: RunFolder, people: People | None) -> None:
     rounds = _rounds(plan, pool, run, people)
     # a stop may have come between a state and its curve
     write_curve(run, rounds, pool.texts, pool.label_names, pool.separator)
-    outcome = figures(rounds, run)
+    outcome = figures(rounds, run, plan.plain["active"].get("cold_start") == "names")
     run.finish(outcome)
     _log(plan, run, rounds, outcome)
 

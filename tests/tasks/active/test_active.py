@@ -80,6 +80,9 @@ def test_names_stand_for_the_model_in_the_first_round_alone(learn, tmp_path):
     assert {reason.removesuffix(" by the names")[:-1] for reason in reasons[:8]} == {"class "}
     assert {reason[:-1] for reason in reasons[8:]} == {"predicted class "}
     assert [reason[6] for reason in reasons[:8]] == [*"0123"] * 2
+    assert result.metrics["reads"] == "N" and "scl_hnm (N) · class_balanced" in result.out
+    run = json.loads((result.folder.parent / result.metrics["last_run"] / "metrics.json").read_text())
+    assert run["reads"] == "", "of texts that have labels it knows these alone"
     codes = learn(*line, pool_of(tmp_path / "pool.csv", [(f"plum {i}", i % 3) for i in range(30)]), "dataset.test=null")
     assert "active.cold_start: found names, but no names of classes to read" in codes.err
 

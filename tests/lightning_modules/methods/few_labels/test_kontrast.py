@@ -73,6 +73,7 @@ def test_what_it_goes_with(fit, words):
 def test_rounds_of_active_learning_read_the_rest_of_the_pool(fit):
     line = [*SHORT, "trainer.max_epochs=1", "active=random", "active.budget=6", "active.query_size=6"]
     result = fit(*line)
+    assert result.metrics["reads"] == "NU" and "kontrast (N U) · random" in result.out
     kept = json.loads((result.folder.parent / result.metrics["last_run"] / "kept_indices.json").read_text())
     assert len(kept["train"]) + len(kept["val"]) == 6 and len(kept["unlabelled"]) == 68 - 6
     assert not set(kept["unlabelled"]) & {*kept["train"], *kept["val"]}

@@ -36,7 +36,7 @@ const CLUSTER_COLUMNS = [
   ["NMI", run => [percent(run.nmi), run.nmi ?? null]], ["clusters", plain("clusters")], ["largest cluster", run => [percent(run.largest, 1), run.largest ?? null]],
 ];
 const columns = [
-  ["run", run => [run.id, run.id]], ["method", plain("method")], ["data set", plain("dataset")], ["encoder", plain("encoder")],
+  ["run", run => [run.id, run.id]], ["method", run => [(run.method ?? DASH) + (run.reads && ` (${run.reads})`), run.method ?? null]], ["data set", plain("dataset")], ["encoder", plain("encoder")],
   ["protocol", plain("protocol")], ["seed", plain("seed")], ["status", run => [run.error ? `${run.status}: ${run.error}` : run.status, run.status]],
   ["accuracy", withInterval("accuracy")], ["macro-F1", withInterval("macro_f1")], ["micro-F1", run => [percent(run.micro_f1) + (run.micro_f1 == null ? "" : ofRows(run)), run.micro_f1 ?? null]],
   ...(runs.some(run => run.clusters !== undefined) ? CLUSTER_COLUMNS : []),

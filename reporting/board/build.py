@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from reporting.page_parts import in_script, style, table_script
+from reporting.tables import marks
 from storage.errors import ReportError
 from storage.files import write_text
 from storage.run_store import RunFolder, list_runs
@@ -88,6 +89,7 @@ def summary(run: RunFolder) -> dict[str, Any]:
         "val": metrics.get("val/macro_f1"),
         "error": metrics.get("error"),
         **{name: metrics.get(name) for name in COLUMNS},
+        "reads": marks([metrics]),
         **figures,
         **_cluster_figures(run, metrics),
     }

@@ -237,15 +237,17 @@ def test_no_part_of_the_board_is_wider_than_its_window(clusterings, two_runs, br
 
 @pytest.mark.slow
 @in_a_browser
-def test_figures_of_validation_rows_say_so(clusterings, two_runs, browser):
+def test_figures_of_validation_rows_and_what_a_run_read_are_said(clusterings, two_runs, browser):
     store, *_ = two_runs
     few = write_run(store, "few", [0, 1], [0, 1])
     columns = ("split", "index", "label", "prediction", "probability")
     few.write_csv("predictions.csv", [("val", 0, NAMES[0], NAMES[0], 1.0)], columns)
     few.write_json("kept_indices.json", {"val": [0]})
     metrics = {key.replace("test/", "val/"): value for key, value in few.read_metrics().items()}
-    few.write_json("metrics.json", metrics)
+    few.write_json("metrics.json", metrics | {"reads": "NU"})
     lines = opened(browser, store, "run=ce").locator("#runs tbody tr").all()
-    shown = {(line := row.locator("td").all_text_contents())[1]: line[8] for row in lines}
+    cells_of = [row.locator("td").all_text_contents() for row in lines]
+    shown = {line[1]: line[8] for line in cells_of}
     assert shown["few"] == "100.00 on val"  # and not a figure beside those of 200 rows
     assert not any("val" in shown[name] for name in ("ce", "scl", "km"))
+    assert all(line[2] == ("few (N U)" if line[1] == "few" else line[1]) for line in cells_of)

@@ -101,8 +101,10 @@ def read_descriptions(
         suffix = file.suffix.lower()
         if suffix == ".csv":
             content: Any = _csv_pairs(text, where)
+        elif suffix == ".json":
+            content = parsed_json(text, where, "JSON") if text.strip() else None
         else:
-            content = parsed_json(text, where, "JSON") if suffix == ".json" else load_yaml(text, words=True)
+            content = load_yaml(text, words=True)
     except (ValueError, csv.Error) as error:
         if isinstance(error, InputError):
             raise

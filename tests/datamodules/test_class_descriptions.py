@@ -52,6 +52,16 @@ def test_a_bad_file_is_one_line(tmp_path, content, message):
     assert str(tmp_path / "d.yaml") in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"), [("d.json", ""), ("d.json", "\n {}\n"), ("d.csv", " \n\n"), ("d.csv", "label,description\n")]
+)
+def test_an_empty_file_of_another_format_is_one_line(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=f"{name}: found nothing; allowed: a description of each label") as error:
+        read_descriptions(tmp_path / name, LABELS)
+    assert "\n" not in str(error.value)
+
+
 def test_labels_of_yaml_are_words(tmp_path):
     (tmp_path / "d.yaml").write_text("yes: good\nno: bad\n01: first\nnull: 7\n")
     assert read_descriptions(tmp_path / "d.yaml", ("01", "no", "null", "yes")) == ("first", "bad", "7", "good")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from datamodules.splits import rank_in_class
 from storage.errors import InputError
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,9 @@ class LabelBudget:
                 f"dataset.labels_per_class: found {self.labels_per_class}, "
                 f"allowed: 1 to {sizes.max()}, the rows of the largest class"
             )
+        if fewer := int((sizes < self.labels_per_class).sum()):
+            said = "dataset.labels_per_class=%d: %d of %d classes have fewer rows, and keep them all; smallest: %d"
+            log.warning(said, self.labels_per_class, fewer, len(sizes), sizes.min())
         return np.flatnonzero(rank_in_class(labels, rng) < self.labels_per_class)
 
     def select_unlabelled(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -37,6 +37,13 @@ def test_so_many_of_each_class(labels, seed):
     assert np.bincount(labels[kept], minlength=3).tolist() == np.minimum(sizes, wanted).tolist()
 
 
+def test_classes_of_fewer_rows_are_counted_in_a_line(caplog):
+    for wanted in (1, 3):
+        LabelBudget(labels_per_class=wanted).select(np.repeat([0, 1, 2], (4, 1, 2)), np.random.default_rng(0), NAMES)
+    said = "dataset.labels_per_class=3: 2 of 3 classes have fewer rows, and keep them all; smallest: 1"
+    assert caplog.messages == [said]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

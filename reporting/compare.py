@@ -1,13 +1,14 @@
 """Methods side by side: mean and spread over seeds, and a paired test against a baseline.
 
     python -m reporting.compare RUNS dataset=ohsumed [baseline=ce] [by=method] [metric=test/macro_f1] [where=key:value]
-        [columns=test/accuracy,...] [figure=FILE] [along=dataset.labels]
+        [columns=test/accuracy,...] [figure=FILE] [along=dataset.labels] [also=RUNS]
 
 RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key, or several. `along`, a key of
-numbers, is one more of them, and the figure has `metric` against it, a line a group; without a baseline the table has a
-row a group, too, and a column a number. Runs of one group with other settings are rows of their own, named by what
-differs, as in "ce optimizer.lr=0.0002". A difference is over the seeds that both rows have; how many pairs these are
-stands beside it where a row has more. N beside a group: it reads the names of the classes; U: texts without a label.
+numbers, is one more of them, and the figure has `metric` against it, a line a group, its standard deviation a band;
+`also`, another such folder, gives it further lines. Without a baseline the table has a row a group, too, and a column a
+number. Runs of one group with other settings are rows of their own, named by what differs, as in "ce
+optimizer.lr=0.0002". A difference is over the seeds that both rows have; how many pairs these are stands beside it
+where a row has more. N beside a group: it reads the names of the classes; U: texts without a label.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from storage.errors import ReportError
 from storage.records import Run, read_store
 
 COLUMNS = ("test/accuracy", "test/macro_f1", "test/macro_f1_tail", "val/macro_f1")
-OPTIONS = ("dataset", "baseline", "by", "metric", "columns", "figure", "along")
+OPTIONS = ("dataset", "baseline", "by", "metric", "columns", "figure", "along", "also")
 Values = dict[str, dict[int, dict[str, Any]]]  # group -> seed -> metrics
 
 
@@ -159,7 +160,9 @@ def main(arguments: Sequence[str]) -> None:
         raise ReportError("dataset: missing; allowed: the name of a data set, as in dataset=ohsumed")
     where |= {"dataset": options["dataset"]}
     by, metric = options.get("by", "method").split(","), options.get("metric", "test/macro_f1")
-    along = options.get("along")
+    along, also = options.get("along"), Path(options["also"]) if "also" in options else None
+    if also and not (also.is_dir() and along and "figure" in options):
+        raise ReportError(f"also={also}: allowed: a folder of runs or records, with along=KEY and figure=FILE")
     values = grouped(read_store(folder), by, where, along)
     encoders, protocols = (_names(values, key) for key in ("encoder", "protocol"))
     columns = options["columns"].split(",") if "columns" in options else COLUMNS
@@ -174,8 +177,12 @@ def main(arguments: Sequence[str]) -> None:
     else:
         print(compare(values, options.get("baseline", "ce"), metric, title, columns).markdown())
     if along and "figure" in options:
-        lines = {options["dataset"]: curves(values, metric, along)}
-        lines_figure(lines, along, f"{metric}{_unit([metric])}", Path(options["figure"]), factor=factor_of(metric))
+        lines = curves(values, metric, along)
+        if also:
+            more = curves(grouped(read_store(also), by, where, along), metric, along)
+            lines |= {f"{name}, {also.name}" if name in lines else name: line for name, line in more.items()}
+        label, file = f"{metric}{_unit([metric])}", Path(options["figure"])
+        lines_figure({options["dataset"]: lines}, along, label, file, factor=factor_of(metric), bands=True)
     elif "figure" in options:
         seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")
 

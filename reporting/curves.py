@@ -36,6 +36,7 @@ def lines_figure(
     file: Path,
     tick_names: Mapping[str, Sequence[str]] | None = None,
     factor: float = 100,
+    bands: bool = False,
 ) -> Path:
     """One panel a key of ``series``; in it one line a name: mean over values at each x, with the standard deviation.
 
@@ -43,6 +44,7 @@ def lines_figure(
         series: panel -> line -> x -> values.
         tick_names: panel -> names to write at x = 0, 1, …; such points are not joined.
         factor: of the values; 100 draws fractions in %.
+        bands: whether standard deviations are bands about the lines, not bars at the points.
     """
     with drawing(3.5, 3.0, len(series)) as (figure, panels):
         for panel, (title, lines) in zip(panels, series.items(), strict=True):
@@ -50,11 +52,15 @@ def lines_figure(
                 xs = sorted(points)
                 means = [factor * float(np.mean(points[x])) for x in xs]
                 spreads = [factor * float(np.std(points[x], ddof=1)) if len(points[x]) > 1 else 0.0 for x in xs]
+                colour = COLOURS[place % len(COLOURS)]
+                if bands:
+                    low, high = np.subtract(means, spreads), np.add(means, spreads)
+                    panel.fill_between(xs, low, high, color=colour, alpha=0.2, linewidth=0)
                 panel.errorbar(
                     xs,
                     means,
-                    yerr=spreads,
-                    color=COLOURS[place % len(COLOURS)],
+                    yerr=None if bands else spreads,
+                    color=colour,
                     marker=MARKERS[place % len(MARKERS)],
                     linestyle="" if title in (tick_names or {}) else DASHES[place % len(DASHES)],
                     markersize=4.5,

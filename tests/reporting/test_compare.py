@@ -169,5 +169,14 @@ def test_a_curve_has_a_line_a_group_over_a_key_of_numbers(store: Path, capsys: p
         ["sharprecl", "–", "56.33 ± 1.53", "–"],
         ["ce", "40.00", "51.00 ± 1.00", "70.00"],
     ]
+    withheld = store / "withheld"
+    record(withheld, "ce", 0, 0.3, mu=0.5)
+    drawn = [str(store), "dataset=toy", "along=method.mu", f"figure={store / 'curve'}"]
+    main([*drawn, f"also={withheld}"])
+    picture = (store / "curve.svg").read_text()
+    assert picture.count('id="FillBetweenPolyCollection_') == 3 and "ce, withheld" in picture
+    for words in ([*drawn, "also=nowhere"], [str(store), "dataset=toy", f"also={withheld}"]):
+        with pytest.raises(ReportError, match="also=.*: allowed: a folder of runs or records, with along=KEY"):
+            main(words)
     with pytest.raises(ReportError, match="along=method: found ce; allowed: a key whose values are numbers"):
         curves(grouped(list_runs(store), ["method.mu", "method"], {}), "test/macro_f1", "method")

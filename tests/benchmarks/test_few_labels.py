@@ -1,8 +1,12 @@
-"""The command line of the race of few labels, and the spread that it prints."""
+"""The command line of the race of few labels, the runs that it makes, and the spread that it prints."""
+
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import few_labels
+from engine.composition import target_class
+from engine.plan import Plan
 
 
 @pytest.mark.parametrize(
@@ -17,6 +21,14 @@ def test_bad_words_are_said(monkeypatch, capsys, words, problem):
     with pytest.raises(SystemExit):
         few_labels.main()
     assert problem in capsys.readouterr().err
+
+
+def test_every_method_is_a_run_that_learns_from_all_that_its_row_says():
+    options = SimpleNamespace(dataset="trec", labels_per_class=8, threads=1)
+    for words, reads in few_labels.METHODS.items():
+        plan = Plan.make(few_labels.composed(options, words, 0, "/tmp"))
+        assert bool(target_class(plan.plain["method"]).reads_unlabelled) == ("U" in reads), words
+        assert plan.plain["method"].get("use_names", False) == ("N" in reads), words
 
 
 def test_the_spread_over_draws_is_that_of_a_sample():

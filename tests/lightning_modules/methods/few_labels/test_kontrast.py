@@ -1,6 +1,7 @@
 """method=kontrast: what it learns from, what it predicts by, and what it refuses."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -47,6 +48,37 @@ def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_p
     assert use("evaluate", run).code == 0
     again = fit(*SHORT, "dataset.labels=0", names, "sampler.batch_size=8", "trainer.max_epochs=2", "force=true")
     assert torch.equal(best_weights(again.folder)["refit_weight"], weights["refit_weight"])
+
+
+@pytest.mark.slow
+def test_two_processes_learn_from_names_alone_what_one_learns(fit, names, tmp_path, tiny_encoder_dir):
+    """Without dropout: begun, labelled anew half-way and refitted alike, and every text trains once an epoch."""
+    config = json.loads((shutil.copytree(tiny_encoder_dir, tmp_path / "encoder") / "config.json").read_text())
+    still = config | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (tmp_path / "encoder" / "config.json").write_text(json.dumps(still))
+    line = [*SHORT, "dataset.labels=0", names, "trainer.max_epochs=4", "method.dropout=0", "trainer.precision=32"]
+    # a head that has hardly learned says the same of all texts, and the last digit would decide what EM makes of it
+    line += [f"encoder.path={tmp_path / 'encoder'}", "sampler.batch_size=8", "method.head_lr=3e-2"]
+    one, two = fit(*line), fit(*line, "trainer=ddp_cpu", f"paths.runs={tmp_path / 'two'}")
+    assert two.metrics["class_counts"] == [0, 0, 0, 0] and two.metrics["reads"] == "NU"
+    assert [row["step"] for row in rows(two.folder / "history.csv")][-1:] == ["36"]
+    assert two.metrics["solver/steps"] == one.metrics["solver/steps"]
+    weights = [best_weights(run.folder) for run in (one, two)]
+    for name in ("classifier.weight", "refit_weight"):
+        torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-3, atol=1e-3, msg=name)
+
+
+@pytest.mark.slow
+def test_few_labels_of_a_thinned_set_and_names_learn_from_what_the_thinning_left(fit, names):
+    line = [*SHORT, names, "dataset.labels=8", "trainer.max_epochs=1", "sampler.batch_size=16"]
+    whole, thinned = fit(*line), fit(*line, "imbalance.ir=8")
+    kept = [json.loads((run.folder / "kept_indices.json").read_text()) for run in (whole, thinned)]
+    assert [sum(run.metrics["class_counts"]) for run in (whole, thinned)] == [8, 8]
+    assert len(kept[0]["unlabelled"]) == 68 - 8 and 8 < len(kept[1]["unlabelled"]) < 60
+    assert set(kept[1]["unlabelled"]) <= {*kept[0]["unlabelled"], *kept[0]["train"]}
+    assert thinned.metrics["reads"] == "NU"
+    best = best_weights(thinned.folder)
+    assert all(torch.isfinite(best[name]).all() for name in ("refit_weight", "refit_bias", "classifier.weight"))
 
 
 @pytest.mark.slow

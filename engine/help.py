@@ -46,7 +46,8 @@ def show_help(words: Sequence[str]) -> None:
     """
     words = [word for word in words if not word.startswith("-")]
     if words and all(word.startswith("task=") for word in words):
-        words = [word.removeprefix("task=") for word in words]
+        print("\n".join(_about_task(word.removeprefix("task=")) for word in words).replace("python run.py", COMMAND))
+        return
     names = [word for word in words if "=" not in word and not word.startswith(("~", "+"))]
     if words and not names:
         text = composed(words)
@@ -73,11 +74,17 @@ def _about(name: str) -> str:
         lines = [(choice, meaning(CONF / name / f"{choice}.yaml")) for choice in groups[name]]
         return _table(f"{name}=NAME, one of", lines)
     if name in tasks:
-        keys = list(task_keys(name))
-        return _table(f"task={name}, its keys" if keys else f"task={name}: {_what(name)}", keys)
+        return _about_task(name)
     raise InputError(
         f"--help {short(name)}: allowed: a task ({short_list(tasks, 20)}), or a group ({', '.join(groups)})"
     )
+
+
+def _about_task(name: str) -> str:
+    if name not in (tasks := task_names()):
+        raise InputError(f"--help task={short(name)}: allowed: {short_list(tasks, 20)}")
+    keys = list(task_keys(name))
+    return _table(f"task={name}, its keys" if keys else f"task={name}: {_what(name)}", keys)
 
 
 def _table(title: str, lines: Sequence[tuple[str, str]]) -> str:

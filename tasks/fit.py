@@ -40,7 +40,7 @@ from storage.errors import ReportError, Stopped
 from storage.run_store import RunFolder, find_run, first_line
 from tasks.sure import COPIES
 
-BEFORE = "start_from/reads"  # in metrics.json: the marks of the run that one started from
+BEFORE = "reads_before"  # in metrics.json: the marks of the run that one started from
 LOCK_SECONDS = 2.0  # in which another process that only looks at a run has let it go
 ROOMS = Path(__file__).resolve().parents[1]
 _SAID: set[str] = set()  # warnings that reached the terminal

@@ -17,6 +17,7 @@ UNRELIABLE_WIDTH = 0.3  # of the interval of a class' F1
 WANTED_WIDTH = 0.2
 MOST_NAMED = 2
 REPORT_SECONDS = 5
+MOST_KEPT = 0.35  # of the minutes, for the report and for rows that are not compared
 TITLES = {"accuracy": "accuracy", "micro_f1": "micro-F1"}
 
 
@@ -98,7 +99,7 @@ def minutes_needed(evidence: Evidence) -> int | None:
     None where that was not told."""
     seconds = [needed for entry in evidence.candidates if (needed := entry.get("needed_seconds"))]
     used = 2 * (evidence.question.get("used_minutes") or 0)
-    return math.ceil(used + (min(seconds) + REPORT_SECONDS) / 60) if seconds else None
+    return math.ceil((used + (min(seconds) + REPORT_SECONDS) / 60) / (1 - MOST_KEPT)) if seconds else None
 
 
 def _without_single_rows(evidence: Evidence, candidate: str) -> str:

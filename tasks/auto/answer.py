@@ -24,6 +24,7 @@ from tasks.auto.cheap import pure_vote
 from tasks.auto.clock import Clock, minutes_of
 from tasks.auto.compare import compare, fit_folds
 from tasks.auto.data import (
+    ALL_ROWS,
     MOST_ROWS,
     facts,
     max_length_for,
@@ -70,11 +71,11 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
     if not rows.exists():
         write_rows(folder, drawn)
     methods = None if config.methods is None else list(config.methods)
-    keep_time(clock, drawn, data)
     study = _study(base, drawn, data, reads_unlabelled(drawn, methods), speed, folder, clock)
     counts = class_counts(study.labels, study.num_classes)
     regimes = regimes_of(counts, len(study.labels), len(drawn.unlabelled), study.several)
     candidates = chosen(regimes, methods, study.several)
+    keep_time(clock, candidates, drawn, data)
     if before is None:
         fit_folds(study, candidates)
         _ask(folder, config, clock, study, name)
@@ -219,9 +220,18 @@ def _fit_recommended(study: Study, of_all_rows: Callable[[Candidate], Study], is
         if is_fitted and model.has("metrics.json"):  # of another recommendation it would be gone
             model.write_metrics(more)
             return
-        study.clock.say(f"fitting {study.entries[recommended].title} on all rows")
-        candidate = study.by_name[recommended]
-        fit_on_all_rows(of_all_rows(candidate), candidate, more)
+        candidate, entry = study.by_name[recommended], study.entries[recommended]
+        whole, is_told = of_all_rows(candidate), entry.learns_for_longer
+        study.clock.say(f"fitting {entry.title} on {_rows_in_words(study, whole)}")
+        fit_on_all_rows(whole, candidate, more | {"rows": len(whole.labels)})
+        if entry.learns_for_longer != is_told:
+            write_report(study.run.path)
+
+
+def _rows_in_words(study: Study, whole: Study) -> str:
+    """Of those that a model is fitted to."""
+    number, in_file = len(whole.labels), study.run.read_json(DATA)["sampled_from"]
+    return "all rows" if in_file in (None, number) else f"{number:,} of {in_file:,} rows"
 
 
 def _foretell_last_fit(study: Study) -> None:
@@ -238,6 +248,7 @@ def _drop_another_model(folder: RunFolder) -> None:
     model = RunFolder(folder.path / MODEL)
     if model.has("metrics.json") and model.read_metrics().get("candidate") != folder.read_metrics().get("recommended"):
         shutil.rmtree(model.path)
+        (folder.path / ALL_ROWS).unlink(missing_ok=True)
 
 
 def _ask(

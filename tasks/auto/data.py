@@ -23,6 +23,7 @@ from tasks.auto.guesses import words_in
 from tasks.auto.reading import Labelled
 
 MOST_ROWS = 20_000  # that methods are compared on
+ALL_ROWS = "all_rows.parquet"  # with those that were not compared, where a model reads them from a file
 MOST_UNLABELLED = 20_000  # texts without a label that are read beside them
 FAR_MORE = 1.5  # times its share of the rows
 LEAST_OF_A_CLASS = 10  # rows that sampling leaves, fewer where classes are very many
@@ -58,7 +59,8 @@ def notes_of_sample(data: Labelled, drawn: Sequence[Any], by_time: bool) -> list
     """What is to be said of the rows with these labels, drawn of all: how many, whether the minutes forbade more, and
     of which class or classes they hold one and a half times their share."""
     why = ", as many as fit into the minutes; with more minutes force=true draws anew" if by_time else ""
-    notes = [f"{len(drawn):,} of {len(data.labels):,} rows, drawn at random, are compared{why}"]
+    which = f"{len(drawn):,} of {len(data.labels):,} rows, drawn at random"
+    notes = [f"{which}, are compared, and what fine-tunes learns from them alone{why}"]
     counts, share = Counter(drawn), len(drawn) / len(data.labels)
     sizes = {} if data.several else data.rows_of_label()
     rare = [name for name, number in sizes.items() if counts[name] > FAR_MORE * max(share * number, 1)]

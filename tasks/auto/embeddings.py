@@ -97,7 +97,7 @@ def encoded_texts(
     plan: Plan, texts: Sequence[str], vocabulary_size: int
 ) -> tuple[NDArray[np.float32], csr_matrix, NDArray[np.bool_]]:
     """`rows`, `counts` and `is_cut` of `Embeddings`, of texts that no table of the cache holds."""
-    encoder: Any = plan.encoder.load(plan.config.seed).eval()
+    encoder: Any = plan.encoder.load(plan.config.seed).eval().to(plan.device)
     tokenizer, limit = plan.encoder.tokenizer(), plan.dataset.max_length
     rows = np.empty((len(texts), encoder.hidden_size), np.float32)
     tokens: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(texts)
@@ -105,7 +105,8 @@ def encoded_texts(
         part = list(texts[start : start + TOKENIZED_TOGETHER])
         for batch in predict_loader(part, tokenizer, limit, plan.sampler()):
             places = batch["indices"].numpy() + start
-            rows[places] = encoder(batch["input_ids"], batch["attention_mask"]).numpy()
+            inputs = (batch[key].to(plan.device) for key in ("input_ids", "attention_mask"))
+            rows[places] = encoder(*inputs).cpu().numpy()
             for place, ids, mask in zip(places, batch["input_ids"], batch["attention_mask"].bool(), strict=True):
                 tokens[place] = ids[mask].numpy()
     is_cut = np.array([len(ids) == limit for ids in tokens], bool)

@@ -12,7 +12,7 @@ from scipy.sparse import vstack
 
 from tasks.auto.candidates import Candidate
 from tasks.auto.clock import Clock
-from tasks.auto.data import rows_drawn, write_rows
+from tasks.auto.data import ALL_ROWS, rows_drawn, write_rows
 from tasks.auto.durations import longest_fold
 from tasks.auto.embeddings import encoded_texts
 from tasks.auto.last_fit import AFTER_SECONDS
@@ -24,19 +24,24 @@ SHARE = 0.15  # of the minutes, kept for them
 MOST_ROWS = 200_000  # that a model learns from: embeddings and words of more would take GiB
 WORTH = 1.1  # times the rows of the comparison, below which these suffice
 SLOWER = 1.2  # times as long as told
-FILE = "all_rows.parquet"
 
 
-def keep_time(clock: Clock, drawn: Labelled, data: Labelled) -> None:
-    """Keep a share of the minutes for the rows of `data` that were not drawn, where there are some."""
-    clock.further_rows = 60 * SHARE * clock.minutes if len(drawn.labels) < len(data.labels) else 0.0
+def keep_time(clock: Clock, candidates: Sequence[Candidate], drawn: Labelled, data: Labelled) -> None:
+    """Keep a share of the minutes for the rows of `data` that were not drawn, where a candidate can learn from them."""
+    are_some = len(drawn.labels) < len(data.labels) and any(map(_takes_them, candidates))
+    clock.further_rows = 60 * SHARE * clock.minutes if are_some else 0.0
+
+
+def _takes_them(candidate: Candidate) -> bool:
+    """Whether it is fitted in a time that grows as its rows do; neighbours are compared with each other."""
+    return candidate.kind in ("embeddings", "words") and candidate.name not in ("nearest_name", "neighbours")
 
 
 def with_further_rows(study: Study, candidate: Candidate, drawn: Labelled, data: Labelled, seed: int) -> Study:
     """The study of as many rows of `data` as there is time to fit the candidate to, those that were drawn first; the
-    same study where these are all, or where the candidate trains the encoder."""
+    same study where these are all, or where the candidate cannot take more."""
     study.clock.further_rows = 0.0
-    if candidate.kind not in ("embeddings", "words") or candidate.name == "nearest_name":
+    if not _takes_them(candidate):
         return study
     number = min(_affordable(study, candidate), len(data.labels), MOST_ROWS)
     if number < WORTH * len(study.labels):
@@ -44,13 +49,12 @@ def with_further_rows(study: Study, candidate: Candidate, drawn: Labelled, data:
     lines = set(drawn.lines)
     further = [row for row in rows_drawn(data, number, seed) if data.lines[row] not in lines]
     texts, labels = [data.texts[row] for row in further], [data.labels[row] for row in further]
-    rows = len(study.labels) + len(further)
-    study.clock.say(f"{rows:,} of {len(data.labels):,} rows are learned from, those that were compared among them")
     words, embeddings = study.words, study.embeddings
     if candidate.kind == "words":
         all_lines = [*drawn.lines, *(data.lines[row] for row in further)]
-        all_rows = replace(data, texts=[*drawn.texts, *texts], labels=[*drawn.labels, *labels], lines=all_lines)
-        words = with_rows(words, write_rows(study.run, all_rows, FILE))
+        all_texts, all_labels = [*drawn.texts, *texts], [*drawn.labels, *labels]
+        whole = replace(data, texts=all_texts, labels=all_labels, lines=all_lines, unlabelled=[])
+        words = with_rows(words, write_rows(study.run, whole, ALL_ROWS))
     elif embeddings is not None:
         plan = plan_of([*study.words, "method=prototypes"])
         more, counts, is_cut = encoded_texts(plan, texts, embeddings.counts.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +87,8 @@ def _learned_in_time(study: Study, candidate: Candidate) -> tuple[Plan, Learned,
         except OutOfTime:
             study.clock.say("they take longer than told: fewer")
             steps = longer_steps(study, candidate, below=steps)
+            study.entries[candidate.name].learns_for_longer = steps is not None
+            study.write()
 
 
 def words_of_all_rows(study: Study, candidate: Candidate, steps: int | None) -> tuple[list[str], float]:
@@ -107,15 +110,15 @@ def brief_steps(study: Study, candidate: Candidate) -> tuple[float, float]:
 
 
 def longer_steps(study: Study, candidate: Candidate, below: int | None = None) -> int | None:
-    """Steps of pairs that all rows have time for, fewer than `below`; None where those are no more than the folds
-    had."""
+    """Steps of pairs that all rows have time for, in fewer epochs than `below` of them; None where those are no more
+    than the folds had."""
     longer = longer_of(study, candidate)
     if not longer.takes_pair_steps or study.embeddings is None:
         return None
     own = foretold_training(study, candidate, None)
+    most = math.inf if below is None else foretold_training(study, longer, None, below)
     for steps in (*PAIR_STEPS, *FEW_STEPS):
         seconds = foretold_training(study, longer, None, steps)
-        fits = SAFE * pace_of(study, candidate) * seconds <= study.clock.left_with_fit
-        if seconds > own and fits and (below is None or steps < below):
+        if own < seconds < most and SAFE * pace_of(study, candidate) * seconds <= study.clock.left_with_fit:
             return steps
     return None

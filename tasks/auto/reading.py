@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +10,11 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from datamodules.labels import split_labels
 from datamodules.markup import MARKUP, without_markup
+from datamodules.splits import stratified_split
 from reporting.auto.commands import ONCE_DELETED, topics_line
 from storage.command_words import in_shell_quotes, literal, quoted, quoted_word
 from storage.errors import InputError, short, short_list
@@ -51,6 +55,7 @@ from tasks.auto.guesses import (
 
 LOOKED_AT = 2000  # rows from which the columns are guessed
 GUESS = "guess"
+TEST_FRACTION = 0.2  # of the rows of a file that comes without test rows
 POOL = "POOL.csv"  # stands for a file of texts without labels
 LEAST_DIFFERENT = 5  # texts, of which folds can be made
 
@@ -273,7 +278,13 @@ def _refuse_values(table: Table, names: Sequence[str], label: str, rows: Sequenc
     """Raises InputError: of the names of the columns one of texts is prose and one of numbers a number, so that neither
     is a name. A question may be one, of a survey."""
     prose = [name for name in names if words_in(name) >= PROSE and not name.rstrip().endswith(("?", ":"))]
-    numbers = [name for name in table.columns or () if are_numbers([name, *(str(row[name]) for row in rows)])]
+    numbers = [
+        name
+        for name in table.columns or ()
+        if re.search(r"\d", name)
+        and not re.fullmatch(r"(19|20)\d\d", name)  # a year may be one
+        and are_numbers([name, *(str(row[name]) for row in rows)])
+    ]
     if prose and numbers:
         raise InputError(
             f"{table.header}: found {short(prose[0])} and {short(numbers[0])} in the place of columns' names; allowed: "
@@ -434,6 +445,16 @@ def label_more_line(data: Labelled, more: int = 40) -> str:
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}
     words += [f"dataset.{key}_column={quoted_word(name)}" for key, name in columns.items() if name != key]
     words.append(in_shell_quotes(f"dataset.label_names=[{names}]"))
-    held_out = 0 if about.get("unlabelled_rows") else len(data.labels) // 5  # as test rows
-    kept = len(data.labels) - held_out
-    return " ".join([*words, f"active.budget={kept + more}"])
+    held_out = 0 if pool is None else _test_rows(data)
+    if pool is not None and not data.several and 1 in data.rows_of_label().values():
+        words.append("dataset.singleton_classes=keep_in_train")
+    return " ".join([*words, f"active.budget={len(data.labels) - held_out + more}"])
+
+
+def _test_rows(data: Labelled) -> int:
+    """How many of the labelled rows are held out to judge what learns from the others and from texts without a label:
+    a fifth, of one label a text a fifth of each class, one at least."""
+    if data.several:
+        return len(data.labels) // 5
+    codes = np.unique([str(label) for label in data.labels], return_inverse=True)[1]
+    return len(stratified_split(codes, TEST_FRACTION, np.random.default_rng(0), "keep_in_train")[1])

@@ -45,6 +45,8 @@ def test_the_help_of_a_task_a_line_and_of_nothing(capsys):
     assert re.search(r"^  minutes=20.0 +auto: how long it may take$", text, re.M) and "host=" not in text
     show_help(["task=auto", "--help"])
     assert capsys.readouterr().out == text
+    show_help(["task=chat", "--help"])
+    assert capsys.readouterr().out.startswith("task=chat")  # and not the group of that name
     show_help(["method=ce", "-h"])
     assert "\n  name: ce\n" in capsys.readouterr().out
     with pytest.raises(InputError, match="--help 'metod': allowed: a task .*'predict'.* or a group"):

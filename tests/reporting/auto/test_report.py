@@ -188,7 +188,7 @@ def test_nothing_finished(tmp_path):
     entries = json.loads((folder / "candidates.json").read_text())
     told = [entry | {"needed_seconds": seconds} for entry, seconds in zip(entries * 2, (90.0, 30.0), strict=True)]
     (folder / "candidates.json").write_text(json.dumps(told))
-    assert "the same line with minutes=2 goes on" in write_report(folder)["sentence"]
+    assert "the same line with minutes=3 goes on" in write_report(folder)["sentence"]
 
 
 def test_without_a_learning_curve_the_page_says_why(tmp_path):

@@ -150,7 +150,7 @@ def test_sampling_keeps_small_classes_and_the_order_of_the_file(monkeypatch):
     data = Labelled("f.csv", [str(n) for n in range(994)], labels, list(range(994)))
     part = sampled(data, 100, seed=0)
     assert [part.labels.count(name) for name in "abc"] == [91, 10, 4] and part.lines == sorted(part.lines)
-    read = "105 of 994 rows, drawn at random, are compared"
+    read = "105 of 994 rows, drawn at random, are compared, and what fine-tunes learns from them alone"
     assert part.notes[0] == f"{read}, as many as fit into the minutes; with more minutes force=true draws anew"
     assert [note.split(":")[0] for note in part.notes[1:]] == ["of 'c' they hold more than their share"]
     assert sampled(data, 994, seed=0) is data
@@ -190,6 +190,7 @@ def test_what_is_cut_is_said_and_stands_twice_by_its_whole_text_alone(tmp_path, 
         ("logistic", False, 5, 40),  # so few more are not worth while
         ("tfidf_linear", False, 6.41, 100),
         ("nearest_name", False, 90, 40),
+        ("neighbours", False, 90, 40),  # which would take four times as long for twice the rows
         ("ce_half", False, 90, 40),
     ],
 )
@@ -202,8 +203,10 @@ def test_what_trains_no_encoder_learns_from_rows_that_were_not_compared(
     codes = np.array([label in ("b", ("b",)) for label in drawn.labels], int)
     codes = np.eye(2, dtype=int)[codes] if several else codes
     clock = Clock(seconds / 60, now=lambda: 0.0)
-    further_rows.keep_time(clock, drawn, data)
-    assert clock.left_with_fit == pytest.approx(0.85 * seconds - clock.report)
+    candidate = by_name(several)[name]
+    further_rows.keep_time(clock, [candidate], drawn, data)
+    is_kept = name not in ("nearest_name", "neighbours", "ce_half")
+    assert clock.left_with_fit == pytest.approx((0.85 if is_kept else 1) * seconds - clock.report)
     clock.report = 0.0
     nothing = csr_matrix((40, 3))
     of_drawn = Embeddings(np.ones((40, 2)), nothing, np.zeros(40, bool), np.empty((0, 2)), nothing[:0], None, 0.01, 1.0)
@@ -218,7 +221,6 @@ def test_what_trains_no_encoder_learns_from_rows_that_were_not_compared(
 
     monkeypatch.setattr(further_rows, "plan_of", lambda words: None)
     monkeypatch.setattr(further_rows, "encoded_texts", encoded_texts)
-    candidate = by_name(several)[name]
     whole = further_rows.with_further_rows(study, candidate, drawn, data, seed=3)
     label_of = dict(zip(data.texts, data.labels, strict=True))
     named = [("a", "b")[row.argmax() if several else row] for row in whole.labels]
@@ -459,6 +461,7 @@ def test_steps_on_all_rows_that_take_longer_than_told_give_way_to_fewer(tmp_path
     labels, texts, now = np.arange(100) % 2, list(map(str, range(100))), [0.0]
     study = Study(RunFolder(tmp_path), Clock(1, now=lambda: now[0]), [], ["a", "b"], labels, texts, embeddings)
     own = study.by_name["setfit_brief"]
+    study.entries[own.name] = Entry(own.name, own.title, [], own.cost, learns_for_longer=True)
     study.keep(own.name, 0, 0, cast(Any, SimpleNamespace(seconds_fit=foretold_training(study, own, 0))))
     tried = []
 
@@ -477,7 +480,7 @@ def test_steps_on_all_rows_that_take_longer_than_told_give_way_to_fewer(tmp_path
     assert last_fit._learned_in_time(study, own)[1:] == ("model", 1.0)
     limit = "callbacks.time_limit.TimeLimit"
     assert tried == [["26", limit, "52.8"], ["21", limit, "22.8"], ["1"]]
-    assert capsys.readouterr().out.count("fewer") == 2
+    assert capsys.readouterr().out.count("fewer") == 2 and not study.entries[own.name].learns_for_longer
 
 
 def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypatch):

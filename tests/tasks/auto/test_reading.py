@@ -499,6 +499,8 @@ def test_names_of_columns_that_are_values_are_refused_and_those_that_may_be_are_
         read_labelled(file)
     note = "the first row names the columns, '{}', 'a first text of some words.', 'black'; header=false reads"
     assert f"{note.format('1')} it as a row" in read_labelled(file, label_column="black").notes
+    yearly = write(tmp_path / "y.csv", ("2023", "a first text of some words.", "black"), rows)
+    assert f"{note.format('2023')} it as a row" in read_labelled(yearly).notes
     coded = write(tmp_path / "b.csv", ("No", "a first text of some words.", "black"), rows)
     assert f"{note.format('No')} it as a row" in read_labelled(coded).notes
     survey = write(tmp_path / "c.csv", ("1", "What do you think of it?", "Segment"), rows)
@@ -654,13 +656,20 @@ def test_where_all_rows_have_a_label_the_line_that_labels_more_takes_texts_of_an
     folder.write_json("data.json", {"sampled_from": None})
     what, line = next_lines(folder, data)[-2:]
     assert what == "to label more, of texts without a label in a file POOL.csv:" and "unlabelled=POOL.csv " in line
-    assert line.endswith(f" active.budget={12 - 2 + 40}")  # a fifth are test rows
+    assert line.endswith(f" active.budget={12 - 3 + 40}")  # of each of three classes one is a test row
     pool = write(tmp_path / "more.csv", ("text",), [(f"apple pear {number}",) for number in range(9)])
     words = shlex.split(line.replace("POOL.csv", pool).replace("=browser", "=prompt"))[2:]
     options = [*store, *small, "active.query_size=2", "trainer.max_epochs=1", "trainer.least_steps=0", "logger=csv"]
-    result = command([*words, *options, "active.budget=11"], "12\n")  # of each of three classes one is a test row
+    result = command([*words, *options, "active.budget=11"], "12\n")
     assert result.metrics["labels"] == 11 and "test/accuracy" in result.metrics, result.err
     assert "9 of 12 answers are new, 3 are to texts that the pool has not\n" in result.err
+
+
+def test_the_line_that_labels_more_keeps_a_class_of_one_row_in_train(tmp_path):
+    labels = ["red"] * 8 + ["blue"] * 3 + ["black"]
+    data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), zip(TEXTS, labels, strict=True)))
+    line = label_more_line(data)
+    assert "dataset.singleton_classes=keep_in_train" in line and line.endswith(f"budget={12 - 2 - 1 + 40}")
 
 
 def test_the_line_that_labels_more_reads_several_labels_of_json(tmp_path):

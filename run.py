@@ -49,7 +49,7 @@ if __name__ == "__main__":
     from engine.command_line import (
         check_pair,
         check_sweep,
-        count_from,
+        counted_from,
         exit_code,
         is_multirun,
         known_mode,
@@ -58,7 +58,6 @@ if __name__ == "__main__":
         without_null_groups,
     )
 
-    count_from(STARTED)
     sys.argv[1:] = without_null_groups(sys.argv[1:])
     if {"--version", "-V"} & set(sys.argv[1:]):
         from engine.help import version
@@ -75,7 +74,7 @@ if __name__ == "__main__":
         sys.argv[1:] = with_literal_texts(sys.argv[1:])
         if is_multirun(sys.argv[1:]):
             sys.argv[1:] = with_keys_of_each_job(sys.argv[1:])
-        with known_mode(sys.argv[1:]):
+        with known_mode(sys.argv[1:]), counted_from(STARTED):
             main()
 
     sys.exit(exit_code(checked))

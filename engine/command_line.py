@@ -41,9 +41,14 @@ LONGEST_LINE = 4000  # characters of an error that are printed, whatever the inp
 _starts: list[float] = []  # when the command of this process was typed, until its first job asks
 
 
-def count_from(start: float) -> None:
+@contextmanager
+def counted_from(start: float) -> Iterator[None]:
     """The command was typed at this time of `time.monotonic`."""
     _starts.append(start)
+    try:
+        yield
+    finally:
+        _starts.clear()
 
 
 def seconds_so_far() -> float:

@@ -70,8 +70,11 @@ def test_a_stdout_that_takes_nothing_is_named():
 
 
 def test_the_minutes_of_a_command_hold_its_start_and_those_of_a_later_job_do_not():
-    command_line.count_from(time.monotonic() - 30)
-    assert 30 <= command_line.seconds_so_far() < 60 and command_line.seconds_so_far() == 0
+    with command_line.counted_from(time.monotonic() - 30):
+        assert 30 <= command_line.seconds_so_far() < 60 and command_line.seconds_so_far() == 0
+    with command_line.counted_from(time.monotonic() - 30):
+        pass
+    assert command_line.seconds_so_far() == 0
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,8 @@ def report(run: RunFolder) -> None:
     metrics, rows = run.read_metrics(), run.read_csv("curve.csv")
     split = reported_split(rows[0])
     keys = ("method", "active", "dataset", "encoder", "head")
-    named = metrics | {"method": marked(str(metrics["method"]), [metrics])}
-    title = " · ".join(str(named[key]) for key in keys if key in metrics)
+    shown = metrics | {"method": marked(str(metrics["method"]), [metrics])}
+    title = " · ".join(str(shown[key]) for key in keys if key in metrics)
     title += f" · seed {metrics['seed']} · protocol {metrics['protocol']} · {split} split, %"
     columns = [key for key in (*curve_keys(split, True), "non-uniformity") if key in rows[0]]
     percent = {key: [f"{100 * float(row[key]):.2f}" if row[key] else "" for row in rows] for key in columns}

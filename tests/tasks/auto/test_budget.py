@@ -223,8 +223,8 @@ def test_what_trains_no_encoder_learns_from_rows_that_were_not_compared(
     monkeypatch.setattr(further_rows, "encoded_texts", encoded_texts)
     whole = further_rows.with_further_rows(study, candidate, drawn, data, seed=3)
     label_of = dict(zip(data.texts, data.labels, strict=True))
-    named = [("a", "b")[row.argmax() if several else row] for row in whole.labels]
-    assert len(set(whole.texts)) == len(whole.texts) == rows and named == [label_of[text][0] for text in whole.texts]
+    classes = [("a", "b")[row.argmax() if several else row] for row in whole.labels]
+    assert len(set(whole.texts)) == len(whole.texts) == rows and classes == [label_of[text][0] for text in whole.texts]
     if name == "tfidf_linear":
         table = pq.read_table(tmp_path / "all_rows.parquet")
         assert table["text"].to_pylist() == whole.texts.tolist() and not encoded

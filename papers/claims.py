@@ -30,7 +30,7 @@ from storage.records import Run
 
 LEVEL = 0.05
 Test = Literal["greater", "less", "equal", "differs", "not_below", "not_above", "positive", "steadier"]
-Outcome = Literal["yes", "no", "open"]
+Outcome = Literal["yes", "no", "small", "open"]
 Gain = tuple[str, str, str]  # of a row over a rival in a metric
 
 
@@ -77,10 +77,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison of a claim: yes and no are significant after Holm's correction, open is neither.
+    """One comparison of a claim: yes, no and small are significant after Holm's correction, open is none of them.
 
-    `p` is of a two-sided test, whose difference says which of the two. Where a claim says that a difference is small,
-    at most so large or not small, `p` speaks for it alone, and `p_against` is of a test of the contrary. Where a claim
+    `p` is of a two-sided test, whose difference says which of yes and no; `p_against` is then of a one-sided test that
+    the gain is below the claim's least effect of interest: small. Where a claim says that a difference is small, at
+    most so large or not small, `p` speaks for it alone, and `p_against` is of a test of the contrary. Where a claim
     compares gains, `less` is the one taken from that over `against`, and `result` is of the two.
     """
 
@@ -129,9 +130,10 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
     """Test a claim on a filled table.
 
     holds: as many comparisons as its quantifier asks for are significant its way; contradicted: so many are significant
-    the other way that the quantifier fails; in part: fewer are significant its way; not shown: none is. Comparisons
-    without enough paired seeds are named, and a claim holds or is contradicted only where they could not undo that;
-    with no others the verdict is not enough runs.
+    the other way that the quantifier fails; in part: fewer are significant its way; negligible: none is, and of so many
+    the gain is below the least effect of interest, or the other way, that it fails; not shown: none of these.
+    Comparisons without enough paired seeds are named, and a claim holds, is contradicted or is negligible only where
+    they could not undo that; with no others the verdict is not enough runs.
 
     Args:
         runs: finished runs by id; those that kept their predictions give a bootstrap over seeds and test rows.
@@ -224,25 +226,28 @@ def _marks(claim: Claim, checks: Sequence[Check], report: TableReport, runs: Map
 def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts with one corrected p a comparison: that of the claim that corrects it most.
 
-    Two claims of one table may rest on one comparison, each with the others of its own. Power is that of the largest of
-    these lists.
+    Two claims of one table may rest on one comparison, each with the others of its own. Power is that of a claim's own
+    comparisons among those of the largest of these lists.
     """
     largest: dict[Any, float] = {}
-    families: dict[Any, tuple[Check, ...]] = {}
+    families: dict[Any, dict[Any, Check]] = {}
     for verdict in verdicts:
-        for check in (check for check in verdict.checks if check.holm_p is not None):
-            place = _place(verdict.claim, check)
-            largest[place] = max(largest.get(place, 0.0), check.holm_p or 0.0)
-            families[place] = max(families.get(place, ()), verdict.checks, key=len)
+        of_claim = {_place(verdict.claim, check): check for check in verdict.checks}
+        for place, check in of_claim.items():
+            if check.holm_p is not None:
+                largest[place] = max(largest.get(place, 0.0), check.holm_p)
+                families[place] = max(families.get(place, {}), of_claim, key=len)
     judged = []
     for verdict in verdicts:
         claim, places = verdict.claim, [_place(verdict.claim, check) for check in verdict.checks]
         pairs = zip(verdict.checks, places, strict=True)
         checks = [replace(check, holm_p=largest.get(place)) for check, place in pairs]
         checks = [replace(check, outcome=_outcome(claim, check, check.holm_p)) for check in checks]
-        family = max((families[place] for place in places if place in families), key=len, default=())
+        family = max((families[place] for place in places if place in families), key=len, default={})
         if len(family) > len(checks):
-            verdict = replace(verdict, power=_power(claim, family), detectable=_detectable(claim, family))
+            own = [number for number, place in enumerate(family) if place in places]
+            listed = list(family.values())
+            verdict = replace(verdict, power=_power(claim, listed, own), detectable=_detectable(claim, listed, own))
         verdict = replace(verdict, checks=tuple(checks))
         judged.append(replace(verdict, verdict=_word(verdict)))
     return judged
@@ -279,30 +284,34 @@ def _place(claim: Claim, check: Check) -> tuple[Any, ...]:
     return claim.table, kind, frozenset((added, taken)), check.column
 
 
-def _power(claim: Claim, checks: Sequence[Check]) -> float | None:
-    """For paired t-tests whose differences vary."""
-    spread, pairs = _spreads(checks)
-    if claim.test not in ("greater", "less", "differs", "positive") or not spread:
+def _power(claim: Claim, checks: Sequence[Check], own: Sequence[int] | None = None) -> float | None:
+    """Of the claim's own among these comparisons, or of all; for paired t-tests whose differences vary."""
+    spread, pairs, among = _spreads(checks, own)
+    if claim.test not in ("greater", "less", "differs", "positive") or not among:
         return None
-    return power(spread, pairs, claim.effect, np.random.default_rng(0))
+    return power(spread, pairs, claim.effect, np.random.default_rng(0), among)
 
 
-def _detectable(claim: Claim, checks: Sequence[Check]) -> float | None:
+def _detectable(claim: Claim, checks: Sequence[Check], own: Sequence[int] | None = None) -> float | None:
     """Of claims that compare means, equal ones too, where differences vary."""
-    spread, pairs = _spreads(checks)
-    return detectable_effect(spread, pairs, np.random.default_rng(0)) if claim.test != "steadier" and spread else None
+    spread, pairs, among = _spreads(checks, own)
+    if claim.test == "steadier" or not among:
+        return None
+    return detectable_effect(spread, pairs, np.random.default_rng(0), among=among)
 
 
-def _spreads(checks: Sequence[Check]) -> tuple[list[float], list[int]]:
+def _spreads(checks: Sequence[Check], own: Sequence[int] | None) -> tuple[list[float], list[int], list[int]]:
     """Standard deviation of the paired differences, pooled over the comparisons of a metric (of gains: of a pair of
-    metrics), and seeds of each."""
-    measured = [check for check in checks if check.spread and len(check.result.seeds) > 1]
+    metrics), and seeds of each, of those whose differences vary; the places there of the claim's own."""
+    numbers = [n for n, check in enumerate(checks) if check.spread and len(check.result.seeds) > 1]
+    measured = [checks[n] for n in numbers]
+    among = [place for place, n in enumerate(numbers) if own is None or n in own]
     metrics = [(check.metric, check.less and check.less[-1]) for check in measured]
     variances: dict[tuple[str, str | None], list[float]] = {}
     for metric, check in zip(metrics, measured, strict=True):
         variances.setdefault(metric, []).append((check.spread or 0.0) ** 2)
     spread = [float(np.sqrt(np.mean(variances[metric]))) for metric in metrics]
-    return spread, [len(check.result.seeds) for check in measured]
+    return spread, [len(check.result.seeds) for check in measured], among
 
 
 def _columns(claim: Claim, report: TableReport) -> list[Line]:
@@ -341,10 +350,14 @@ def _check(claim: Claim, rival: str, column: str, metric: str, a: Mapping[int, f
         higher, lower = (a, b) if claim.test == "not_below" else (b, a)
         within = above_p(higher, lower, -claim.margin)
         return Check(rival, column, metric, result, within, p_against=above_p(lower, higher, claim.margin))
-    within = equivalence_p(a, b, claim.margin) if claim.test == "differs" and claim.margin else None
+    if claim.test == "differs":
+        small = equivalence_p(a, b, claim.margin) if claim.margin else None
+    else:
+        higher, lower = (b, a) if claim.test == "less" else (a, b)
+        small = above_p(lower, higher, -claim.effect)
     if result.t_test_p is None and result.interval is None and result.difference != 0:
-        return Check(rival, column, metric, result, 0.0, p_against=within)  # the same difference at every seed
-    return Check(rival, column, metric, result, result.t_test_p, p_against=within)
+        return Check(rival, column, metric, result, 0.5 ** (len(result.seeds) - 1), p_against=small)  # a sign test
+    return Check(rival, column, metric, result, result.t_test_p, p_against=small)
 
 
 def _corrected(claim: Claim, checks: Sequence[Check]) -> list[Check]:
@@ -356,19 +369,19 @@ def _corrected(claim: Claim, checks: Sequence[Check]) -> list[Check]:
 
 
 def _outcome(claim: Claim, check: Check, p: float | None) -> Outcome:
-    result = check.result
-    if check.holm_p_against is not None and check.holm_p_against < LEVEL:
+    against = check.holm_p_against is not None and check.holm_p_against < LEVEL
+    if claim.test in ("equal", "differs", "not_below", "not_above") and against:
         return "no"
     if p is None or p >= LEVEL:
-        return "open"
+        return "small" if against else "open"
     if claim.test in ("equal", "differs", "not_below", "not_above"):
         return "yes"
-    return "yes" if (result.difference > 0) == (claim.test in ("greater", "positive")) else "no"
+    return "yes" if (check.result.difference > 0) == (claim.test in ("greater", "positive")) else "no"
 
 
 def outcomes_of(verdict: Verdict) -> list[Outcome]:
-    """Of what a claim counts: of each comparison; or of each data set, which is open where some of its comparisons lack
-    runs or say nothing, and none denies."""
+    """Of what a claim counts: of each comparison; or of each data set, of which no outweighs small, and small that some
+    of its comparisons lack runs or are open."""
     if verdict.claim.counts == "comparisons":
         return [check.outcome for check in verdict.checks]
     of_set: dict[str, set[Outcome]] = {}
@@ -376,7 +389,8 @@ def outcomes_of(verdict: Verdict) -> list[Outcome]:
         of_set.setdefault(check.column, set()).add(check.outcome)
     for _, column, _ in verdict.wanting:
         of_set.get(column, set()).add("open")
-    return ["no" if "no" in each else "open" if "open" in each else "yes" for each in of_set.values()]
+    weight: tuple[Outcome, ...] = ("no", "small", "open", "yes")
+    return [min(each, key=weight.index) for each in of_set.values()]
 
 
 def _lacking(verdict: Verdict) -> int:
@@ -401,4 +415,6 @@ def _word(verdict: Verdict) -> str:
         return "holds"
     if outcomes.count("no") > total - needed:
         return "contradicted"
-    return "holds in part" if "yes" in outcomes else "not shown"
+    if "yes" in outcomes:
+        return "holds in part"
+    return "negligible" if outcomes.count("no") + outcomes.count("small") > total - needed else "not shown"

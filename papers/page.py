@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from papers.claims import Check, Claim, Verdict, gains_of, number_asked, outcomes_of
+from papers.claims import LEVEL, Check, Claim, Verdict, gains_of, number_asked, outcomes_of
 from papers.grid import Budget
 from papers.render import (
     RANKING,
@@ -34,17 +34,26 @@ CHECK_HEADER = (
 HOW_JUDGED = (
     "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that two "
     "claims make has the larger p of the two. Where a claim says that a difference is small, at most so large or not "
-    "small, each side has a test and a correction of its own (within and beyond its margin). A claim that compares "
+    "small, each side has a test and a correction of its own (within and beyond its margin), and so has, where it says "
+    "that a gain is there, that the gain is below the least effect of interest: small. A claim that compares "
     "gains is asked of differences of differences, paired by seed, whose four cells its comparisons name. A claim is "
     "asked of the columns that this budget has; one that names its columns of these alone, and it lacks runs where "
     "the budget has none. A claim holds where as many comparisons as its quantifier asks for are significant its way, "
-    "and is contradicted where so many are significant the other way that it cannot hold; not shown is no proof of the "
-    "contrary. Power: how often the runs at hand would show the least difference of interest, simulated with the "
-    "measured spreads and over the longest list of comparisons that corrects it; seen 80 times of 100: the least "
+    "and is contradicted where so many are significant the other way that it cannot hold; negligible, where none is "
+    "its way and so many are the other way or small that it cannot hold with an effect of interest (a rule that is "
+    "younger than most figures here, the effects are older); not shown is no proof of the contrary. Power: how often "
+    "the runs at hand would show the least difference of interest, simulated with the measured spreads, of its own "
+    "comparisons within the longest list that corrects them; seen 80 times of 100: the least "
     "difference that they would show so often, of claims of equality a difference from zero. Over seeds and test rows: "
     "a bootstrap of both, rows within their class, where predictions of ten seeds were kept."
 )
-STYLES = {"holds": "v-holds", "holds in part": "v-part", "contradicted": "v-contradicted", "not shown": "v-not"}
+STYLES = {
+    "holds": "v-holds",
+    "holds in part": "v-part",
+    "contradicted": "v-contradicted",
+    "negligible": "v-contradicted",
+    "not shown": "v-not",
+}
 
 
 @dataclass(frozen=True)
@@ -60,9 +69,8 @@ class StatisticsTable:
 
 def deciding_p(check: Check) -> float | None:
     """The corrected p of the side that a comparison decides for, of the claim's own where it decides nothing."""
-    if check.outcome == "no" and check.holm_p_against is not None:
-        return check.holm_p_against
-    return check.holm_p
+    own_decides = check.holm_p is not None and check.holm_p < LEVEL
+    return check.holm_p_against if check.outcome in ("no", "small") and not own_decides else check.holm_p
 
 
 def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
@@ -74,7 +82,9 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
         what = f" {claim.counts}" if claim.counts != "comparisons" else ""
         total = number_asked(verdict)
         word += f"; {claim.quantifier} of {total}{what} asked" if total > 1 else ""
-        word += f" ({outcomes.count('yes')} for it, {outcomes.count('no')} against, {outcomes.count('open')} open"
+        counts = {name: outcomes.count(name) for name in ("yes", "no", "small", "open")}
+        small = f", {counts['small']} small" if counts["small"] else ""
+        word += f" ({counts['yes']} for it, {counts['no']} against{small}, {counts['open']} open"
         lacking = total - len(outcomes)
         word += f", {lacking} without runs)" if lacking else ")"
     differences = [check.result.difference for check in checks]

@@ -136,7 +136,12 @@ def effect_size(a: Mapping[int, float], b: Mapping[int, float]) -> EffectSize | 
 
 
 def power(
-    spread: Sequence[float], pairs: Sequence[int], effect: float, rng: np.random.Generator, draws: int = 2000
+    spread: Sequence[float],
+    pairs: Sequence[int],
+    effect: float,
+    rng: np.random.Generator,
+    among: Sequence[int] | None = None,
+    draws: int = 2000,
 ) -> float:
     """How often paired t-tests under Holm's correction see a difference that is there: the mean share over the tests.
 
@@ -148,20 +153,26 @@ def power(
         pairs: seeds of each test, >= 2.
         effect: in the units of ``spread``.
         rng: draws the differences.
+        among: the tests of which the share is taken, all are corrected for; None: of all.
         draws: simulated families.
     """
-    return _SimulatedFamily(spread, pairs, rng, draws).power(effect)
+    return _SimulatedFamily(spread, pairs, rng, draws, among).power(effect)
 
 
 def detectable_effect(
-    spread: Sequence[float], pairs: Sequence[int], rng: np.random.Generator, share: float = 0.8, draws: int = 2000
+    spread: Sequence[float],
+    pairs: Sequence[int],
+    rng: np.random.Generator,
+    share: float = 0.8,
+    among: Sequence[int] | None = None,
+    draws: int = 2000,
 ) -> float:
     """The least difference whose `power` reaches ``share``, to 1 %; in the units of ``spread``.
 
     Args:
         share: 0 < share < 1.
     """
-    family = _SimulatedFamily(spread, pairs, rng, draws)
+    family = _SimulatedFamily(spread, pairs, rng, draws, among)
     low, high = 0.0, max(spread)
     while family.power(high) < share:
         low, high = high, 2 * high
@@ -174,11 +185,19 @@ def detectable_effect(
 class _SimulatedFamily:
     """Drawn differences of a family of paired tests, to which any true difference can be added."""
 
-    def __init__(self, spread: Sequence[float], pairs: Sequence[int], rng: np.random.Generator, draws: int) -> None:
+    def __init__(
+        self,
+        spread: Sequence[float],
+        pairs: Sequence[int],
+        rng: np.random.Generator,
+        draws: int,
+        among: Sequence[int] | None,
+    ) -> None:
         noise = [rng.normal(0, deviation, (draws, size)) for deviation, size in zip(spread, pairs, strict=True)]
         self.means = np.stack([sample.mean(axis=1) for sample in noise], axis=1)
         self.errors = np.stack([sample.std(axis=1, ddof=1) / np.sqrt(sample.shape[1]) for sample in noise], axis=1)
         self.freedom = np.array(pairs) - 1
+        self.among = list(range(len(pairs))) if among is None else list(among)
 
     def power(self, effect: float) -> float:
         from scipy import special
@@ -189,7 +208,7 @@ class _SimulatedFamily:
         steps = np.take_along_axis(p_values, order, axis=1) * np.arange(len(self.freedom), 0, -1)
         corrected = np.empty_like(p_values)
         np.put_along_axis(corrected, order, np.maximum.accumulate(steps, axis=1), axis=1)
-        return float(((corrected < 0.05) & (means * effect > 0)).mean())
+        return float(((corrected < 0.05) & (means * effect > 0))[:, self.among].mean())
 
 
 @dataclass(frozen=True)
@@ -263,7 +282,7 @@ def difference_beyond_p(a: Mapping[int, float], b: Mapping[int, float], margin: 
     """p of the hypothesis that the mean of a - b lies within [-margin, margin]: a one-sided paired t-test against the
     end that it lies nearer to, twice its p, for there are two ends.
 
-    None below two pairs. Without any spread 0 where the difference lies outside, else 1.
+    None below two pairs. Without any spread see `above_p`.
     """
     ends = above_p(a, b, margin), above_p(b, a, margin)
     return None if None in ends else min(1.0, *(2 * p for p in ends if p is not None))
@@ -272,7 +291,8 @@ def difference_beyond_p(a: Mapping[int, float], b: Mapping[int, float], margin: 
 def above_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:
     """p of the hypothesis that the mean of a - b is at most ``margin``, of any sign: a one-sided paired t-test.
 
-    None below two pairs. Without any spread 0 where the difference lies above, else 1.
+    None below two pairs. Without any spread that of the sign test, 2 ** -n for n seeds, where the difference lies
+    above, else 1: a few equal differences are no proof.
     """
     from scipy.stats import ttest_1samp
 
@@ -281,14 +301,14 @@ def above_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> fl
         return None
     differences = np.array([a[seed] - b[seed] for seed in seeds], dtype=np.float64)
     if _is_constant(differences):
-        return 0.0 if float(differences[0]) > margin else 1.0
+        return 0.5 ** len(seeds) if float(differences[0]) > margin else 1.0
     return float(ttest_1samp(differences, margin, alternative="greater").pvalue)
 
 
 def equivalence_p(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> float | None:
     """p of the hypothesis that the mean of a - b lies outside (-margin, margin): two one-sided paired t-tests.
 
-    None below two pairs. Without any spread 0 where the difference lies inside, else 1.
+    None below two pairs. Without any spread see `above_p`.
     Source: Schuirmann 1987.
     """
     from statsmodels.stats.weightstats import ttost_paired
@@ -298,5 +318,5 @@ def equivalence_p(a: Mapping[int, float], b: Mapping[int, float], margin: float)
         return None
     first, second = (np.array([values[seed] for seed in seeds], dtype=np.float64) for values in (a, b))
     if _is_constant(first - second):
-        return 0.0 if abs(float((first - second)[0])) < margin else 1.0
+        return 0.5 ** len(seeds) if abs(float((first - second)[0])) < margin else 1.0
     return float(ttost_paired(first, second, -margin, margin)[0])

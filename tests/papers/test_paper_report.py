@@ -20,6 +20,7 @@ from papers.paper_report import write_report_again
 from papers.render import blocks, figure_text, latex, markdown
 from papers.table_report import TableReport, table_report
 from reporting.escape import for_latex
+from reporting.statistics import power
 from storage.errors import ReportError
 from storage.run_store import RunFolder
 
@@ -242,6 +243,9 @@ def test_verdicts(report, changes, verdict):
     assert judge(claim(**changes), report).verdict == verdict
 
 
+SMALL = 0.01  # of ten points: below the least effect of interest, one point
+
+
 @pytest.mark.parametrize(
     ("quantifier", "signs", "verdict"),
     [
@@ -252,6 +256,10 @@ def test_verdicts(report, changes, verdict):
         ("most", (0, 0, 0, -1), "not shown"),
         ("most", (0, -1, -1, 1), "contradicted"),
         ("3/4", (1, 1, -1, -1), "contradicted"),
+        ("most", (SMALL, SMALL, 0, 0), "negligible"),
+        ("most", (SMALL, -1, 0, 0), "negligible"),
+        ("most", (SMALL, 0, 0, 0), "not shown"),
+        ("all", (SMALL, 0, 0, 1), "holds in part"),
     ],
 )
 def test_a_claim_is_contradicted_where_its_quantifier_fails(report, monkeypatch, quantifier, signs, verdict):
@@ -261,7 +269,11 @@ def test_a_claim_is_contradicted_where_its_quantifier_fails(report, monkeypatch,
     values["sharprecl"] = np.full(5, 0.5)
     monkeypatch.setattr(TableReport, "values", lambda self, row, *_: dict(enumerate(values[row].tolist())))
     monkeypatch.setattr(claims, "_rivals", lambda *_: list(rivals))
-    assert judge(claim(quantifier=quantifier, b=rivals), report).verdict == verdict
+    judged = judge(claim(quantifier=quantifier, b=rivals), report)
+    assert judged.verdict == verdict
+    assert [check.outcome == "small" for check in judged.checks] == [sign == SMALL for sign in signs]
+    if verdict == "negligible":
+        assert "small" in claim_row(judged, "cpu")[2] and float(claim_row(judged, "cpu")[4].lstrip("< ")) < 0.05
 
 
 def test_of_data_sets_one_holds_where_all_its_comparisons_do():
@@ -299,7 +311,10 @@ def test_one_comparison_has_one_corrected_p(report):
     assert alone.checks[0].holm_p < beside.checks[0].holm_p
     verdicts = one_p([alone, beside])
     assert [verdict.checks[0].holm_p for verdict in verdicts] == [beside.checks[0].holm_p] * 2
-    assert alone.power > beside.power and [verdict.power for verdict in verdicts] == [beside.power] * 2
+    spreads, rng = [check.spread for check in beside.checks], np.random.default_rng
+    among = [power(spreads, [5, 5], 1.0, rng(0), [number]) for number in (0, 1)]
+    assert verdicts[0].power == among[0] < alone.power, "its own comparison, corrected for both"
+    assert verdicts[1].power == beside.power == pytest.approx(np.mean(among))
     lists = (*report.against_reference, *report.against_best)
     of_lists = [test.holm_p for test in lists if (test.row, test.metric) == ("sharprecl", "test/accuracy")]
     shown = with_one_p(report, verdicts)

@@ -72,7 +72,7 @@ def test_a_difference_is_called_large_wrongly_in_at_most_five_percent():
     wide = [difference_beyond_p(*draws(generator, 3, mean=0.0, spread=1.0), margin=0.02) for _ in range(TRIALS)]
     assert within(sum(p < 0.05 for p in wide), 0.05), "of two ends a large spread reaches either"
     constant = {0: 1.5, 1: 2.5}, {0: 1.0, 1: 2.0}
-    assert [difference_beyond_p(*constant, margin) for margin in (0.4, 0.6)] == [0.0, 1.0]
+    assert [difference_beyond_p(*constant, margin) for margin in (0.4, 0.6)] == [0.5, 1.0]
     assert difference_beyond_p({0: 1.0}, {0: 0.0}, 0.1) is None
 
 
@@ -93,4 +93,4 @@ def test_holm_by_hand_and_tests_that_were_not_made():
     assert effect_size({0: 1.0}, {0: 0.5}) is None and effect_size({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5}) is None
     rounded = {0: 0.75, 1: 0.25, 2: 0.65}, {0: 0.75 - 0.1, 1: 0.25 - 0.1, 2: 0.65 - 0.1}
     assert effect_size(*rounded) is None and paired_comparison(*rounded).t_test_p is None
-    assert equivalence_p({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, 0.1) == 0.0
+    assert equivalence_p({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, 0.1) == 0.25, "two equal differences are no proof"

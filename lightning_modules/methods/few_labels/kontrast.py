@@ -41,7 +41,8 @@ class FirstGuesses(NamedTuple):
     Attributes:
         scores: (N, C) of every text.
         folds: (L,) of the labelled rows.
-        held_out: (L, C), their scores where the labels of their fold are withheld.
+        held_out: (L, C), their scores where the labels of their fold are withheld, `comparable` over all texts: words
+            may take part in some folds alone, and change the scale.
     """
 
     scores: Tensor
@@ -216,12 +217,12 @@ class KontrastModule(PrototypesModule):
         generator = torch.Generator().manual_seed(derived_seed(self.seed, "folds"))
         first = first_copies(tokens[row].tobytes() for row in is_labelled.nonzero().flatten().tolist())
         folds = fold_numbers(labels[is_labelled], torch.from_numpy(first), FOLDS, generator)
-        scores = rows.new_zeros(len(folds), self.num_classes)
+        scores = rows.new_zeros(len(folds), self.num_classes, dtype=torch.float64)
         for fold in range(FOLDS):
             withheld = labels.clone()
             withheld[is_labelled.nonzero().flatten()[folds == fold]] = -1
             of_all = self._first_scores(rows, words, withheld, self.discriminant(rows, withheld)).scores
-            scores[folds == fold] = of_all[is_labelled][folds == fold].to(scores)
+            scores[folds == fold] = comparable(of_all)[is_labelled][folds == fold]
         return folds, scores
 
     def on_train_epoch_start(self) -> None:
@@ -248,7 +249,7 @@ class KontrastModule(PrototypesModule):
         watch = self._watched(FOLDS * self.fold_steps + self.pair_steps)
         pairs = LabelledPairs(self, datamodule, labels, self.num_classes, lambda: next(watch))
         held_out = pairs.held_out_scores(first.folds, self.fold_steps)
-        weights = stacking_weights(torch.stack([comparable(first.held_out), comparable(held_out)]), labels)
+        weights = stacking_weights(torch.stack([first.held_out, comparable(held_out)]), labels)
         everything = torch.ones_like(labels, dtype=torch.bool)
         pairs.train(everything, self.pair_steps, "all")
         embeddings, all_labels = joined(self.embedded_splits(datamodule))

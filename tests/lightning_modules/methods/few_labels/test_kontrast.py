@@ -14,6 +14,7 @@ from attack.toy import TOPICS
 from callbacks.time_limit import LOOKED_AT, TimeLimit
 from engine.plan import Plan
 from lightning_modules.heads.co_training import CoTrained
+from lightning_modules.heads.stacking import comparable
 from lightning_modules.methods.few_labels import kontrast
 from lightning_modules.methods.few_labels.kontrast import KontrastModule
 from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs
@@ -234,6 +235,16 @@ def test_a_class_that_a_fold_withholds_is_no_likelier_than_any_other():
     scores = pairs.held_out_scores(folds, steps=1)
     withheld = scores[folds == 0]
     assert torch.equal(withheld[:, 2], withheld[:, :2].amin(1)) and len(scores[folds == 1].unique()) == 12
+
+
+def test_held_out_scores_have_one_scale_where_words_take_part_in_some_folds_alone():
+    rows, labels = torch.zeros(60, 5), torch.arange(60) % 3
+    said = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    scales = iter([1.0, 1000.0, 1.0, 1.0])
+    module = SimpleNamespace(seed=0, num_classes=3, discriminant=lambda *_: None)
+    module._first_scores = lambda *_: CoTrained(next(scales) * said, None)
+    tokens = [np.array([number]) for number in range(60)]
+    assert torch.allclose(KontrastModule._held_out_scores(module, rows, None, tokens, labels)[1], comparable(said))
 
 
 @pytest.mark.slow

@@ -144,8 +144,8 @@ def _module_assigner(run: RunFolder, plan: Plan) -> tuple[Callable[[list[str]], 
     load_weights(module, run, plan, FINAL, more_allowed=True)
     module.eval()
     tokenizer, max_length = plan.encoder.tokenizer(), plan.dataset.max_length
-    order = _SeededOrder(plan.config.seed, plan.config.sampler.eval_batch_size)
-    bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
+    order = _SeededOrder(plan.config.seed, plan.plain["sampler"]["eval_batch_size"])
+    bf16 = resolve_precision(plan.plain["trainer"]["precision"], "cpu").startswith("bf16")
 
     @torch.inference_mode()
     def assign(texts: list[str]) -> Assignments:

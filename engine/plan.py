@@ -33,6 +33,7 @@ from engine.composition import (
     target_class,
 )
 from engine.features import cached_features, texts_to_encode
+from engine.identity import completed
 from engine.label_kind import check_label_kind
 from engine.trainer import on_processor, resolve_precision
 from engine.unread import refuse_unread
@@ -49,7 +50,7 @@ class Plan:
     """A config that was checked, and the cheap objects that say what the run will read."""
 
     config: DictConfig
-    plain: Mapping[str, Any]
+    plain: Mapping[str, Any]  # the same with each default written out
     dataset: Any  # of `datamodules.builders`, of any kind of data
     encoder: Any  # what it is made from; None for a method that needs none
     words: tuple[str, ...] = ()  # what was typed, where that is known
@@ -65,6 +66,7 @@ class Plan:
         check_targets(plain)
         check_kinds(plain)
         validate(plain)
+        plain = completed(plain)  # what is read below may stand in no file
         check_composition(plain)
         refuse_unread(plain, overrides)
         return cls(config, plain, instantiate(config.dataset), instantiate(config.get("encoder")), tuple(overrides))
@@ -130,7 +132,7 @@ class Plan:
             imbalance=instantiate(config.imbalance) if config.get("imbalance") else None,
             sampler=self.sampler(),
             protocol=instantiate(config.protocol),
-            num_views=num_views or config.method.num_views,
+            num_views=num_views or self.plain["method"]["num_views"],
             seed=config.seed,
             singleton_classes=self.dataset.singleton_classes,
             budget=self.dataset.budget,
@@ -173,15 +175,15 @@ class Plan:
         beside_inputs: bool = False,
         further: Iterable[dict[str, Tensor]] = (),
     ) -> None:
-        """Features of a frozen encoder for the data module; on the processor, hidden states below layers that train, of
+        """Features of a frozen encoder for the data module; on the CPU, hidden states below layers that train, of
         all splits but test, which is read once, and of further batches of texts."""
         if encoder.frozen:
             datamodule.use_features(self.features(datamodule, encoder), beside_inputs)
-        elif encoder.top_layers is not None and on_processor(self.config.trainer.accelerator):
+        elif encoder.top_layers is not None and on_processor(self.plain["trainer"]["accelerator"]):
             splits = datamodule.learning_splits
             of_splits = (batch for split in splits for batch in datamodule.feature_loader(split))
             batches = chain(of_splits, further)
-            bf16 = resolve_precision(self.config.trainer.precision, "cpu").startswith("bf16")
+            bf16 = resolve_precision(self.plain["trainer"]["precision"], "cpu").startswith("bf16")
             if not encoder.top_layers.remember(batches, bf16=bf16):
                 print("encoder.train=top_layers: the frozen layers below run at each step too", file=sys.stderr)
 
@@ -212,7 +214,7 @@ class Plan:
     @property
     def device(self) -> torch.device:
         """Where the encoder works outside the trainer: what the trainer has too."""
-        return torch.device("cpu" if on_processor(self.config.trainer.accelerator) else "cuda")
+        return torch.device("cpu" if on_processor(self.plain["trainer"]["accelerator"]) else "cuda")
 
     def texts_to_encode(self, datamodule: DataModule, splits: Sequence[str]) -> int:
         """How many texts of these splits have no features in the cache yet."""

@@ -35,8 +35,8 @@ def datastore(config: DictConfig, overrides: list[str]) -> Path:
     run, plan = open_run(config)
     store = open_datastore(run, plan)
     if config.add is not None:
-        if plan.config.trainer.num_threads:
-            torch.set_num_threads(plan.config.trainer.num_threads)
+        if plan.plain["trainer"]["num_threads"]:
+            torch.set_num_threads(plan.plain["trainer"]["num_threads"])
         module, label_names = load_module(run, plan)
         encoded, known = Encoded(module, plan), {label_text(name): number for number, name in enumerate(label_names)}
         config, table = read_as_learned(config, plan, "add", overrides, ("text", "label"))

@@ -46,8 +46,8 @@ def drift(config: DictConfig, overrides: list[str]) -> Path:
     run, plan = open_run(config, clusters_too=True)
     if plan.serves != "clustering":
         raise ValueError(f"run={run.id}: a classifier; allowed with task=drift: a run of task=cluster")
-    if plan.config.trainer.num_threads:
-        torch.set_num_threads(plan.config.trainer.num_threads)
+    if plan.plain["trainer"]["num_threads"]:
+        torch.set_num_threads(plan.plain["trainer"]["num_threads"])
     space = Space.load(run)
     kept = run.read_csv("predictions.csv", "cluster")
     before = space.place(np.array([int(row["cluster"]) for row in kept])), space.distances

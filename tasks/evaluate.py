@@ -80,8 +80,8 @@ def _check_rows(run: RunFolder, plan: Plan, corpus: Corpus) -> None:
 
 
 def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan, overrides: Sequence[str]) -> Path:
-    if plan.config.trainer.num_threads:
-        torch.set_num_threads(plan.config.trainer.num_threads)
+    if plan.plain["trainer"]["num_threads"]:
+        torch.set_num_threads(plan.plain["trainer"]["num_threads"])
     predictor = classifier_predictor(run, plan, explain=False)
     names, class_counts = predictor.label_names, run.metric("class_counts", list, int)
     labels, scores, unknown = _scored_rows(config, plan, predictor, overrides)

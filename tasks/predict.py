@@ -90,8 +90,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
     check_replaces(config.output, ("prediction", "cluster"))
     run, plan = open_run(config, clusters_too=True)
     check_source(config.input, "input", plan.dataset.takes_folders)
-    if plan.config.trainer.num_threads:
-        torch.set_num_threads(plan.config.trainer.num_threads)
+    if plan.plain["trainer"]["num_threads"]:
+        torch.set_num_threads(plan.plain["trainer"]["num_threads"])
     if plan.serves == "clustering":
         refused = {"explain": "false; no neighbour votes there", "probabilities": "false; it has no labels",
                    "sure": "null; it has no labels"}  # fmt: skip
@@ -242,7 +242,7 @@ class Encoded:
         self.is_plain = type(module).forward is ClassifierModule.forward and not module.generates
         self.packs = False
         self.plan, self.batch_size = plan, plan.sampler().eval_batch_size
-        bf16 = resolve_precision(plan.config.trainer.precision, "cpu").startswith("bf16")
+        bf16 = resolve_precision(plan.plain["trainer"]["precision"], "cpu").startswith("bf16")
         self.bf16 = bf16 and not as_loaded
         if isinstance(module.encoder, TextEncoder) and self.is_plain and not as_loaded:
             module.encoder.prepare_to_predict(self.bf16)

@@ -45,7 +45,7 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
         raise ValueError("task=serve: needs fastapi and uvicorn; pip install '.[serve]'") from error
     run, plan = open_run(config)
     explains = bool(plan.config.get("retrieval"))
-    workers = min(plan.config.trainer.num_threads or torch.get_num_threads(), MOST_WORKERS)
+    workers = min(plan.plain["trainer"]["num_threads"] or torch.get_num_threads(), MOST_WORKERS)
     predictor = classifier_predictor(run, plan, explains, sure=config.sure)
     try:
         listener = uvicorn.Config("", config.host, config.port, log_config=None).bind_socket()

@@ -101,8 +101,8 @@ def clustered_run(plan: Plan) -> RunFolder:
 def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     started, earlier = time.perf_counter(), seconds_before(run)
     pl.seed_everything(plan.config.seed, verbose=False)
-    if plan.config.trainer.num_threads:
-        torch.set_num_threads(plan.config.trainer.num_threads)
+    if plan.plain["trainer"]["num_threads"]:
+        torch.set_num_threads(plan.plain["trainer"]["num_threads"])
     corpus = plan.corpus(whole=True)
     refuse_several_labels("task=cluster", corpus)
     table = corpus.table("train")
@@ -253,7 +253,7 @@ def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -
         left = "the layers below stay as they come; encoder.train=full trains all, as papers do, in more time"
         print(f"encoder.train=top_layers: {len(top.top)} of the encoder's layers train, {left}", file=sys.stderr)
     epochs = cast(int, trainer.max_epochs)
-    if plan.config.trainer.max_epochs == "by_size" and epochs != SCHEDULE_EPOCHS:
+    if plan.plain["trainer"]["max_epochs"] == "by_size" and epochs != SCHEDULE_EPOCHS:
         module.schedule_share = epochs / SCHEDULE_EPOCHS
         whole = f"trainer.max_epochs={SCHEDULE_EPOCHS} is the whole schedule"
         shorter = f"{epochs} epochs for so many texts, stages in proportion"

@@ -1,6 +1,7 @@
 """Parts of a config that do not go together are refused by the plan; what a message advises is accepted."""
 
 import re
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -12,7 +13,8 @@ from engine.command_line import with_keys_of_each_job, with_literal_texts
 from engine.composition import serves
 from engine.identify import compose_run
 from engine.identity import completed, run_id
-from engine.validation import validate
+from engine.plan import Plan
+from engine.validation import signature, validate
 from tests.engine.plans import CONF, composed, findings, refused
 
 TASKS = {"classification": "fit", "clustering": "cluster"}
@@ -117,10 +119,21 @@ def test_a_method_says_what_it_takes_and_is_the_same_run_with_every_default(meth
     plain = OmegaConf.to_container(config, resolve=True)
     validate(completed(plain))
     assert run_id(completed(plain)) == run_id(plain)
+    assert Plan.make(OmegaConf.create(without_defaults(plain))).plain == Plan.make(config).plain
     if serves_ == "classification":
         config.dataset.labels = 0
         lines = refused(config)
         assert len(lines) == kind.needs_labels and all("dataset.labels: " in line for line in lines)
+
+
+def without_defaults(node: Any) -> Any:
+    """A config without the lines that say what the signatures do, as they may be deleted from the files."""
+    if not isinstance(node, dict):
+        return node
+    parameters = signature(get_object(node["_target_"]))[0] if "_target_" in node else {}
+    defaults = {key: parameter.default for key, parameter in parameters.items()}
+    own = {key: value for key, value in node.items() if key not in defaults or value != defaults[key]}
+    return {key: without_defaults(value) for key, value in own.items()}
 
 
 def test_few_methods_learn_from_names_alone() -> None:

@@ -213,3 +213,16 @@ def test_a_run_that_starts_from_another_remembers_its_own_rows_alone(fit, method
         assert 0 < (weights["queue_labels"] >= 0).sum() <= rows_of_it
     else:
         assert weights["counts"].sum(1).tolist() == 2 * [2 * rows_of_it]  # of two views
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["acl", "tsc", "tde"])
+def test_a_run_that_starts_from_another_has_seen_no_class_yet(fit, method):
+    line = [f"method={method}", "sampler.batch_size=2"]
+    first = fit(*line, "trainer.max_epochs=1")
+    step = fit(*line, "trainer.max_steps=1", f"start_from={first.folder.name}")
+    before, after = best_weights(first.folder), best_weights(step.folder)
+    if method == "tde":  # the mean of one batch, after the sum of thirty
+        assert 0 < after["direction"].norm() < before["direction"].norm() / 2
+    else:
+        assert before["is_seen"].all() and 0 < after["is_seen"].sum() <= 2  # classes of a batch of two rows

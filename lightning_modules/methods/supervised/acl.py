@@ -36,6 +36,7 @@ class ACLModule(ClassifierModule):
     """
 
     losses = (ACLLoss,)
+    state_of_rows = ("centres", "is_seen")
     needs_every_class = True
     views: Tensor
     centres: Tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ class QueueModule(ClassifierModule):
     The remaining arguments are those of `ClassifierModule`.
     """
 
-    state_of_rows = ("queue", "queue_labels", "queue_position")
+    state_of_rows: ClassVar[tuple[str, ...]] = ("queue", "queue_labels", "queue_position")
     queue: Tensor
     queue_labels: Tensor
     queue_position: Tensor

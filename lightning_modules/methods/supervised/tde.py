@@ -35,6 +35,7 @@ class TDEModule(ClassifierModule):
     """
 
     losses = (CrossEntropy,)
+    state_of_rows = ("direction",)
     unit_norm_embeddings = True
     direction: Tensor
 

@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from lightning_modules.base import derived_seed
+from lightning_modules.methods.supervised.momentum import QueueModule
 from lightning_modules.methods.supervised.queue_contrast import QueueContrastModule
 from losses import TargetedContrastiveLoss, uniform_targets, updated_centres
 
@@ -28,6 +29,7 @@ class TSCModule(QueueContrastModule):
     """
 
     losses = (TargetedContrastiveLoss,)
+    state_of_rows = (*QueueModule.state_of_rows, "centres", "is_seen", "assignment")
     targets: Tensor
     assignment: Tensor
     centres: Tensor

@@ -362,7 +362,8 @@ def _train(plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Roun
     rows: dict[str, Any] = {"_target_": "datamodules.imbalance.Listed", "rows": pool.rows[known].tolist()}
     if getattr(target_class(plan.plain["method"]), "reads_unlabelled", False):
         others = np.delete(pool.rows, fit_no_class(rounds))  # which would be given a class, and learned from
-        rows["unlabelled"] = "rest" if pool.is_whole and len(others) == len(pool.rows) else others.tolist()
+        is_all = pool.is_whole and pool.unlabelled is None and len(others) == len(pool.rows)
+        rows["unlabelled"] = "rest" if is_all else others.tolist()
     if pool.unlabelled is not None:  # a round does not thin: labels drawn by the budget would be others
         round_config.dataset.labels, round_config.dataset.labels_per_class = None, None
         if "unlabelled" in rows:

@@ -17,6 +17,7 @@ STRATEGIES = [
     path.stem for path in sorted((Path(__file__).parents[3] / "conf" / "active").glob("*.yaml")) if path.stem != "_base"
 ]
 SHORT = ["method=scl_hnm", "active.query_size=8", "active.budget=24", "trainer.max_epochs=3"]
+THINNED_TO_ALL = ["imbalance=counts", "imbalance.counts={fruit:32}", "dataset.labels=68"]
 
 
 @pytest.fixture
@@ -51,7 +52,10 @@ def _yaml(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "thinned"), [("ce", []), ("kontrast", []), ("kontrast", ["imbalance.ir=2"])])
+@pytest.mark.parametrize(
+    ("method", "thinned"),
+    [("ce", []), ("kontrast", []), ("kontrast", ["imbalance.ir=2"]), ("kontrast", THINNED_TO_ALL)],
+)
 def test_of_a_pool_that_a_budget_left_the_rows_asked_for_train(learn, method, thinned):
     """And of a method that reads them, the others are texts without a label."""
     line = ["active=random", "active.budget=16", "dataset.labels=30", "trainer.max_epochs=1", "trainer.least_steps=0"]

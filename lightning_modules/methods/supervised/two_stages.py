@@ -30,6 +30,9 @@ class TwoStageModule(ClassifierModule):
             do in expectation, `class_balanced` samples them so, `none` takes rows as they come.
 
     The remaining arguments are those of the class that stands beside this one, or of `ClassifierModule`.
+
+    Raises:
+        ValueError: as training begins, a scheduler whose schedule is no function of the step.
     """
 
     def __init__(
@@ -104,4 +107,8 @@ class TwoStageModule(ClassifierModule):
 
     def _multiplier(self, steps: int) -> Any:
         """The configured schedule over that many steps, as a function of the step."""
-        return self.scheduler(SGD([torch.zeros(1)], lr=1.0), total_steps=steps).lr_lambdas[0]
+        schedule = self.scheduler(SGD([torch.zeros(1)], lr=1.0), total_steps=steps)
+        if not isinstance(schedule, LambdaLR):
+            allowed = "a LambdaLR, which each stage has anew: constant, cosine, linear_warmup, multi_step"
+            raise ValueError(f"scheduler: found {type(schedule).__name__}, allowed with method={self.name}: {allowed}")
+        return schedule.lr_lambdas[0]

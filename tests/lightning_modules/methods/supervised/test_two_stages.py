@@ -192,3 +192,11 @@ def test_features_take_the_place_of_tokens_in_both_stages(method):
         other = at_step(build(method), number)
         expected, actual = module.training_losses(batch), other.training_losses(with_features(other, batch))
         torch.testing.assert_close(actual["loss"], expected["loss"])
+
+
+@every_method
+def test_a_schedule_that_cannot_begin_anew_is_refused(method):
+    module = build(method)
+    module.scheduler = partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=0.1)
+    with pytest.raises(ValueError, match=f"^scheduler: found OneCycleLR, allowed with method={method}: a LambdaLR"):
+        module.configure_optimizers()

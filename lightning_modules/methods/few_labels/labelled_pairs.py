@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ from losses import cosine_pairs
 class LabelledPairs:
     """SetFit's objective on the encoder of a method, before what the method itself does.
 
-    Every process does the same steps on the same rows. In float32: they are few.
+    Every process does the same steps on the same rows, in the precision of the trainer; under 16-mixed in float32, for
+    they have no scaler of gradients.
 
     Args:
         module: whose encoder learns, at the rate of its optimizer.
@@ -68,12 +70,13 @@ class LabelledPairs:
         module, seed = self.module, self.module.seed
         groups = [group for group in module.parameter_groups() if "lr" not in group]
         optimizer, clip = module.optimizer(groups), module.trainer.gradient_clip_val
+        is_scaled = module.trainer.precision == "16-mixed"  # by Lightning, in the steps that it takes itself
         module.train()
         for step, positions in zip(range(steps), self._batches(is_used, stream), strict=False):
             torch.manual_seed(derived_seed(seed, "pairs", stream, step))
             batch = self.datamodule.text_batch("train", positions.numpy())
             inputs = (batch[name].to(module.device) for name in ("input_ids", "attention_mask"))
-            with module.trainer.precision_plugin.forward_context():  # as in the steps that Lightning takes
+            with nullcontext() if is_scaled else module.trainer.precision_plugin.forward_context():
                 embeddings = module.encode(module.encoder, *inputs)
             cosine_pairs(embeddings.float(), batch["labels"].to(module.device)).backward()
             if clip is not None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
+from torch import nn
 
 from attack.toy import TOPICS
 from callbacks.time_limit import LOOKED_AT, TimeLimit
@@ -245,6 +247,30 @@ def test_held_out_scores_have_one_scale_where_words_take_part_in_some_folds_alon
     module._first_scores = lambda *_: CoTrained(next(scales) * said, None)
     tokens = [np.array([number]) for number in range(60)]
     assert torch.allclose(KontrastModule._held_out_scores(module, rows, None, tokens, labels)[1], comparable(said))
+
+
+def test_pairs_without_a_scaler_of_gradients_take_no_half_precision():
+    encoder = nn.Embedding(4, 3)
+    trainer = SimpleNamespace(precision="16-mixed", gradient_clip_val=None)  # and no context to encode in
+    module = SimpleNamespace(
+        encoder=encoder,
+        seed=0,
+        device="cpu",
+        trainer=trainer,
+        parameter_groups=lambda: [{"params": encoder.parameters()}],
+        optimizer=partial(torch.optim.SGD, lr=1.0),
+        train=lambda: None,
+        encode=lambda function, ids, _: function(ids[:, 0]),
+    )
+    ids, labels = torch.arange(4)[:, None], torch.tensor([0, 0, 1, 1])
+    rows = {"input_ids": ids, "attention_mask": ids, "labels": labels}
+    data = SimpleNamespace(
+        sampler=SimpleNamespace(batch_size=4),
+        text_batch=lambda _, places: {name: values[places] for name, values in rows.items()},
+    )
+    before = encoder.weight.detach().clone()
+    LabelledPairs(module, data, labels, 2, lambda: None).train(torch.ones(4, dtype=torch.bool), 1, "fold 0")
+    assert not torch.equal(encoder.weight, before)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_choice, check_rows, check_tau, full_precision
+from losses.arguments import check_choice, check_rows, check_share, check_tau, full_precision
 from losses.log_sum_exp import masked_log_sum_exp
 
 NegativeWeight = Literal["none", "inverse_frequency", "mean_one_classes", "mean_one_negatives", "batch_count"]
@@ -54,8 +54,7 @@ def updated_centres(
     Raises:
         ValueError: momentum outside [0, 1) or shapes that do not fit.
     """
-    if not 0 <= momentum < 1:
-        raise ValueError(f"momentum must be in [0, 1), got {momentum}")
+    check_share("momentum", momentum, may_be_1=False)
     check_rows("embeddings", embeddings, labels)
     count = labels.bincount(minlength=len(centres))
     mean = torch.zeros_like(centres).index_add(0, labels, embeddings.to(centres)) / count.clamp_min(1)[:, None]

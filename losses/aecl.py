@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from torch import Tensor, nn
 
-from losses.arguments import check_choice, check_not_negative
+from losses.arguments import check_choice, check_not_negative, check_share
 from losses.clusters import (
     ClusterContrastiveLoss,
     assignment_entropy,
@@ -86,8 +86,7 @@ class AECLLoss(nn.Module):
         }
         for name, value in weights.items():
             check_not_negative(name, value)
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be in [0, 1], got {threshold}")
+        check_share("threshold", threshold)
         self.weights, self.threshold = weights, threshold
         self.entropies = check_choice("entropies", entropies, get_args(Entropies))
         self.balance = check_choice("balance", balance, get_args(Balance))

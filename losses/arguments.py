@@ -42,6 +42,13 @@ def check_not_negative(name: str, value: Number) -> Number:
     return value
 
 
+def check_share(name: str, value: float, may_be_1: bool = True) -> float:
+    """A number without shape as it is; ``ValueError`` where it is not in [0, 1], or in [0, 1). Source: this house."""
+    if not (0 <= value <= 1 and (may_be_1 or value < 1)):
+        raise ValueError(f"{name} must be in [0, 1{']' if may_be_1 else ')'}, got {value}")
+    return value
+
+
 def check_choice(name: str, value: T, allowed: Collection[T]) -> T:
     """The value, of any shape, as it is; ``ValueError`` where it is not one of ``allowed``. Source: this house."""
     if value not in allowed:

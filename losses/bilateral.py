@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_rows, full_precision
+from losses.arguments import check_rows, check_share, full_precision
 from losses.distributed import gather
 
 
@@ -30,8 +30,7 @@ class BilateralLoss(nn.Module):
         Raises:
             ValueError: a share out of range, or shapes that do not fit.
         """
-        if not 0 <= share <= 1:
-            raise ValueError(f"share must be in [0, 1], got {share}")
+        check_share("share", share)
         check_rows("logits", logits, labels)
         check_rows("other_logits", other_logits, other_labels)
         if other_logits.shape != logits.shape:

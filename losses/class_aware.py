@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from losses.aecl import AECLLoss
-from losses.arguments import check_tau, full_precision
+from losses.arguments import check_share, check_tau, full_precision
 
 
 class ClassAwareContrastiveLoss(nn.Module):
@@ -32,8 +32,7 @@ class ClassAwareContrastiveLoss(nn.Module):
         self, tau: Annotated[float, "> 0"] = 0.07, threshold: Annotated[float, ">= 0", "<= 1"] = 0.9
     ) -> None:
         super().__init__()
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be in [0, 1], got {threshold}")
+        check_share("threshold", threshold)
         self.tau, self.threshold = check_tau(tau), threshold
 
     @full_precision

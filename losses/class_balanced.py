@@ -7,7 +7,14 @@ from typing import Annotated, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses.arguments import ClassificationLoss, check_choice, check_not_negative, check_rows, full_precision
+from losses.arguments import (
+    ClassificationLoss,
+    check_choice,
+    check_not_negative,
+    check_rows,
+    check_share,
+    full_precision,
+)
 from losses.class_prior import effective_number_weights
 from losses.distributed import gather
 from losses.focal import focal_per_sample
@@ -108,8 +115,7 @@ class ClassBalancedLoss(ClassificationLoss):
         average: Average = "rows",
     ) -> None:
         super().__init__()
-        if not 0 <= effective_number_beta < 1:
-            raise ValueError(f"effective_number_beta must be in [0, 1), got {effective_number_beta}")
+        check_share("effective_number_beta", effective_number_beta, may_be_1=False)
         self.effective_number_beta, self.gamma = effective_number_beta, check_not_negative("gamma", gamma)
         self.base = check_choice("base", base, get_args(Base))
         self.average = check_choice("average", average, get_args(Average))

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from losses.arguments import check_choice
+from losses.arguments import check_choice, check_share
 
 ClassWeight = Literal["effective_number", "negative_log_prior", "none"]
 
@@ -27,8 +27,7 @@ def effective_number_weights(class_counts: Tensor, beta: float = 0.9999) -> Tens
     Raises:
         ValueError: beta outside [0, 1), or a class without samples.
     """
-    if not 0 <= beta < 1:
-        raise ValueError(f"beta must be in [0, 1), got {beta}")
+    check_share("beta", beta, may_be_1=False)
     counts = checked_counts(class_counts)
     # -expm1(n log beta) is 1 - beta^n without the cancellation; the constant 1 - beta drops out of the ratio.
     effective = -torch.expm1(counts * torch.tensor(beta, dtype=counts.dtype).log())

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_choice, check_not_negative, check_positive, check_rows, full_precision
+from losses.arguments import check_choice, check_not_negative, check_positive, check_rows, check_share, full_precision
 from losses.class_balanced import Average, class_balanced_weights, weighted_mean
 from losses.class_prior import checked_counts
 from losses.distributed import gather
@@ -83,11 +83,9 @@ class LDAMLoss(nn.Module):
         average: Average = "weights",
     ) -> None:
         super().__init__()
-        if not 0 <= effective_number_beta < 1:
-            raise ValueError(f"effective_number_beta must be in [0, 1), got {effective_number_beta}")
         self.max_margin = check_not_negative("max_margin", max_margin)
         self.scale = check_positive("scale", scale)
-        self.effective_number_beta = effective_number_beta
+        self.effective_number_beta = check_share("effective_number_beta", effective_number_beta, may_be_1=False)
         self.average = check_choice("average", average, get_args(Average))
 
     def forward(self, cosines: Tensor, labels: Tensor, class_counts: Tensor, reweight: bool = False) -> Tensor:

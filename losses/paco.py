@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from losses.arguments import check_not_negative, check_positive, check_rows, check_tau, full_precision
+from losses.arguments import check_not_negative, check_positive, check_rows, check_share, check_tau, full_precision
 from losses.class_prior import log_prior
 from losses.log_sum_exp import masked_log_sum_exp
 
@@ -48,8 +48,7 @@ class ParametricContrastiveLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing}")
+        check_share("label_smoothing", label_smoothing, may_be_1=False)
         self.positive_weight = check_not_negative("positive_weight", positive_weight)
         self.centre_weight = check_not_negative("centre_weight", centre_weight)
         self.contrast_weight = check_not_negative("contrast_weight", contrast_weight)

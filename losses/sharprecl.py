@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from losses.arguments import check_choice, check_positive, check_rows, check_tau, full_precision
+from losses.arguments import check_choice, check_positive, check_rows, check_share, check_tau, full_precision
 from losses.class_prior import ClassWeight, class_weights
 
 Denominator = Literal["with_synthetic_positives", "without_synthetic_positives"]
@@ -167,13 +167,11 @@ class SharpReCLLoss(nn.Module):
         anchor_weight: AnchorWeight = "label",
     ) -> None:
         super().__init__()
-        if not 0 <= effective_number_beta < 1:
-            raise ValueError(f"effective_number_beta must be in [0, 1), got {effective_number_beta}")
         self.tau = check_tau(tau)
         self.class_weight = check_choice("class_weight", class_weight, get_args(ClassWeight))
         self.denominator = check_choice("denominator", denominator, get_args(Denominator))
         self.normaliser = check_choice("normaliser", normaliser, get_args(Normaliser))
-        self.effective_number_beta = effective_number_beta
+        self.effective_number_beta = check_share("effective_number_beta", effective_number_beta, may_be_1=False)
         self.anchor_weight = check_choice("anchor_weight", anchor_weight, get_args(AnchorWeight))
 
     @full_precision
@@ -305,8 +303,7 @@ def _check_draw(embeddings, labels, num_classes, K, n_pos, n_neg, hard_ratio, be
         raise ValueError(f"K must be >= 1, got {K}")
     if n_pos < 0 or n_neg < 0:
         raise ValueError(f"n_pos and n_neg must be >= 0, got {n_pos} and {n_neg}")
-    if not 0 <= hard_ratio <= 1:
-        raise ValueError(f"hard_ratio must be in [0, 1], got {hard_ratio}")
+    check_share("hard_ratio", hard_ratio)
     check_positive("beta", beta)
     if not torch.equal(labels[-num_classes:], torch.arange(num_classes, device=labels.device)):
         raise ValueError(f"the last {num_classes} rows must be the prototypes, labelled 0 .. {num_classes - 1}")

@@ -79,8 +79,8 @@ class LDAMLoss(nn.Module):
         self,
         max_margin: Annotated[float, ">= 0"] = 0.5,
         scale: Annotated[float, "> 0"] = 30.0,
-        effective_number_beta: Annotated[float, ">= 0", "< 1"] = 0.9999,
-        average: Average = "weights",
+        effective_number_beta: Annotated[float, ">= 0", "< 1", "with method.reweight_from<1"] = 0.9999,
+        average: Annotated[Average, "with method.reweight_from<1"] = "weights",
     ) -> None:
         super().__init__()
         self.max_margin = check_not_negative("max_margin", max_margin)

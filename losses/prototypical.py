@@ -79,7 +79,7 @@ class SupervisedPrototypicalContrastiveLoss(nn.Module):
     def __init__(
         self,
         tau: Annotated[float, "> 0"] = 0.05,
-        margin: Annotated[float, ">= 0"] = 0.3,
+        margin: Annotated[float, ">= 0", "with decoupled=False"] = 0.3,
         decoupled: bool = False,
     ) -> None:
         super().__init__()

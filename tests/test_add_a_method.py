@@ -47,7 +47,7 @@ def test_the_walk_through_works_as_written(project_copy, toy_csv, runs_dir):
         path.write_text(content, encoding="utf-8")
 
     test_file = next(name for name in files if name.startswith("tests/"))
-    assert "4 passed" in succeed([sys.executable, "-m", "pytest", test_file], project_copy)
+    assert "5 passed" in succeed([sys.executable, "-m", "pytest", test_file], project_copy)
 
     command = [sys.executable, "run.py", "method=label_smoothing", "dataset=csv"]
     command += ["encoder=tiny", "trainer.max_epochs=1"]

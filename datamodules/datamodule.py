@@ -17,13 +17,11 @@ from datamodules.labels import class_counts, has_several_labels
 from datamodules.row_choice import RowChoice
 from datamodules.samplers import Batches, OrderedBatches, PairedBatches, StagedBatches
 from datamodules.splits import Protocol
+from datamodules.streams import ORDER_STREAM
 from storage.errors import InputError
 
 # Batches are cut from memory-mapped arrays; worker processes would only cost here.
 warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-
-# streams of random numbers of one seed; the sampler has stream 1, the choice of rows 2, 3, 6 and 8
-VIEW_STREAM, ORDER_STREAM = 4, 5
 
 
 class DataModule(LightningDataModule):

@@ -12,12 +12,10 @@ from datamodules.imbalance import Listed
 from datamodules.label_budget import LabelBudget
 from datamodules.labels import label_array, without_label
 from datamodules.splits import Protocol, fold_numbers, random_split, split_together, stratified_split
+from datamodules.streams import LABEL_STREAM, SPLIT_STREAM, THIN_STREAM, UNLABELLED_STREAM
 from storage.errors import InputError
 
 log = logging.getLogger(__name__)
-
-# streams of random numbers of one seed; the sampler has stream 1, the data module those between
-SPLIT_STREAM, THIN_STREAM, LABEL_STREAM, UNLABELLED_STREAM = 2, 3, 6, 8
 
 
 @dataclass

@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 import numpy as np
 from torch.utils.data import Sampler
 
+from datamodules.streams import SECOND_STREAM, TRAIN_STREAM
 from storage.errors import InputError
-
-SECOND_STREAM = 7  # the data module has 2 to 6
 
 
 class Batches(Sampler[np.ndarray]):
@@ -18,7 +17,7 @@ class Batches(Sampler[np.ndarray]):
     batches, and Lightning finds ``set_epoch``.
     """
 
-    stream = 1  # of the random numbers of a seed; two orders of one run take different ones
+    stream = TRAIN_STREAM  # two orders of one run take different ones
 
     def __init__(self, num_batches: int, rank: int, world_size: int) -> None:
         self.num_batches, self.rank, self.world_size, self.epoch = num_batches, rank, world_size, 0

@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import numpy as np
 
+from datamodules.streams import FOLD_STREAM
 from storage.errors import InputError
 from storage.tables import folded
-
-_FOLDS = 8  # stream of random numbers; the data module has the lower ones
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def fold_numbers(labels: np.ndarray, texts: Sequence[Any], folds: int, repeat: i
     group, first = _groups(texts)
     if len(first) < folds:
         raise InputError(f"protocol.folds: found {folds} for {len(first)} different texts, allowed: 2 to {len(first)}")
-    rng = np.random.default_rng([repeat, folds, _FOLDS])
+    rng = np.random.default_rng([repeat, folds, FOLD_STREAM])
     if labels.ndim == 2:
         return _multilabel_folds(labels[first], folds, rng)[group]
     ranks = rank_in_class(labels[first], rng)

@@ -12,9 +12,10 @@ from torch.utils.data import Dataset, Sampler
 
 from datamodules.cards import contents
 from datamodules.collation import Batch, targets
-from datamodules.datamodule import VIEW_STREAM, DataModule
+from datamodules.datamodule import DataModule
 from datamodules.images.pixels import FilePixels, TablePixels, centre
 from datamodules.samplers import Batches
+from datamodules.streams import VIEW_STREAM
 from datamodules.texts.tokens import key_of
 
 Pixels = TablePixels | FilePixels

@@ -11,7 +11,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from datamodules.collation import Batch
-from datamodules.datamodule import VIEW_STREAM, DataModule, loader
+from datamodules.datamodule import DataModule, loader
+from datamodules.streams import VIEW_STREAM
 from datamodules.texts.collation import TokenBatches
 from datamodules.texts.tokens import CHUNK, Tokens, cached_tokens, key_of, tokenize, tokenizer_fingerprint
 from storage.errors import InputError

@@ -26,6 +26,7 @@ from datamodules.class_descriptions import spelt_out
 from datamodules.corpus import Corpus, prepare
 from datamodules.labels import without_label
 from datamodules.markup import without_markup
+from datamodules.streams import QUERY_STREAM
 from engine.validation import check_targets
 from labelling.answers import NO_LABEL, Answer, AnswerBook, Label, all_of_kind, check_labels, classes_of, record_new
 from labelling.desk import AT_RANDOM, Desk, Suggestion
@@ -212,7 +213,7 @@ class InTerminal(People):
         super().begin()
         if self.plain["cold_start"] is not None:
             return
-        order = np.random.default_rng([self.config.seed, 7]).permutation(list(self.texts)).tolist()
+        order = np.random.default_rng([self.config.seed, QUERY_STREAM]).permutation(list(self.texts)).tolist()
         missing = min(self.first_size(), len(order)) - len(self.answered(frozenset()))
         if missing > 0:
             chosen = [place for place in order if self.book.label(self.texts[place]) is None][:missing]
@@ -254,7 +255,7 @@ class OnPage(People):
             self.book,
             self.label_names,
             budget=self.plain["budget"],
-            rng=np.random.default_rng([self.config.seed, 7]),
+            rng=np.random.default_rng([self.config.seed, QUERY_STREAM]),
             descriptions=self._descriptions(self.label_names),
             can_add_classes=dataset.get("label_names") is not None,
             shows_guess=self.plain["show_guess"],

@@ -20,6 +20,7 @@ from active_learning.selection import PROBABILITIES, Selection, label_by_label, 
 from active_learning.strategies import random as at_random
 from callbacks.open_logs import close_logs, log_outcome
 from clustering.kmeans import unit_rows
+from datamodules.streams import QUERY_STREAM
 from engine.composition import target_class
 from engine.environment import environment, write_environment
 from engine.finished import load_module
@@ -249,7 +250,7 @@ def _query(
         "labels": None if pool.has_several else np.array(labels, dtype=np.int64),
         "num_classes": len(pool.label_names),
         "query_size": size * ahead,
-        "rng": np.random.default_rng([plan.plain["seed"], number, 7]),
+        "rng": np.random.default_rng([plan.plain["seed"], number, QUERY_STREAM]),
         "probabilities": None,
         "mc_probabilities": None,
         "guesses": pool.guesses if experiment.cold_start and not trained else None,

@@ -30,6 +30,7 @@ from clustering.scores import clustering_scores, negative_similarity
 from clustering.topics import Topic, name_of, topics
 from clustering.two_views import Agreed
 from clustering.vectors import WordVectors
+from datamodules.streams import NUMBER_STREAM, START_STREAM
 from datamodules.texts.datamodule import TextDataModule
 from engine.assign import CLUSTERS, FINAL, OUTLIERS, described_clusters, name_of_words
 from engine.environment import ENVIRONMENT, environment, write_environment
@@ -49,7 +50,6 @@ from tasks.fit import record_once, run_and_log, run_names, seconds_before, watch
 
 ORDERS = 5  # orders of evaluation, where the order counts
 SHOWN = 20  # clusters in the printed table
-_STARTS, _NUMBER = 6, 7  # streams of random numbers of one seed; the data module has those before
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _num_clusters(plan: Plan, run: RunFolder, num_labels: int, num_texts: int, v
     """K: as said, as many as there are labels, or estimated from `vectors()`."""
     num_clusters = plan.plain["method"]["num_clusters"]
     if num_clusters == "auto":
-        rng = np.random.default_rng([plan.config.seed, 0, _NUMBER])
+        rng = np.random.default_rng([plan.config.seed, 0, NUMBER_STREAM])
         estimate = estimate_num_clusters(vectors(), rng)
         write_estimate(run, estimate)
         return estimate.number
@@ -173,7 +173,7 @@ def _clusters_of_vectors(plan: Plan, run: RunFolder, corpus: Any, texts: list[st
         words = WordVectors.fit(method.vectors, texts, method.max_words)
         vectors, arrays = words(texts), words.arrays()
     vectors = method.scaled(vectors)
-    rng = np.random.default_rng([plan.config.seed, 0, _STARTS])
+    rng = np.random.default_rng([plan.config.seed, 0, START_STREAM])
     if isinstance(method, DenseWordsClustering):
         result, arrays = _by_two_views(lambda words: method.agreed(vectors, words, rng), vectors, texts)
     elif isinstance(method, DensityClustering):

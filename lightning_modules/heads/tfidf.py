@@ -85,37 +85,41 @@ def logistic_regression(
 
 
 class WordsSolution(NamedTuple):
-    """A regression on words: weights (C, V), biases (C,), and the C of scikit-learn that was chosen."""
+    """A regression on words: weights (C, V), biases (C,), the C of scikit-learn that was chosen, the loss of each C."""
 
     weight: Tensor
     bias: Tensor
     inverse_penalty: float
+    validation_losses: dict[float, float]
 
 
 def chosen_regression(
+    fit: Callable[[float], tuple[NDArray, NDArray]],
     loss: Callable[[Tensor, Tensor], Tensor],
-    train: tuple[csr_matrix, NDArray[np.integer]],
     validation: tuple[csr_matrix, Tensor],
-    num_classes: int,
 ) -> WordsSolution:
-    """The `logistic_regression` on rows (N, V) and labels (N,) of `train` whose logits have the lowest loss on those of
-    `validation`, the strongest penalty of equal ones. Raises ValueError: none of the losses is finite."""
-    best, lowest = None, np.inf
+    """The regression whose logits have the lowest loss on rows (N, V) and labels of `validation`, the strongest penalty
+    of equal ones.
+
+    Args:
+        fit: of the train rows: the C of scikit-learn to weights (C, V) and biases (C,).
+        loss: of logits (N, C) and labels.
+        validation: the rows and their labels.
+
+    Raises:
+        ValueError: none of the losses is finite.
+    """
+    best, losses = None, {}
     for inverse_penalty in INVERSE_PENALTIES:
-        weight, bias = logistic_regression(*train, num_classes, inverse_penalty)
-        logits = torch.from_numpy(validation[0] @ weight.T + bias)
-        value = float(loss(logits, validation[1]))
-        if value < lowest:
-            best, lowest = WordsSolution(torch.from_numpy(weight), torch.from_numpy(bias), inverse_penalty), value
+        weight, bias = fit(inverse_penalty)
+        losses[inverse_penalty] = float(loss(torch.from_numpy(validation[0] @ weight.T + bias), validation[1]))
+        if losses[inverse_penalty] < (losses[best[2]] if best else np.inf):
+            best = torch.from_numpy(weight), torch.from_numpy(bias), inverse_penalty
     if best is None:
-        raise no_finite_loss(len(validation[1]))
-    return best
-
-
-def no_finite_loss(rows: int) -> ValueError:
-    """What to raise where no penalty has a finite loss on so many validation rows."""
-    penalties = ", ".join(f"{inverse_penalty:g}" for inverse_penalty in INVERSE_PENALTIES)
-    return ValueError(f"val split: found no finite loss on its {rows} rows with C = {penalties}, allowed: one at least")
+        penalties, rows = ", ".join(f"{inverse_penalty:g}" for inverse_penalty in losses), len(validation[1])
+        problem = f"found no finite loss on its {rows} rows with C = {penalties}"
+        raise ValueError(f"val split: {problem}, allowed: one at least")
+    return WordsSolution(*best, losses)
 
 
 def fitted(model: LogisticRegression, inputs: Any, labels: NDArray[np.integer]) -> LogisticRegression:

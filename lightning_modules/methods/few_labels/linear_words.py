@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -11,7 +12,14 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.heads.linear_solver import solve_and_choose
-from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, token_counts, weighted, word_scores
+from lightning_modules.heads.tfidf import (
+    chosen_regression,
+    fitted_rows,
+    logistic_regression,
+    token_counts,
+    weighted,
+    word_scores,
+)
 
 
 class EmbeddingsAndWords(ClassifierModule):
@@ -94,8 +102,7 @@ class LinearWordsModule(EmbeddingsAndWords):
             ).best
         inputs, frequency = fitted_rows(train, len(self.inverse_frequency))
         val_inputs = weighted(token_counts(val, len(frequency)), frequency)
-        words = chosen_regression(
-            self.evaluation_loss, (inputs, labels.numpy()), (val_inputs, val_labels), self.num_classes
-        )
+        fit = partial(logistic_regression, inputs, labels.numpy(), self.num_classes)
+        words = chosen_regression(fit, self.evaluation_loss, (val_inputs, val_labels))
         self.place((chosen.weight, chosen.bias + words.bias), words.weight, torch.from_numpy(frequency))
         return {"solver/penalty": chosen.strength, "solver/C": words.inverse_penalty}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.encoders.bag_of_words import NUM_SPECIAL, WordCounts
-from lightning_modules.heads.tfidf import INVERSE_PENALTIES, logistic_regression, no_finite_loss, token_counts
+from lightning_modules.heads.tfidf import chosen_regression, logistic_regression, token_counts
 
 
 class TfidfLinearModule(ClassifierModule):
@@ -78,19 +79,11 @@ class TfidfLinearModule(ClassifierModule):
         inputs = tfidf.fit_transform(self._counts(train))
         self.inverse_frequency.copy_(torch.from_numpy(tfidf.idf_))
         val_inputs = tfidf.transform(self._counts(val))
-        losses: dict[float, float] = {}
-        chosen, lowest = None, np.inf
-        for inverse_penalty in INVERSE_PENALTIES:
-            weight, bias = self._fitted(inputs, labels.numpy(), inverse_penalty)
-            logits = torch.from_numpy(val_inputs @ weight.T + bias)
-            losses[inverse_penalty] = float(self.evaluation_loss(logits, val_labels))
-            if losses[inverse_penalty] < lowest:
-                chosen, lowest = inverse_penalty, losses[inverse_penalty]
-                self.classifier.weight.copy_(torch.from_numpy(weight))
-                self.classifier.bias.copy_(torch.from_numpy(bias))
-        if chosen is None:
-            raise no_finite_loss(len(val_labels))
-        return {"solver/C": chosen, "solver/validation_losses": {f"{key:g}": value for key, value in losses.items()}}
+        fit = partial(self._fitted, inputs, labels.numpy())
+        words = chosen_regression(fit, self.evaluation_loss, (val_inputs, val_labels))
+        self.set_classifier(words.weight, words.bias)
+        losses = {f"{inverse_penalty:g}": value for inverse_penalty, value in words.validation_losses.items()}
+        return {"solver/C": words.inverse_penalty, "solver/validation_losses": losses}
 
     def _check(self, labels: Tensor) -> None:
         if len(labels.unique()) < 2:

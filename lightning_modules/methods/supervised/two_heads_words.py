@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from lightning_modules.base import Batch
 from lightning_modules.heads.stacking import comparable, spread, stacking_weights
-from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, token_counts, weighted
+from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, logistic_regression, token_counts, weighted
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
 from losses import BilateralLoss
 
@@ -80,8 +81,9 @@ class TwoHeadsWordsModule(EmbeddingsAndWords):
             if len(labels.unique()) < 2:
                 raise ValueError("train split: found rows of one class, allowed with method.read_words: two at least")
             val_rows = weighted(token_counts(val, len(frequency)), frequency)
-            options = (self.evaluation_loss, (rows, labels.numpy()), (val_rows, val_labels), self.num_classes)
-            word_weight, word_bias, figures["solver/C"] = chosen_regression(*options)
+            fit = partial(logistic_regression, rows, labels.numpy(), self.num_classes)
+            regression = chosen_regression(fit, self.evaluation_loss, (val_rows, val_labels))
+            word_weight, word_bias, figures["solver/C"] = regression[:3]
             scores.append(torch.from_numpy(val_rows @ word_weight.numpy().T) + word_bias)
         with torch.enable_grad():
             weights = stacking_weights(torch.stack([comparable(values) for values in scores]), val_labels)

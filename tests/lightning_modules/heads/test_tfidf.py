@@ -1,10 +1,12 @@
 """Scores of words: as scikit-learn's rows give them, whatever the padding."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
-from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, word_scores
+from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, logistic_regression, word_scores
 
 
 def test_scores_are_those_of_whole_rows_and_padding_changes_no_bit():
@@ -28,6 +30,6 @@ def test_scores_are_those_of_whole_rows_and_padding_changes_no_bit():
 
 def test_losses_of_which_none_is_a_number_are_refused():
     rows, _ = fitted_rows([np.array([1, 2]), np.array([2, 3])], 5)
-    labels = np.array([0, 1])
     with pytest.raises(ValueError, match="val split: found no finite loss on its 2 rows with C = 1, 3, "):
-        chosen_regression(lambda *_: torch.tensor(np.nan), (rows, labels), (rows, torch.from_numpy(labels)), 2)
+        fit = partial(logistic_regression, rows, np.array([0, 1]), 2)
+        chosen_regression(fit, lambda *_: torch.tensor(np.nan), (rows, torch.tensor([0, 1])))

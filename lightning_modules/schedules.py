@@ -61,3 +61,8 @@ def multi_step(
         return factor ** sum(step >= fall for fall in falls)
 
     return LambdaLR(optimizer, multiplier)
+
+
+def falling_share(done: int, whole: int) -> float:
+    """1 - (t / T)^2 (Zhou et al., CVPR 2020): a share that is 1 at the start of training and 0 at its end."""
+    return 1 - (done / whole) ** 2

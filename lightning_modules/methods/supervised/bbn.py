@@ -7,6 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.schedules import falling_share
 from losses import BilateralLoss
 
 
@@ -38,8 +39,7 @@ class BBNModule(ClassifierModule):
 
     def share(self) -> float:
         """Of the first branch: 1 at the start of training, 0 at its end."""
-        done, whole = self.progress(self.schedule_by)
-        return 1 - (done / whole) ** 2
+        return falling_share(*self.progress(self.schedule_by))
 
     def branch_logits(self, embeddings: Tensor) -> Tensor:
         """Scores (B, C) of rows as they come."""

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.heads.projection import ProjectionHead
+from lightning_modules.schedules import falling_share
 from losses import PrototypicalContrastiveLoss, SupervisedContrastiveLoss, gather, inverse_frequency_weights
 
 
@@ -53,8 +54,7 @@ class HybridSCModule(ClassifierModule):
 
     def contrast_share(self) -> float:
         """alpha: 1 at the start of training, 0 at its end."""
-        done, whole = self.progress(self.schedule_by)
-        return 1 - (done / whole) ** 2
+        return falling_share(*self.progress(self.schedule_by))
 
     def contrastive_loss(self, embeddings: Tensor, labels: Tensor, num_views: int) -> Tensor:
         """SC or PSC on the global batch: `embeddings` (V*B, D) of this rank, `labels` (V*B,)."""

@@ -13,6 +13,7 @@ from lightning_modules.base import Batch
 from lightning_modules.heads.stacking import comparable, spread, stacking_weights
 from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, logistic_regression, token_counts, weighted
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
+from lightning_modules.schedules import falling_share
 from losses import BilateralLoss
 
 
@@ -51,7 +52,7 @@ class TwoHeadsWordsModule(EmbeddingsAndWords):
 
     def share(self) -> float:
         """Of the first head: 1 at the start of training, 0 at its end."""
-        return 1 - (self.global_step / self.total_steps) ** 2
+        return falling_share(*self.progress("step"))
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         embeddings, other_embeddings = self.dropout(self.embed(batch)).chunk(2)

@@ -7,11 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from lightning_modules.base import Batch, ClassifierModule
+from lightning_modules.base import Batch
+from lightning_modules.methods.supervised.prior_shift import PriorShiftModule
 from losses import LADELoss, log_prior
 
 
-class LADEModule(ClassifierModule):
+class LADEModule(PriorShiftModule):
     """Trained with the prior of training in the softmax, predicts with that of its target: `method=lade`.
 
     Args:
@@ -23,20 +24,11 @@ class LADEModule(ClassifierModule):
     """
 
     losses = (LADELoss,)
-    adjustment: Tensor
 
     def __init__(self, *args, target_prior: Literal["uniform", "train"] = "uniform", **kwargs) -> None:
         super().__init__(*args, **kwargs)
         prior = log_prior(self.class_counts).float()
-        self.register_buffer("adjustment", prior if target_prior == "train" else torch.zeros_like(prior), False)
-
-    def logits(self, embeddings: Tensor) -> Tensor:
-        logits = super().logits(embeddings)
-        return logits if self.training else logits + self.adjustment
-
-    def prediction_head(self) -> dict[str, Tensor]:
-        head = super().prediction_head()
-        return head | {"bias": head["bias"] + self.adjustment if "bias" in head else self.adjustment}
+        self.register_buffer("shift", prior if target_prior == "train" else torch.zeros_like(prior), False)
 
     def training_losses(self, batch: Batch) -> dict[str, Tensor]:
         labels = batch["labels"].repeat(batch["num_views"])

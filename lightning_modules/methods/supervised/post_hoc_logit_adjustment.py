@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
 from lightning_modules.methods.supervised.ce import CrossEntropyModule
+from lightning_modules.methods.supervised.prior_shift import PriorShiftModule
 from losses import CrossEntropy, log_prior
 
 
-class PostHocLogitAdjustmentModule(CrossEntropyModule):
+class PostHocLogitAdjustmentModule(PriorShiftModule, CrossEntropyModule):
     """Predicts by the arg max of f_c - adjustment_strength * log P_c: `method=post_hoc_logit_adjustment`.
 
     Source: Menon et al. (ICLR 2021), post-hoc logit adjustment.
@@ -25,16 +26,7 @@ class PostHocLogitAdjustmentModule(CrossEntropyModule):
     losses = (CrossEntropy,)  # one that knows the prior would correct it twice
     needs_every_class = True
     losses_of_words: ClassVar[tuple[type[nn.Module], ...]] = ()
-    adjustment: Tensor
 
     def __init__(self, *args, adjustment_strength: Annotated[float, ">= 0"] = 1.0, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        self.register_buffer("adjustment", (adjustment_strength * log_prior(self.class_counts)).float(), False)
-
-    def logits(self, embeddings: Tensor) -> Tensor:
-        logits = super().logits(embeddings)
-        return logits if self.training else logits - self.adjustment
-
-    def prediction_head(self) -> dict[str, Tensor]:
-        head = super().prediction_head()
-        return head | {"bias": head["bias"] - self.adjustment if "bias" in head else -self.adjustment}
+        self.register_buffer("shift", -(adjustment_strength * log_prior(self.class_counts)).float(), False)

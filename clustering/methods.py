@@ -22,7 +22,18 @@ IDLE = (
 )
 
 
-class KMeansClustering:
+class UntrainedClustering:
+    """What the methods here say of themselves to `engine.composition`."""
+
+    serves = "clustering"
+    kinds = ("text",)
+    multilabel = False
+    losses = ()
+    protocols = ("transductive",)
+    encoder_training = ("frozen",)
+
+
+class KMeansClustering(UntrainedClustering):
     """k-means on vectors of texts: `method=sbert_kmeans`, `tfidf_kmeans`, `bow_kmeans`.
 
     Args:
@@ -37,13 +48,6 @@ class KMeansClustering:
         max_words: most frequent words that `tfidf` and `bow` count; null for all.
         sample_rows: texts that the centres are found on; null for all.
     """
-
-    serves = "clustering"
-    kinds = ("text",)
-    multilabel = False
-    losses = ()
-    protocols = ("transductive",)
-    encoder_training = ("frozen",)
 
     def __init__(
         self,
@@ -75,15 +79,9 @@ class KMeansClustering:
         return kmeans(vectors, num_clusters, rng, self.num_starts, self.max_iter, self.sample_rows)
 
 
-class OfEmbeddings:
+class OfEmbeddings(UntrainedClustering):
     """What methods share that cluster the encoder's embeddings as they come, scaled to length 1."""
 
-    serves = "clustering"
-    kinds = ("text",)
-    multilabel = False
-    losses = ()
-    protocols = ("transductive",)
-    encoder_training = ("frozen",)
     vectors: Literal["encoder"] = "encoder"
     unused_groups = IDLE
 

@@ -61,7 +61,7 @@ class EncoderModule(pl.LightningModule):
     # of the arguments that methods share: when this one reads them, as "KEY=VALUE" of its own; None: never
     reads_when: ClassVar[Mapping[str, str | None]] = MappingProxyType({})
     reads_unlabelled: ClassVar[bool | str] = False  # whether the split "unlabelled" is of use to it, or when: "KEY>0"
-    reads_names: bool = False  # whether it reads what the classes are called, whatever its options
+    reads_names: bool = False  # whether it reads what the classes are called; of a class, whatever its options
     trains_unlabelled: ClassVar[bool] = False  # whether its train batches hold those rows too, behind the train rows
     rows_beside: str | None = None  # "reversed": each train batch holds as many rows again, drawn so, behind its own
     rows_afterwards: str | None = None  # "class_balanced": so are the train batches from `batches_before` of the run on

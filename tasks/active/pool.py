@@ -30,8 +30,7 @@ class Pool:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        may_use_gpu = plan.plain["trainer"]["accelerator"] in ("auto", "gpu") and torch.cuda.is_available()
-        self.device = torch.device("cuda" if may_use_gpu else "cpu")
+        self.device = plan.device
         self.corpus = corpus = plan.corpus()
         self.rows, self.unlabelled = _pool_rows(plan, corpus)
         self.is_whole = len(self.rows) == len(corpus.table("train"))

@@ -60,11 +60,9 @@ class PairsWordsModule(EmbeddingsAndWords, SetFitPairsModule):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.class_names = class_names if use_names else None
+        self.reads_names = self.class_names is not None
         self.word_inverse_penalty, self.word_share = word_inverse_penalty, word_share
         self.words.requires_grad_(False)  # they are solved
-
-    def information(self, has_unlabelled: bool) -> str:
-        return "N" if self.class_names is not None else ""
 
     def further_texts(self) -> list[dict[str, Tensor]]:
         if self.class_names is None:

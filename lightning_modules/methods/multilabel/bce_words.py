@@ -42,9 +42,7 @@ class BinaryCrossEntropyWordsModule(EmbeddingsAndWords, MultiLabelModule):
     ) -> None:
         super().__init__(*args, **kwargs | {"threshold": threshold})
         self.class_names = class_names if use_names else None
-
-    def information(self, has_unlabelled: bool) -> str:
-        return "N" if self.class_names is not None else ""
+        self.reads_names = self.class_names is not None
 
     @torch.no_grad()
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class WordVectors:
     """Word counts (`bow`), or TF-IDF rows of unit length (`tfidf`), in the vocabulary of the texts it was made from.
 
     Lower case; words of two to a hundred letters or digits: what is longer is no word, and an array of words is as wide
-    as its longest. Use `fit`, or `from_arrays` for one that was kept.
+    as its longest. `fit` makes one of texts; one that was kept is made of its `arrays`.
     """
 
     def __init__(self, kind: Literal["bow", "tfidf"], words: NDArray[np.str_], rarity: NDArray[np.float64]) -> None:

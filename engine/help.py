@@ -1,8 +1,8 @@
 """`run.py --help`, one screen; `--help NAME` on a group or a task (or `task=NAME`); `--help key=value` with the
 whole config.
 
-Hydra lists the groups by composing once for each, and imports nothing of ours is wanted before PyTorch has to be there:
-what a choice is stands in the comment of its file, or in the docstring of the class that it names.
+Hydra would list the groups by composing once for each, and would import the classes, and PyTorch with them. Here what a
+choice is comes from the comment of its file, or is read from the source of the class that it names.
 """
 
 from __future__ import annotations

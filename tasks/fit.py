@@ -279,10 +279,13 @@ def _save_best(run: RunFolder, module: ClassifierModule, figures: Mapping[str, A
 
 
 def _start_from(plan: Plan, module: ClassifierModule, started: RunFolder) -> str:
-    """Weights of a finished run, whose id is returned, into `module`, which keeps its own name and `state_of_rows`.
+    """Load the weights of the run that `start_from` names into `module`, which keeps its own name and `state_of_rows`.
 
-    What that run learned from is kept in the metrics of the one that is `started` from it, which may be resumed without
-    it.
+    The metrics of `started`, the run that begins so, keep what the other learned from: it may be gone when this one is
+    resumed.
+
+    Returns:
+        The id of the run that `start_from` names.
 
     Raises:
         ValueError: no run that fits.
@@ -324,8 +327,7 @@ def measure(
     """Figures of the weights in `module`: validation, then the one reading of test; the predictions are written.
 
     Under the published protocol there is no validation split, and test has chosen the epoch. Where folds hold out
-    neither, there are no figures. With `retrieval` a
-    datastore is built, or with `keep_store` the one of the run used.
+    neither, there are no figures. With `retrieval` a datastore is built, or with `keep_store` that of the run is used.
     """
     splits = [split for split in ("val", "test") if split in datamodule.indices]
     if datamodule.protocol.name == "published":

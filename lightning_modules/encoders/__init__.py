@@ -1,1 +1,1 @@
-"""Encoders: texts to embeddings."""
+"""Encoders: texts, or images, to embeddings."""

@@ -27,7 +27,7 @@ class QueueContrastModule(TwoStageModule, QueueModule):
     With `representation_share=1` all steps are the first stage's, and the classifier is then the minimum of its
     cross-entropy with a penalty on the embeddings of the encoder at rest: what enough steps of a second stage would
     come to. The strength of the penalty is the one with the lowest such loss on the validation rows; where there are
-    none, that of scikit-learn's logistic regression.
+    none, that of scikit-learn's logistic regression (C = 1) on embeddings over their root mean square length.
 
     Args:
         representation_share: as in `TwoStageModule`, in [0, 1].

@@ -27,7 +27,7 @@ ON_A_RUN = {
     "predict": ("run", "input", "output", "probabilities", "explain", "sure", *READING, THREADS),
     "drift": ("run", "input", "output", *READING, THREADS),
     "datastore": ("run", "add", *LABELLED, THREADS),
-    "serve": ("run", "host", "port", "sure", "trainer.num_threads"),
+    "serve": ("run", "host", "port", "sure", THREADS),
     "export": ("run", "output", "format", "quantize", "retrieval"),
 }
 

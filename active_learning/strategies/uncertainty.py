@@ -11,11 +11,10 @@ from active_learning.selection import Selection, at_random, blocks, highest, one
 NO_MODEL = "drawn at random: no model yet"
 
 
-def shannon_entropy(probabilities: np.ndarray, epsilon: float = 0.0) -> np.ndarray:
-    """-sum_c p_c log(p_c + epsilon) in nats over the last axis, with 0 log 0 = 0; `epsilon=1e-9` is the published form
-    of the SCL-HNM code. A row of zeros (no class could be read) has entropy 0, the least uncertain."""
-    shifted = probabilities + epsilon if epsilon else probabilities
-    logs = np.log(np.maximum(shifted, np.finfo(shifted.dtype).tiny))
+def shannon_entropy(probabilities: np.ndarray) -> np.ndarray:
+    """-sum_c p_c log p_c in nats over the last axis, with 0 log 0 = 0: a row of zeros (no class could be read) has
+    entropy 0, the least uncertain."""
+    logs = np.log(np.maximum(probabilities, np.finfo(probabilities.dtype).tiny))
     return -np.einsum("...c,...c->...", probabilities, logs)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 SQUARE, REPEATS = 2048, 5
-ATTENTION = {  # its kernels on a processor, which PyTorch does not count by itself; from shapes
+ATTENTION = {  # its kernels on a CPU, which PyTorch does not count by itself; from shapes
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(*shapes[:3]),
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda *shapes, **_: sdpa_backward_flop_count(
         *shapes[:4]

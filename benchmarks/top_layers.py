@@ -2,7 +2,7 @@
 
     python -m benchmarks.top_layers [--threads 2] [--texts 100] [--tokens 16] [--layers 2]
 
-Embeddings must agree to 0.01 before anything is timed; a step is forward and backward, in bf16 where the processor has
+Embeddings must agree to 0.01 before anything is timed; a step is forward and backward, in bf16 where the CPU has
 it.
 """
 

@@ -26,7 +26,7 @@ class NanGuard(Callback):
     """Raises ValueError with step, epoch and batch when the loss is NaN or infinite.
 
     Looking at a loss makes an accelerator wait, so there the last ``interval`` losses are looked at together; on the
-    processor every loss is.
+    CPU every loss is.
     """
 
     def __init__(self, run: RunFolder, protocol: Any, interval: Annotated[int, ">= 1"] = 20) -> None:

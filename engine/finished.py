@@ -77,7 +77,7 @@ def _own_config(run: RunFolder, config: DictConfig) -> DictConfig:
         own.trainer.pop("strategy", None)  # an option of earlier runs
         own.paths, own.start_from = config.paths, None  # its weights are its own
         own.trainer.num_threads = config.trainer.num_threads
-        # one process serves, on the processor where the GPUs of training are not there
+        # one process serves, on the CPU where the GPUs of training are not there
         alone = {"devices": 1, "num_nodes": 1, "gradient_cache_chunk": None}
         own.trainer.update({key: value for key, value in alone.items() if key in own.trainer})
         if own.trainer.accelerator == "gpu":

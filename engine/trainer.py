@@ -53,7 +53,7 @@ def build_trainer(
         max_epochs: a number, or `enough`: 6, or where rows are few as many as 30 steps of the optimizer take; or
             `converged`, for heads over a frozen encoder: 30, or as many as 600 steps take, and no early stopping, which
             a few validation rows would cause by chance; or `by_size`, for clustering: 70, or where top layers train on
-            the processor as many as 800 steps take, 12 at least.
+            the CPU as many as 800 steps take, 12 at least.
         max_steps: of the optimizer, -1 for any number; the part of an epoch that it may end in is validated too.
         least_steps: of the optimizer: where `max_epochs` have fewer, as many epochs as it takes.
         num_threads: of each process; null takes what OMP_NUM_THREADS or the machine gives.
@@ -133,7 +133,7 @@ def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:
         here = f"{THREADS_A_PROCESSOR} for each processor here"
         yield f"trainer.num_threads: found {threads}, allowed: at most {most}, {here}; null takes what fits"
     if trainer["precision"] == "16-mixed" and not (gpus and trainer["accelerator"] != "cpu"):
-        yield "trainer.precision: found 16-mixed, allowed on the processor: auto, 32, bf16"
+        yield "trainer.precision: found 16-mixed, allowed on the CPU: auto, 32, bf16"
     world, sampler = World.of(trainer), plain.get("sampler")
     processes = world.size
     batch_size = sampler["batch_size"] if sampler else 0
@@ -163,7 +163,7 @@ def keep_freed_memory() -> None:
 
 
 def resolve_precision(precision: str | int, accelerator: str) -> str:
-    """`auto` is bf16-mixed where the processor multiplies bf16 natively, else 32-true."""
+    """`auto` is bf16-mixed where the CPU multiplies bf16 natively, else 32-true."""
     if str(precision) == "auto":
         return "bf16-mixed" if multiplies_bf16(accelerator) else "32-true"
     return {"32": "32-true", "bf16": "bf16-mixed"}.get(str(precision), str(precision))

@@ -148,7 +148,7 @@ class EncoderModule(pl.LightningModule):
 
     @torch.no_grad()
     def embedded_splits(self, datamodule: Any, *only: str) -> dict[str, tuple[Tensor, Tensor]]:
-        """Embeddings (N, D) and labels of what the run learns from, by the encoder of now, on the processor.
+        """Embeddings (N, D) and labels of what the run learns from, by the encoder of now, on the CPU.
 
         Args:
             datamodule: the run's; "train", "val" and "unlabelled", as far as they are there, never test.
@@ -189,7 +189,7 @@ class EncoderModule(pl.LightningModule):
         self._seed_dropout(derived_seed(self.seed, "dropout", *self._step(), self.global_rank))
 
     def _seed_dropout(self, seed: int) -> None:
-        """As `torch.manual_seed`, which on the processor costs a step of a head a fifteenth: it looks for each kind of
+        """As `torch.manual_seed`, which on the CPU costs a step of a head a fifteenth: it looks for each kind of
         accelerator first."""
         if self.device.type == "cpu":
             torch.default_generator.manual_seed(seed)

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from losses.arguments import check_tau, full_precision
 from losses.shared_labels import Positives, check_labelled_rows, check_positives, same_label
 
-# Tiles and row blocks that stay within a processor's cache; below SYMMETRIC_FROM rows whole rows are as fast.
+# Tiles and row blocks that stay within a CPU's cache; below SYMMETRIC_FROM rows whole rows are as fast.
 TILE = 512
 SYMMETRIC_FROM = 1024
 # Logits within +-40 of 0 span 80: exp of the difference is still a normal float32 (exp(-87) is the smallest).

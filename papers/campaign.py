@@ -8,7 +8,7 @@ Cells, rows and seeds are those of BUDGET=evidence on SharpReCL's Table 2, main 
 the table of that name. Each cell is searched (`search=halving`, on seeds 100 to 102), then what won is run on the
 budget's seeds. Stopped, or out of time, the same line goes on. GPU tests that this machine or environment would skip
 are named with the reason, first and last; without a GPU nothing is run, but with `trainer=cpu`, which tunes and runs on
-the processor. The record of each search is kept in reports/searches, from where the budget has the same runs.
+the CPU. The record of each search is kept in reports/searches, from where the budget has the same runs.
 `column=ohsumed,trec_50` asks for these data sets alone, `row=ce,sharprecl` for these methods.
 """
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["flat", "ivf", "hnsw", "pq"]
-ON_GPU = ("flat", "ivf")  # kinds that faiss searches on a GPU as it does on the processor
+ON_GPU = ("flat", "ivf")  # kinds that faiss searches on a GPU as it does on the CPU
 BLOCK = 65_536  # vectors that enter an index, or are compared, at once
 PIECE = 1024  # queries that are compared at once
 SAMPLE, NEIGHBOURS, RECALL = 256, 10, 0.95  # what the number of probes is chosen by

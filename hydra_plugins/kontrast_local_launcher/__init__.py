@@ -30,7 +30,7 @@ class LocalLauncherConf:
     """Options of `hydra/launcher=kontrast_local`."""
 
     _target_: str = "hydra_plugins.kontrast_local_launcher.LocalLauncher"
-    # jobs at a time; the processor's cores are shared between them
+    # jobs at a time; the CPU's cores are shared between them
     n_jobs: int = 1
     # fork the jobs from one process that has imported everything: saves each job its start-up
     warm: bool = False

@@ -1,7 +1,7 @@
-"""Linear layers in bfloat16 whose weights lie as the processor multiplies them.
+"""Linear layers in bfloat16 whose weights lie as the CPU multiplies them.
 
 `nn.Linear` brings its weight into that layout at every call, which costs a small batch a third of its time. The two
-operators are those that `torch.compile` puts in place of a linear layer on a processor.
+operators are those that `torch.compile` puts in place of a linear layer on a CPU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ROWS = 384  # tokens: the number for which the layout is chosen; others are serv
 
 
 def can_prepack() -> bool:
-    """Whether this torch has the operators, and this processor multiplies in bfloat16 by them."""
+    """Whether this torch has the operators, and this CPU multiplies in bfloat16 by them."""
     has_operators = hasattr(OPERATORS, "_reorder_linear_weight") and hasattr(OPERATORS, "_linear_pointwise")
     return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported() and has_operators
 

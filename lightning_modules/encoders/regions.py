@@ -16,7 +16,7 @@ def random_boxes(
 
     Args:
         number: R.
-        generator: on the processor.
+        generator: on the CPU.
         area: least and most share of the square, drawn uniformly; within (0, 1].
         ratio: least and most of width to height, drawn uniformly in its logarithm; a side longer than 1 is cut to 1.
 

@@ -45,7 +45,7 @@ def start_http(
 def fork_workers(batches: list[Connection], predict: Callable[[list[Any]], list[Row]]) -> list[ForkProcess]:
     """A fork of this process for each connection but the first, which is left to this one.
 
-    They share the model's memory, and so the processor's cache: its threads would wait for the interpreter's lock.
+    They share the model's memory, and so the CPU's cache: its threads would wait for the interpreter's lock.
     """
     context = multiprocessing.get_context("fork")
     workers: list[ForkProcess] = []

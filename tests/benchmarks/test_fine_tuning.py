@@ -19,7 +19,7 @@ def test_a_linear_layer_multiplies_three_times_forward_and_backward():
     assert multiply_adds(lambda: layer(inputs).sum().backward()) == 3 * 4 * 3 * 5 * 7
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])  # two implementations on a processor
+@pytest.mark.parametrize("dropout", [0.0, 0.1])  # two implementations on a CPU
 def test_products_of_attention_count(dropout):
     batch, heads, length, width = 2, 3, 7, 8
     queries = torch.randn(batch, heads, length, width)

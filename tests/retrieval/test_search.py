@@ -92,7 +92,7 @@ def test_without_faiss_only_flat(vectors, monkeypatch):
 
 
 def test_an_index_goes_to_the_gpu_that_faiss_sees(vectors, monkeypatch):
-    """A stand-in for the GPU build: what is asked of it, and that the processor's index is what is written."""
+    """A stand-in for the GPU build: what is asked of it, and that the CPU's index is what is written."""
     asked = []
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     monkeypatch.setattr(faiss, "StandardGpuResources", lambda: "resources", raising=False)

@@ -56,7 +56,7 @@ class ClusteringModule(EncoderModule):
         self.num_clusters = num_clusters
 
     def embed(self, batch: Batch) -> Tensor:
-        """As in `EncoderModule`; on the processor, texts of like length are encoded together, so that few pads are.
+        """As in `EncoderModule`; on the CPU, texts of like length are encoded together, so that few pads are.
 
         Batches of clustering are drawn without regard to length, for the texts of a batch count for each other.
         """
@@ -90,7 +90,7 @@ class ClusteringModule(EncoderModule):
 
     @torch.no_grad()
     def all_outputs(self, function: Callable[[Batch], Tensor] | None = None) -> Tensor:
-        """`function(batch)` (B, …) of every text in eval mode, in row order: (N, …), float32, on the processor.
+        """`function(batch)` (B, …) of every text in eval mode, in row order: (N, …), float32, on the CPU.
 
         By default the embeddings of the encoder, (N, D). Batches are those of evaluation, in their fixed order.
         """

@@ -8,17 +8,25 @@ import pyarrow.compute as pc
 
 from storage.tables import trim
 
+TYPED = {r"\n": "\n", r"\t": "\t"}  # separators that a shell does not hand on
+
+
+def meant_separator(separator: str) -> str:
+    """What a separator that was typed stands for."""
+    return TYPED.get(separator, separator)
+
 
 def split_labels(field: Any, separator: str) -> Any:
-    """The labels in a field of CSV, none where it is empty; blank ones, as after a separator at the end, are left out.
+    r"""The labels in a field of CSV, none where it is empty; blank ones, as after a separator at the end, are left out.
+    A space as separator stands for white space of any kind; `\n` and `\t` are typed for a line end and a tab.
 
     What is no text stays as it is, and so do the blanks of a field that holds nothing else, which are no labels.
     """
     if not isinstance(field, str):
         return field
-    if separator.isspace():
+    if separator == " ":
         return field.split()
-    parts = field.split(separator) if trim(field) else []
+    parts = field.split(meant_separator(separator)) if trim(field) else []
     return [part for part in parts if trim(part)] or parts
 
 

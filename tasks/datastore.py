@@ -18,7 +18,7 @@ from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
 from storage.tables import Row, is_blank, label_name, label_text, text_of
-from tasks.auto.guesses import LISTS, guess_separator, json_list
+from tasks.auto.guesses import LISTS, guess_separator, list_in
 from tasks.auto.reading import LOOKED_AT
 from tasks.predict import Encoded, pieces, read_as_learned
 
@@ -72,7 +72,9 @@ def with_reader_of_labels(
         cells = [row.get(config.label_column) for _, row in first]
         rows, separator = chain(first, rows), guess_separator(cells)
         learned = plan.dataset.learned_separator
-        if separator is None and learned not in (None, LISTS):  # of few cells it cannot be told
+        filled = [cell for cell in cells if not is_blank(cell)]
+        are_lists = bool(filled) and None not in map(list_in, filled)
+        if separator is None and (learned != LISTS or are_lists):  # of few cells it cannot be told
             separator = learned
         if separator is None and not any(isinstance(cell, list) for cell in cells):
             return rows, _one_or_none  # no text of the file has two
@@ -114,7 +116,6 @@ def _names(field: Any, separator: str | None) -> list[Any]:
     """Labels in a field: a list in JSON Lines; in CSV with the data set's separator, or without one a list as text."""
     if isinstance(field, str) and separator is not None:
         return split_labels(field, separator)
-    names = json_list(field) if isinstance(field, str) else field
-    if not isinstance(names, list):
+    if (names := list_in(field)) is None:
         raise ValueError('a list of labels, as ["a", "b"]')
-    return names
+    return list(names)

@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from datamodules.cards import digests
 from datamodules.class_descriptions import spelt_out
 from datamodules.corpus import Corpus, prepare
-from datamodules.labels import without_label
+from datamodules.labels import meant_separator, without_label
 from datamodules.markup import without_markup
 from datamodules.streams import QUERY_STREAM
 from engine.validation import check_targets
@@ -85,7 +85,8 @@ class People:
     def __init__(self, config: DictConfig) -> None:
         self.config = config
         self.plain: dict[str, Any] = OmegaConf.to_container(config.active, resolve=True)  # type: ignore[assignment]
-        separator = (config.dataset.get("label_separator") or SEPARATOR) if self.corpus.multilabel else None
+        typed = config.dataset.get("label_separator") or SEPARATOR
+        separator = meant_separator(typed) if self.corpus.multilabel else None
         self.book = AnswerBook(answers_file(config), int(self.plain["annotators"]), separator)
         self.texts: dict[int, str] = {}
         self.label_names: list[str] = []

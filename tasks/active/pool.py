@@ -11,7 +11,7 @@ import torch
 
 from clustering.kmeans import unit_rows
 from datamodules.corpus import Corpus
-from datamodules.labels import without_label
+from datamodules.labels import meant_separator, without_label
 from datamodules.texts.datamodule import predict_loader
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
@@ -37,7 +37,7 @@ class Pool:
         table = corpus.table("train").take(self.rows)
         self.texts: list[str] = table.column("text").to_pylist()
         self.has_several = corpus.multilabel  # classes a text
-        self.separator: str = plan.plain["dataset"].get("label_separator") or SEPARATOR
+        self.separator = meant_separator(plan.plain["dataset"].get("label_separator") or SEPARATOR)
         self.labels: list[Any] = table.column("label").to_pylist()  # a class, or all classes of a text
         self.label_names = list(corpus.label_names)
         distinct = first_of_equal(self.texts)

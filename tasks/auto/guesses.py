@@ -59,6 +59,10 @@ URL = r"(https?://|www\.)\S+"
 UNSPACED = re.compile(  # characters of scripts that set no space between words
     "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )  # Thai, Lao, Khmer, Hiragana, Katakana, Chinese characters
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+OF_NUMPY = re.compile(rf"\bnp\.str_\(({QUOTED})\)")  # a text in a list, as NumPy 2 shows it
+SIDE_BY_SIDE = re.compile(rf"({QUOTED}|-?\d[\d.]*)(\s+(?=['\"]|-?\d))?")  # a value of a list, perhaps without a comma
+BARE_LIST = re.compile(r"""\[((?!\s*')[^\[\]"]*)\]""")
 
 
 def words_in(text: str) -> int:
@@ -73,6 +77,7 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
     """What stands between the labels of a text, `LISTS` where cells are lists, None where each is one label.
 
     Where a cell is a list of names as JSON, all are to be lists: beside a plain name it would be taken for one itself.
+    Lists without quotes, as Spark writes them, are lists where all cells are and one holds several.
 
     A separator is taken for one where the parts of the cells that hold it stand in other cells too, alone or beside
     other labels: "Sci/Tech" and "Food, Drink" are one label each, and so is the number "1,5".
@@ -81,14 +86,33 @@ def guess_separator(cells: Iterable[Any]) -> str | None:
     lists = list(map(_listed, filled))
     if filled and (None not in lists or any(map(holds_names, filled))):
         return LISTS
+    if None in lists and _are_bare_lists(filled):
+        return LISTS
     different = {str(cell) for cell in filled}
     for separator in SEPARATORS:
         joined = [cell for cell in different if separator in cell]
         cells_of = Counter(part for cell in different for part in {part.strip() for part in cell.split(separator)})
         parts = [part.strip() for cell in joined for part in cell.split(separator)]
-        if joined and not are_numbers(joined) and sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts):
+        is_known = sum(cells_of[part] > 1 for part in parts) >= KNOWN_PARTS * len(parts)
+        if joined and is_known and not (are_numbers(joined) and _may_be_one(joined, separator)):
             return separator
     return None
+
+
+def _may_be_one(numbers: Sequence[str], separator: str) -> bool:
+    """Whether each of these may be one number: a decimal has one comma, thousands have three digits after each."""
+    are_thousands = all(re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+", number.strip()) for number in numbers)
+    return are_thousands or not any(number.strip().strip(separator).count(separator) > 1 for number in numbers)
+
+
+def commas_in_numbers(cells: Iterable[Any]) -> str | None:
+    """The first of the cells that are numbers with a comma, where what stands before and after it mostly stands alone
+    in other cells: they may be two labels each. None where there are none."""
+    different = dict.fromkeys(str(cell).strip() for cell in cells if not is_blank(cell))
+    joined = [cell for cell in different if "," in cell]
+    parts = [part.strip() for cell in joined for part in cell.split(",")]
+    is_likely = joined and are_numbers(joined) and sum(part in different for part in parts) >= KNOWN_PARTS * len(parts)
+    return joined[0] if is_likely else None
 
 
 def holds_names(cell: Any) -> bool:
@@ -101,17 +125,38 @@ def _listed(cell: Any) -> Sequence[Any] | None:
     return cell if isinstance(cell, list | tuple) else json_list(cell)
 
 
+def _are_bare_lists(cells: Sequence[Any]) -> bool:
+    lists = list(map(list_in, cells))
+    has_words = any(letter.isalpha() for own in lists for part in own or () for letter in str(part))
+    return None not in lists and has_words and any(len(own or ()) > 1 for own in lists)
+
+
 def json_list(cell: Any) -> list[Any] | None:
-    """The list that a cell holds, as JSON or as Python writes it; None where it holds something else."""
+    """The list that a cell holds, as JSON or as Python or NumPy write it; None where it holds something else."""
     if not isinstance(cell, str) or not cell.strip().startswith("["):
         return None
-    for parsed in (json.loads, ast.literal_eval):
+    for parsed in (json.loads, _literal):
         try:
             value = parsed(cell.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
         return value if isinstance(value, list) else None
     return None
+
+
+def _literal(text: str) -> Any:
+    """A value as Python writes it, or a list as NumPy does, which sets no commas: two texts would be read as one."""
+    plain = OF_NUMPY.sub(r"\1", text)
+    return ast.literal_eval(SIDE_BY_SIDE.sub(lambda value: value[1] + ("," if value[2] else ""), plain))
+
+
+def list_in(cell: Any) -> Sequence[Any] | None:
+    """The list that a cell is or holds, its texts in quotes or, as Spark and Hive write them, without; None where it
+    holds something else."""
+    if (parts := _listed(cell)) is not None or not isinstance(cell, str):
+        return parts
+    bare = BARE_LIST.fullmatch(cell.strip())
+    return [part.strip() for part in bare[1].split(",") if part.strip()] if bare else None
 
 
 def guess_columns(
@@ -279,7 +324,7 @@ def _several(cells: Sequence[Any]) -> list[str]:
     than others, and few the same twice."""
     if (separator := guess_separator(cells)) is None:
         return []
-    lists = map(_listed, cells) if separator == LISTS else (split_labels(str(cell), separator) for cell in cells)
+    lists = map(list_in, cells) if separator == LISTS else (split_labels(str(cell), separator) for cell in cells)
     parts = [[str(part).strip() for part in own or ()] for own in lists]
     once = sum(len(set(own)) == len(own) for own in parts)
     is_usual = once >= MOSTLY * len(parts) and len({len(own) for own in parts}) > 1

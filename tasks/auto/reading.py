@@ -45,11 +45,12 @@ from tasks.auto.guesses import (
     PROSE,
     are_numbers,
     called_as,
+    commas_in_numbers,
     flag_columns,
     guess_columns,
     guess_separator,
     holds_names,
-    json_list,
+    list_in,
     words_in,
 )
 
@@ -308,7 +309,11 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
         data.texts.append(value)
         data.lines.append(int(where[len(file) :]))
         cells.append(row.get(label))
-    _add_labels(data, file, cells, _separator_of(cells) if separator == GUESS else separator)
+    guessed = _separator_of(cells) if separator == GUESS else separator
+    _add_labels(data, file, cells, guessed)
+    if separator == GUESS and guessed is None and (joined := commas_in_numbers(cells)) is not None:
+        typed = in_shell_quotes(f"label_separator={quoted(',')}")
+        data.notes.append(f"labels such as {short(joined)} are read as one number each; {typed} reads several labels")
     if empty:
         data.notes.append(f"{empty} rows without a text are left out")
     if strange:
@@ -409,9 +414,9 @@ def _parts(where: str, label: Any, separator: str) -> list[Any] | None:
     if is_missing(label):
         return None
     if separator == LISTS:
-        if (parts := json_list(label)) is None:
+        if (names := list_in(label)) is None:
             raise InputError(f"{where}: found {short(label)} where other cells hold lists; allowed: a list, or nothing")
-        return parts
+        return list(names)
     parts = split_labels(str(label), separator)
     return [part for part in parts if trim(part)] if parts else None
 

@@ -19,7 +19,7 @@ from storage.run_store import RunFolder
 from tasks.auto import _name_of, _read, next_lines
 from tasks.auto.clock import Clock
 from tasks.auto.data import max_length_for
-from tasks.auto.guesses import LISTS, guess_columns, guess_separator, words_in
+from tasks.auto.guesses import LISTS, guess_columns, guess_separator, list_in, words_in
 from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
 from tests.command_lines import command
 
@@ -572,16 +572,44 @@ def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, s
         ([["red"], ["red", "green"], None], LISTS),
         (["['red', 'green']", "['red']", "[]"], LISTS),  # as Python writes them
         (['["red", "green"]', "red", "green"], LISTS),  # of which the others are refused
+        (["['red' 'green']", "['red'\n 'large']", "[]"], LISTS),  # as NumPy writes them
+        (["[red, green]", "[large]", "[]"], LISTS),  # as Spark does
+        (["[red]", "[green]"], None),  # of which none has several
+        (["[red, green]", "[large", "red"], None),
         (["[0, 10]", "[10, 20]", "more"], None),  # of numbers
+        (["[0 - 10]", "[10 - 20]"], None),
         (["Sci/Tech", "Food, Drink", "World"], None),  # parts that stand nowhere else
         (["Health, Beauty", "Health, Fitness", "Travel"], None),
         (["a;b", "c"], None),
         ([1, 2.0, True, None], None),
         (["1,0", "1,5", "2,0", "2,5"], None),
+        (["1,5,7", "5,7", "1,7", "7"], ","),  # more commas than a number has
+        (["1,5", "5,7", "1,7", "7", "5", "1,"], None),
+        (["1,000,000", "2,000,000", "1,000"], None),
     ],
 )
 def test_several_labels_in_a_cell_are_told_from_one_label_with_a_mark_in_it(cells, expected):
     assert guess_separator(cells) == expected
+
+
+@pytest.mark.parametrize(
+    ("cell", "names"),
+    [
+        ("['sport' 'world news'\n \"it's\"]", ["sport", "world news", "it's"]),
+        ("['a', ' \"b\" ' 'c, d']", ["a", ' "b" ', "c, d"]),  # quotes and commas within
+        ("[np.str_('a'), np.str_('b')]", ["a", "b"]),
+        ("[1 2]", [1, 2]),
+        ("[0, 10]", [0, 10]),
+        ("[world news, don't know]", ["world news", "don't know"]),
+        ("[]", []),
+        ('["a", "b]', None),  # one that was cut is no list of bare names
+        ("['a', 'b]", None),
+        ("[a] and [b]", None),
+        ("sport", None),
+    ],
+)
+def test_a_list_in_a_cell_is_read_as_each_program_writes_it(cell, names):
+    assert list_in(cell) == names
 
 
 def test_several_labels_are_read_and_one_label_where_that_is_said(tmp_path):
@@ -592,6 +620,14 @@ def test_several_labels_are_read_and_one_label_where_that_is_said(tmp_path):
     assert len(data.unlabelled) == 3 and data.rows_of_label() == {"red": 9, "large": 6, "green": 3}
     single = read_labelled(file, separator=None)
     assert not single.several and single.labels[0] == "red|large"
+    rows = zip(TEXTS, ["1,5", "5", "1", "7", "5,7", "1"] * 2, strict=True)
+    said = """labels such as '1,5' are read as one number each; "label_separator=','" reads several labels"""
+    assert said in read_labelled(file := write(tmp_path / "n.csv", ("text", "label"), rows)).notes
+    numbers = read_labelled(file, separator=",")
+    assert numbers.labels[0] == ("1", "5") and not any(note.startswith("labels such") for note in numbers.notes)
+    rows = zip(TEXTS, ["customer service\nprice", "price", "customer service\r\nspeed"] * 4, strict=True)
+    data = read_labelled(write(tmp_path / "l.csv", ("text", "label"), rows), separator=r"\n")
+    assert data.labels[:3] == [("customer service", "price"), ("price",), ("customer service", "speed")]
     (tmp_path / "b.jsonl").write_text('{"text": "one text", "label": []}\n{"text": "two texts", "label": null}\n')
     lists = read_labelled(str(tmp_path / "b.jsonl"), separator=LISTS)  # of the second it is not known
     assert lists.labels == [()] and lists.unlabelled == ["two texts"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from kontrast.estimators import LISTS, OPENING, TextClassifier, answering, label
 from kontrast.runs import HALF, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
-from storage.tables import is_missing, label_name
+from storage.tables import JOIN, flagged, is_missing, label_name
 
 SHOWN = ["rank", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper", "accuracy", "micro_f1", "within_noise",
          "recommended", "train_seconds"]  # fmt: skip
@@ -115,6 +115,15 @@ def _alone(label: Any) -> list[str] | None:
     return None if is_missing(cell) else json_list(cell) or [cell]
 
 
+def _joined(data: pd.DataFrame, names: Sequence[Any]) -> list[list[str] | None]:
+    """The labels of each row by columns of 0 and 1; None where all are missing. Raises InputError: other values."""
+    columns = [data[name].astype(object) for name in names]
+    rows = zip(*(column.where(column.notna(), None) for column in columns), strict=True)
+    return [
+        flagged(dict(zip(map(str, names), row, strict=True)), f"data: row {place}") for place, row in enumerate(rows)
+    ]
+
+
 def _label_cell(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # whole numbers, which pandas keeps as floats where some are missing
@@ -124,7 +133,7 @@ def _label_cell(value: Any) -> str:
 def auto(
     data: pd.DataFrame | str | Path,
     text: str | None = None,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     minutes: float = 20,
     **settings: Any,
 ) -> Answer:
@@ -134,7 +143,7 @@ def auto(
         data: a table with texts and labels, or the path of a file.
         text: column of the texts. By default `text` of a table; of a file it is guessed, and so are its labels.
         label: column of the labels, lists where texts have several; a missing one is a text without a label. By
-            default `label` of a table.
+            default `label` of a table. A list of columns of 0 and 1: each is a label.
         minutes: how long it may take, > 0.
         settings: any key that the task takes: `prefer="speed"`, `precision=0.9`, `seed=1`, `paths__runs="elsewhere"`.
 
@@ -147,23 +156,27 @@ def auto(
     labels: dict[str, Any] = {}
     if isinstance(data, pd.DataFrame):
         text, label = "text" if text is None else text, "label" if label is None else label
-        for key, name in (("text", text), ("label", label)):
+        names: list[Any] = list(label) if isinstance(label, list | tuple) else [label]
+        for key, name in (("text", text), *(("label", name) for name in names)):
             if (number := list(data.columns).count(name)) != 1:
                 shown = f"{number or 'no'} column{'s' if number else ''} {short(name)}"
                 raise InputError(f"data: found {shown}, allowed: {key}=NAME of {short_list(map(str, data.columns))}")
-        if str(text) == str(label):
-            raise InputError(f"label: found {short(label)}, the column of the texts, allowed: another one")
-        cells = _label_cells(data[label])
-        if not any(isinstance(value, LISTS) for value in data[label]):
-            pairs = zip(cells, data[label], strict=True)
+        if str(text) in map(str, names):
+            raise InputError(f"label: found {short(text)}, the column of the texts, allowed: another one")
+        column = data[names[0]] if len(names) == 1 else _joined(data, names)
+        cells = _label_cells(column)
+        if not any(isinstance(value, LISTS) for value in column):
+            pairs = zip(cells, column, strict=True)
             labels = labels_by_name((label_name(cell, "data"), value) for cell, value in pairs if not is_missing(cell))
         texts = [_text(value) for value in data[text]]
-        text, label = str(text), str(label)
+        text, label = str(text), JOIN.join(map(str, names))
         if "${" in text + label:  # which a config would resolve
             text, label = "text", "label"
         data = written({text: texts, label: cells}, Path(config_of(words).paths.data)).resolve()
     elif not isinstance(data, str | Path):
         raise InputError(f"data: found {type(data).__name__}, allowed: a DataFrame, or the path of a file")
+    if isinstance(label, list | tuple):
+        label = JOIN.join(label)
     columns_of_file = {"text_column": text, "label_column": label}
     words += overrides({"input": str(data)} | {key: name for key, name in columns_of_file.items() if name is not None})
     config = config_of(words)

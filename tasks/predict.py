@@ -365,6 +365,8 @@ def read_as_learned(
         if own != config[option]:
             own_config[option] = own
             print(f"{table.name}: {option}={own}, as the run learned from", file=sys.stderr)
+    if "label" in kinds:
+        table = table.with_labels(own_config.label_column, "set label_column=NAME")
     return own_config, table
 
 

@@ -9,7 +9,18 @@ from datamodules.class_descriptions import names_of
 from datamodules.labels import split_labels
 from storage.errors import InputError
 from storage.files import expanded
-from storage.tables import Table, checked_delimiter, checked_encoding, format_of, label_text, open_table, text_of
+from storage.tables import (
+    JOIN,
+    Table,
+    checked_delimiter,
+    checked_encoding,
+    format_of,
+    label_text,
+    labels_of,
+    open_table,
+    text_columns,
+    text_of,
+)
 
 
 class UserFiles(TextDataset):
@@ -23,7 +34,7 @@ class UserFiles(TextDataset):
         val: file of the validation rows; without it, the protocol takes some from train.
         text_column: name of the column that holds the text; `TITLE+BODY` joins two, a line each.
         label_column: name of the column that holds the label, a name or a number; in JSONL also a list of them, empty
-            where a text has none.
+            where a text has none. `TOXIC+THREAT` joins columns of 0 and 1, each a label.
         label_names: the classes, where train rows have no label (yet): an empty cell, or no such column at all. The
             test rows need labels; without a test file there is no test split then.
         aug_column: name of the column that holds an augmented text, empty where there is none.
@@ -117,15 +128,16 @@ class UserFiles(TextDataset):
         """Rows of one file, whose columns `needed` must be there."""
         table = self.table(path)
         for key in needed:
-            (table.need_text if key == "text" else table.need)(self.columns[key], f"dataset.{key}_column")
-        table.refuse_uncalculated(self.columns.values())  # one that may be missing may not be empty by mistake
+            table.need_text(self.columns[key], f"dataset.{key}_column")
+        names = [name for column in self.columns.values() for name in text_columns(table.columns or (), column)]
+        table.refuse_uncalculated(names)  # one that may be missing may not be empty by mistake
         always = needed - {"aug"} if table.columns is None else ()
         for where, row in table.rows:
             for key in always:
-                value = table.text if key == "text" else table.value
-                value(where, row, self.columns[key], f"dataset.{key}_column")
+                table.text(where, row, self.columns[key], f"dataset.{key}_column")
             entry = {key: row.get(column) for key, column in self.columns.items()}
             entry["text"] = self.cleaned(text_of(row, self.columns["text"]))
+            entry["label"] = labels_of(row, self.columns["label"], where)
             entry |= {"aug": self.cleaned(entry["aug"])} if "aug" in entry else {}
             entry["where"] = where
             yield entry
@@ -196,7 +208,8 @@ class Csv(UserFiles):
 
     def _as_train(self, rows: Iterator[Row]) -> Iterator[Row]:
         if self.empty_label == "unlabelled" or self.label_names is not None:  # otherwise it says that no label applies
-            return (row | {"label": None} if row["label"] in ("", []) else row for row in rows)
+            blank: list[Any] = [""] if JOIN in self.columns["label"] else ["", []]  # of columns of 0 and 1 it is known
+            return (row | {"label": None} if row["label"] in blank else row for row in rows)
         return rows
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:

@@ -11,7 +11,8 @@ from typing import Any
 from storage.errors import InputError, short
 
 MAX_FIELD = 1 << 24  # characters; the csv module's own limit of 131072 is too small for whole documents
-JOIN = "+"  # between the names of columns that are read as one text
+JOIN = "+"  # between the names of columns that are read as one text, or as the labels of one
+FLAGS = {"0": False, "1": True, "false": False, "true": True}  # whether a label applies
 UNSEEN = ("Cc", "Cf")  # categories of characters that nobody sees: controls, marks of direction and of no width
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace()) + (
     "\u00ad\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
@@ -21,7 +22,7 @@ WHOLE = re.compile(r"^([-+]?\d+)\.0+$")
 
 
 def text_columns(columns: Iterable[str], column: str) -> list[str]:
-    """The columns that `TITLE+BODY` joins; one whose own name holds a plus is meant first."""
+    """The columns that `TITLE+BODY`, of texts or of labels, joins; one whose own name holds a plus is meant first."""
     return [column] if column in columns else column.split(JOIN)
 
 
@@ -33,6 +34,28 @@ def text_of(row: Mapping[str, Any], column: str) -> Any:
     filled = [value for value in values if not is_blank(value)]
     texts = [value for value in filled if isinstance(value, str)]
     return "\n".join(texts) if texts == filled else next(value for value in filled if not isinstance(value, str))
+
+
+def labels_of(row: Mapping[str, Any], column: str, where: str) -> Any:
+    """The label of a row; of `TOXIC+THREAT` a list, see `flagged`."""
+    names = text_columns(row, column)
+    return row.get(names[0]) if len(names) == 1 else flagged({name: row.get(name) for name in names}, where)
+
+
+def flagged(cells: Mapping[str, Any], where: str) -> list[str] | None:
+    """The names whose cells hold 1 or true, the others 0 or false; None where all are empty: it is not known.
+
+    Raises:
+        InputError: a cell that holds something else, or is empty where others are not.
+    """
+    if all(map(is_missing, cells.values())):
+        return None
+    flags = {name: FLAGS.get(label_text(cell).lower()) for name, cell in cells.items()}
+    if (wrong := next((name for name, flag in flags.items() if flag is None), None)) is not None:
+        joined = JOIN.join(cells)
+        allowed = f"0 and 1, or false and true, in each of {short(joined)}, or nothing in all"
+        raise InputError(f"{where}: found {short(cells[wrong])} in column {short(wrong)}; allowed: {allowed}")
+    return [name for name, flag in flags.items() if flag]
 
 
 def is_visible(text: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storage.errors import InputError, short, short_list
-from storage.tables.cells import text_columns, text_of
+from storage.tables.cells import labels_of, text_columns, text_of
 from storage.tables.text_lines import TextLines
 
 COMPARED_ROWS = 50  # of the beginning, whose keys are the columns of JSON, and in which a column of XLSX may be empty
@@ -84,15 +84,21 @@ class Table:
                 raise without_values(self.name, column)
 
     def need_text(self, column: str, hint: str) -> None:
-        """The same of a column of texts, or of each of those that it joins."""
+        """The same of a column of texts or labels, or of each of those that it joins."""
         for part in text_columns(self.columns or (), column):
             self.need(part, hint)
 
-    def value(self, where: str, row: Row, column: str, hint: str) -> Any:
-        """A value of a row. Raises InputError where it lacks the key."""
-        if column not in row:
-            raise InputError(f"{where}: {self._lacks('key', column, hint, row)}")
-        return row[column]
+    def with_labels(self, column: str, hint: str) -> Table:
+        """The table with what `TOXIC+THREAT` says in a column of that name; itself where it names one column.
+
+        Raises:
+            InputError: it lacks one of these; reading rows raises what `flagged` does.
+        """
+        if len(text_columns(self.first_names(), column)) == 1:
+            return self
+        self.need_text(column, hint)
+        rows = ((where, row | {column: labels_of(row, column, where)}) for where, row in self.rows)
+        return replace(self, columns=self.columns and (*self.columns, column), rows=rows)
 
     def text(self, where: str, row: Row, column: str, hint: str) -> Any:
         """`text_of` a row. Raises InputError where it lacks the key, or all of those that are joined."""

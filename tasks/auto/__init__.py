@@ -120,8 +120,8 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     clock.say(f"{len(data.labels):,} labelled rows; text {text!r}, label {label!r}{how}")
     if data.several:
         between = "as lists" if (typed := data.about["label_separator"]) == LISTS else f"with {typed!r} between"
-        told = ", guessed (label_separator=null: one label a text)" if separator == GUESS else ""
-        data.notes.insert(0, f"several labels a text, {between}{told}")
+        between += ", guessed (label_separator=null: one label a text)" if separator == GUESS else ""
+        data.notes.insert(0, f"several labels a text, {'a column each' if data.about['flags'] else between}")
     for note in data.notes:
         clock.say(note)
     return data.checked()

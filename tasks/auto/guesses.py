@@ -55,6 +55,7 @@ PROSE = 5  # words on the mean, from which different values are texts, whatever 
 SPARSE = 0.5  # of the rows that another column of texts fills, below which one is mostly empty
 KNOWN_PARTS = 0.8  # of the parts of cells with a separator, that stand in other cells too, from which they are labels
 FLAGS = ({"0", "1"}, {"0.0", "1.0"}, {"false", "true"})  # cells that say whether a label applies
+NEVER = ({"0"}, {"0.0"}, {"false"})  # that none does
 URL = r"(https?://|www\.)\S+"
 UNSPACED = re.compile(  # characters of scripts that set no space between words
     "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
@@ -179,22 +180,23 @@ def guess_columns(
         InputError: a named column is not there or holds objects, or nothing looks like a text or a label.
     """
     for key, name in (("text_column", text), ("label_column", label)):
-        parts = [] if name is None else text_columns(columns, name) if key == "text_column" else [name]
-        if name is not None and not set(parts) <= set(columns):
-            raise InputError(f"{key}: found {short(name)}; allowed in {file}: one of {short_list(columns)}")
+        parts = [] if name is None else text_columns(columns, name)
+        if not set(parts) <= set(columns):
+            raise InputError(f"{key}: found {short(str(name))}; allowed in {file}: one of {short_list(columns)}")
         _refuse_objects(file, parts, rows)
     guessed = [kind for kind, name in (("text", text), ("label", label)) if name is None]
+    labels = [] if label is None else text_columns(columns, label)
     looks = {name: _Column([row.get(name) for row in rows]) for name in columns}
     others: dict[str, list[str]] = {"text": [], "label": []}
     if text is None:
         sure = [name for name in columns if _is_named(name, SURE_LABEL_NAMES)]
         usual = [name for name in columns if _is_named(name, LABEL_NAMES) and looks[name].may_be_label]
-        free = [name for name in columns if name not in (label, *sure, *usual)]
+        free = [name for name in columns if name not in (*labels, *sure, *usual)]
         text, others["text"] = _guess_text(free, looks)
         if text is None:
             _refuse_objects(file, columns, rows)
             raise InputError(f"{file}: no column looks like texts; allowed: text_column=NAME of {short_list(columns)}")
-        text = _with_headlines(text, [name for name in columns if looks[name].is_headline and name != label])
+        text = _with_headlines(text, [name for name in columns if looks[name].is_headline and name not in labels])
     if label is None:
         free = [name for name in columns if name not in text_columns(columns, text)]
         label, others["label"] = _guess_label(free, looks)
@@ -205,7 +207,7 @@ def guess_columns(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
                 f"{topics_line(file, text, typed or {}, lacks_texts)}"
             )
-    taken = {label, *text_columns(columns, text)}
+    taken = {label, *labels, *text_columns(columns, text)}
     return text, label, guessed, {kind: [name for name in names if name not in taken] for kind, names in others.items()}
 
 
@@ -267,11 +269,14 @@ def called_as(kinds: Sequence[str], columns: Iterable[str]) -> list[str]:
     return [column for column in columns if any(_is_named(column, names[kind]) for kind in kinds)]
 
 
-def flag_columns(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Those of the columns that hold nothing but 0 and 1, or true and false, both of them."""
+def flag_columns(columns: Sequence[str], rows: Sequence[Row], likely: Sequence[str]) -> list[str]:
+    """Those of the columns that hold nothing but 0 and 1, or true and false: both of them and among the `likely`, or
+    0 or false alone beside several of these, as of a rare label. None where fewer than two hold both."""
     cells = {column: [row.get(column) for row in rows] for column in columns}
     values = {name: {str(cell).strip().lower() for cell in own if not is_missing(cell)} for name, own in cells.items()}
-    return [column for column in columns if values[column] in FLAGS]
+    flags = [column for column in likely if values[column] in FLAGS]
+    rare = [column for column in columns if values[column] in NEVER]
+    return [column for column in columns if column in {*flags, *rare}] if len(flags) > 1 else []
 
 
 def _is_named(name: str, names: Sequence[str]) -> bool:

@@ -34,6 +34,8 @@ from storage.tables import (
     is_text,
     is_visible,
     label_name,
+    label_text,
+    labels_of,
     open_table,
     text_columns,
     text_of,
@@ -192,7 +194,10 @@ def read_labelled(
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
     rows = [row for _, row in first]
     text, label, guessed, others = guess_columns(columns, rows, text_column, label_column, file, typed)
-    table.refuse_uncalculated([*text_columns(columns, text), label, *called_as(guessed, columns)])
+    labels = text_columns(columns, label)
+    table.refuse_uncalculated([*text_columns(columns, text), *labels, *called_as(guessed, columns)])
+    if len(labels) > 1:
+        separator = _separator_of_flags(separator)
     if "label" in guessed and table.columns:
         _refuse_no_header(table.header, label, first)
     is_like_a_row = table.line is not None and any(words_in(name) >= PROSE for name in text_columns(columns, text))
@@ -208,6 +213,7 @@ def read_labelled(
         "text_columns": [text],
         "label_column": label,
         "label_separator": separator,
+        "flags": labels if len(labels) > 1 else [],
         "guessed": guessed,
         "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
@@ -216,7 +222,8 @@ def read_labelled(
     if is_like_a_row:
         data.notes.append(f"the first row names the columns, {short_list(columns)}; header=false reads it as a row")
     if "label" in guessed:
-        data.notes += _notes_on_flags([name for name in columns if name in (label, *others["label"])], rows)
+        free = [name for name in columns if name not in text_columns(columns, text)]
+        data.notes += _notes_on_flags(free, rows, [name for name in free if name in (label, *others["label"])])
     if format_of(path) == "xlsx" and _look_merged([row.get(label) for row in rows]):
         data.notes.append(
             f"column {short(label)} looks merged: rows below a label have none, and are read as texts without one; "
@@ -236,13 +243,22 @@ def _existing(file: str) -> Path:
     return path
 
 
-def _notes_on_flags(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """What is said where several columns hold 0 and 1."""
-    flags = flag_columns(columns, rows)
+def _notes_on_flags(columns: Sequence[str], rows: Sequence[Row], likely: Sequence[str]) -> list[str]:
+    """What is said where several columns hold 0 and 1, those that are `likely` labels among them."""
+    flags = [name for name in flag_columns(columns, rows, likely) if JOIN not in name]
     if len(flags) < 2:
         return []
-    learned = f"several labels a text are learned where one column names them, as {'|'.join(flags[:2])}"
-    return [f"columns {short_list(flags)} of 0 and 1 may each be a label; {learned}"]
+    typed = f"label_column={quoted_word(JOIN.join(flags))}"
+    return [f"columns {short_list(flags)} of 0 and 1 may each be a label; {typed} learns several labels a text"]
+
+
+def _separator_of_flags(typed: str | None) -> str:
+    """Raises InputError: one was typed that says otherwise."""
+    if typed not in (GUESS, LISTS):
+        shown = "null" if typed is None else short(typed)
+        allowed = "no word of it, for each column is a label"
+        raise InputError(f"label_separator: found {shown} beside a label_column of several; allowed: {allowed}")
+    return LISTS
 
 
 def _look_merged(cells: Sequence[Any]) -> bool:
@@ -308,7 +324,7 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
         file = where.rstrip("0123456789")
         data.texts.append(value)
         data.lines.append(int(where[len(file) :]))
-        cells.append(row.get(label))
+        cells.append(labels_of(row, label, where))
     guessed = _separator_of(cells) if separator == GUESS else separator
     _add_labels(data, file, cells, guessed)
     if separator == GUESS and guessed is None and (joined := commas_in_numbers(cells)) is not None:
@@ -322,6 +338,9 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
     if not data.labels:
         topics = topics_line(data.file, text, data.about["typed"], data.about["lacks_texts"])
         raise InputError(f"{data.file}: no row has a label in column {short(label)}; {topics}")
+    counts = data.rows_of_label()
+    if never := [name for name in data.about["flags"] if label_text(name) not in counts]:
+        data.notes.append(f"no labelled row of {short_list(never)}: never predicted")
     data.about |= {"unlabelled_rows": len(data.unlabelled), "markup_rows": marked}
     if data.unlabelled:
         number = sum(isinstance(cell, str) and cell.strip().lower() == "nan" for cell in cells)

@@ -134,6 +134,12 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
         kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), paths__data=str(tmp_path))
     kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text=0, label=1, paths__data=str(tmp_path))
     assert pd.read_parquet(asked[2].input).to_dict("list") == {"0": ["one", "two"], "1": ["1", "2"]}
+    flags = pd.DataFrame({"text": list("abc"), "rude": [1, 0, None], "threat": [True, False, None]})
+    kontrast.auto(flags, label=["rude", "threat"], paths__data=str(tmp_path))
+    assert asked[3].label_column == "rude+threat"
+    assert pd.read_parquet(asked[3].input)["rude+threat"].tolist() == ['["rude", "threat"]', "[]", ""]
+    with pytest.raises(InputError, match="data: row 0: found 2.0 in column 'rude'; allowed: 0 and 1, or false"):
+        kontrast.auto(flags.replace({"rude": 1}, 2), label=["rude", "threat"], paths__data=str(tmp_path))
 
 
 @pytest.mark.parametrize(

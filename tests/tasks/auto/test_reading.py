@@ -261,10 +261,33 @@ def test_what_pandas_writes_where_a_text_or_a_list_is_missing_is_no_value(tmp_pa
 
 def test_columns_of_0_and_1_may_be_labels_of_which_a_text_has_several(tmp_path):
     rows = [(text, place % 2, place // 2 % 2, place % 5) for place, text in enumerate(TEXTS)]
-    said = "columns 'threat', 'rude' of 0 and 1 may each be a label; several labels a text are learned where one column"
-    notes = read_labelled(write(tmp_path / "a.csv", ("text", "threat", "rude", "stars_"), rows)).notes
-    assert any(note.startswith(said) and note.endswith("as threat|rude") for note in notes)
+    learned = "label_column=threat+rude learns several labels a text"
+    data = read_labelled(write(tmp_path / "a.csv", ("text", "threat", "rude", "stars_"), rows))
+    assert f"columns 'threat', 'rude' of 0 and 1 may each be a label; {learned}" in data.notes and not data.several
     assert not read_labelled(write(tmp_path / "b.csv", ("text", "threat", "label", "age"), rows)).notes
+    rows = [(*row[:3], 0) for row in rows]  # a label that no row of the beginning has
+    notes = read_labelled(write(tmp_path / "c.csv", ("text", "threat", "rude", "rare"), rows)).notes
+    assert any("label_column=threat+rude+rare" in note for note in notes)
+
+
+def test_columns_of_0_and_1_that_are_named_are_labels(tmp_path):
+    flags = [("1", "0", "0"), ("true", "1.0", "0"), ("0", "FALSE", "0"), ("", "", "")] * 3
+    rows = [(text, *cells) for text, cells in zip(TEXTS, flags, strict=True)]
+    file = write(tmp_path / "a.csv", ("text", "threat", "rude", "rare"), rows)
+    data = read_labelled(file, label_column="threat+rude+rare")
+    assert data.labels[:3] == [("threat",), ("threat", "rude"), ()] and len(data.unlabelled) == 3
+    assert "no labelled row of 'rare': never predicted" in data.notes
+    dataset = Csv(train=file, label_column="threat+rude+rare", empty_label="unlabelled")
+    labels = [row["label"] for row in dataset.rows({})["train"]]
+    assert labels[:4] == [["threat"], ["threat", "rude"], [], None]
+    with pytest.raises(InputError, match="label_column: found 'threat.rood'; allowed in"):
+        read_labelled(file, label_column="threat+rood")
+    with pytest.raises(InputError, match=r"label_separator: found '\|' beside a label_column of several"):
+        read_labelled(file, label_column="threat+rude", separator="|")
+    for cell, shown in (("2", "'2'"), ("", "''")):
+        rows[1] = (TEXTS[1], "1", cell, "0")
+        with pytest.raises(InputError, match=f"b.csv:3: found {shown} in column 'rude'; allowed: 0 and 1, or false"):
+            read_labelled(write(tmp_path / "b.csv", ("text", "threat", "rude", "rare"), rows), "text", "threat+rude")
 
 
 def test_a_json_file_of_whole_columns_is_told_how_rows_are_written(tmp_path):

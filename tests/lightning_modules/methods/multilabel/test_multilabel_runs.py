@@ -86,6 +86,15 @@ def test_a_run_learns_and_its_files_agree(fit, use, tmp_path):
     assert [evaluated[key] for key in ends] == pytest.approx([metrics[key] for key in ends])
 
     texts = rows(tmp_path / "test.csv")
+    with (tmp_path / "flags.csv").open("w", newline="") as file:  # a column of 0 and 1 each
+        flags = [[row["text"], *(int(name in row["label"].split("|")) for name in names)] for row in texts]
+        csv.writer(file).writerows([["text", *names], *flags])
+    joined = f"label_column={'+'.join(names)}"
+    assert use("evaluate", result, f"input={tmp_path}/flags.csv", joined).code == 0
+    of_flags = json.loads((result.folder / "evaluation-input.json").read_text())
+    assert of_flags == evaluated | {"input": f"{tmp_path}/flags.csv"}
+    lacking = use("evaluate", result, f"input={tmp_path}/flags.csv", "label_column=metal+wind").error
+    assert lacking.startswith(f"{tmp_path}/flags.csv:1: no column 'wind' (set label_column=NAME), allowed")
     assert use("predict", result, f"input={tmp_path}/test.csv", f"output={tmp_path}/out.csv").code == 0
     for row, inputs, (_, actual, scores) in zip(rows(tmp_path / "out.csv"), texts, predictions, strict=True):
         assert row["text"] == inputs["text"] and json.loads(row["prediction"]) == actual

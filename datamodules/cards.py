@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datamodules.labels import class_counts, label_array, without_label
+from storage.tables import composed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +108,7 @@ def digests(table: "pa.Table") -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
     exact, folded, words = bytearray(), bytearray(), array("I")
     for batch in table["text"].chunks:
         for text in batch.to_pylist():
-            parts = text.casefold().split()
+            parts = composed(text).casefold().split()
             exact += hashlib.blake2b(text.encode(), digest_size=8).digest()
             folded += hashlib.blake2b(" ".join(parts).encode(), digest_size=8).digest()
             words.append(len(parts))

@@ -135,12 +135,8 @@ class UserFiles(TextDataset):
         for where, row in table.rows:
             for key in always:
                 table.text(where, row, self.columns[key], f"dataset.{key}_column")
-            entry = {key: row.get(column) for key, column in self.columns.items()}
-            entry["text"] = self.cleaned(text_of(row, self.columns["text"]))
-            entry["label"] = labels_of(row, self.columns["label"], where)
-            entry |= {"aug": self.cleaned(entry["aug"])} if "aug" in entry else {}
-            entry["where"] = where
-            yield entry
+            texts = {key: self.cleaned(text_of(row, self.columns[key])) for key in self.columns if key != "label"}
+            yield {**texts, "label": labels_of(row, self.columns["label"], where), "where": where}
 
     def table(self, path: Path) -> Table:
         """One file, opened."""

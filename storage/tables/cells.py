@@ -23,7 +23,19 @@ WHOLE = re.compile(r"^([-+]?\d+)\.0+$")
 
 def text_columns(columns: Iterable[str], column: str) -> list[str]:
     """The columns that `TITLE+BODY`, of texts or of labels, joins; one whose own name holds a plus is meant first."""
-    return [column] if column in columns else column.split(JOIN)
+    return [column] if column in columns else [_spelt_there(columns, name) for name in column.split(JOIN)]
+
+
+def _spelt_there(columns: Iterable[str], name: str) -> str:
+    """The name as the file has it: an accented letter may be one character or two."""
+    if name.isascii() or name in columns:
+        return name
+    return next((own for own in columns if composed(own) == composed(name)), name)
+
+
+def composed(text: str) -> str:
+    """A text in which an accented letter is one character, where Unicode has that (NFC)."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def text_of(row: Mapping[str, Any], column: str) -> Any:
@@ -64,8 +76,8 @@ def is_visible(text: str) -> bool:
 
 
 def folded(text: str) -> str:
-    """A text as two are compared that may be one: case and white space aside."""
-    return " ".join(text.casefold().split())
+    """A text as two are compared that may be one: case, white space and how accents are written aside."""
+    return " ".join(composed(text).casefold().split())
 
 
 def is_text(value: Any) -> bool:
@@ -98,10 +110,11 @@ def is_missing(label: Any) -> bool:
 
 def label_text(label: Any) -> str:
     """The name of a label as a file has it, "" of what is neither text nor number: ``1`` and ``1.0`` are one, also as
-    text, for spreadsheets and pandas write whole numbers so where some are missing; ``True`` is ``TRUE``."""
+    text, for spreadsheets and pandas write whole numbers so where some are missing; ``True`` is ``TRUE``; an accented
+    letter is one character."""
     if isinstance(label, float) and label.is_integer():
         label = int(label)
-    name = trim(str(label)) if isinstance(label, str | int | float | Decimal) else ""
+    name = composed(trim(str(label))) if isinstance(label, str | int | float | Decimal) else ""
     return TRUTH.get(name) or WHOLE.sub(r"\1", name)
 
 

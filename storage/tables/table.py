@@ -94,7 +94,7 @@ class Table:
         Raises:
             InputError: it lacks one of these; reading rows raises what `flagged` does.
         """
-        if len(text_columns(self.first_names(), column)) == 1:
+        if text_columns(self.first_names(), column) == [column]:
             return self
         self.need_text(column, hint)
         rows = ((where, row | {column: labels_of(row, column, where)}) for where, row in self.rows)

@@ -14,7 +14,7 @@ from typing import Any
 from datamodules.labels import split_labels
 from reporting.auto.commands import topics_line
 from storage.errors import InputError, short, short_list
-from storage.tables import JOIN, Row, is_blank, is_missing, is_text, text_columns, text_of
+from storage.tables import JOIN, Row, composed, is_blank, is_missing, is_text, text_columns, text_of
 
 TEXT_NAMES = (
     *("text", "texts", "content", "body", "message", "sentence", "document", "review", "comment", "tweet", "post"),
@@ -243,7 +243,7 @@ def _guess_label(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str
     """The column of the labels, None where none looks like one, and those that look as much like it."""
     known = [name for name in free if _is_named(name, LABEL_NAMES) and looks[name].may_be_label]
     known = known or [name for name in free if _is_named(name, SURE_LABEL_NAMES)]
-    known.sort(key=lambda name: LABEL_NAMES.index(name.strip().lower()))  # the surest name first
+    known.sort(key=lambda name: LABEL_NAMES.index(_plain(name)))  # the surest name first
     few = [name for name in free if looks[name].is_label]
     few = [name for name in few if not (looks[name].has_several and _is_named(name, NAMES_OF_LISTS))]
     if known:
@@ -253,7 +253,7 @@ def _guess_label(free: Sequence[str], looks: Mapping[str, _Column]) -> tuple[str
     few.sort(key=lambda name: not looks[name].has_several)  # as keywords beside the labels have
     likely = [name for name in few if looks[name].tells_rows_apart and not _is_named(name, SIDE_NAMES)] or few
     usual = [name for name in likely if _is_named(name, LIKELY_LABEL_NAMES)]
-    usual.sort(key=lambda name: LIKELY_LABEL_NAMES.index(name.strip().lower()))
+    usual.sort(key=lambda name: LIKELY_LABEL_NAMES.index(_plain(name)))
     return next(iter([*usual, *likely[::-1]]), None), likely
 
 
@@ -280,7 +280,11 @@ def flag_columns(columns: Sequence[str], rows: Sequence[Row], likely: Sequence[s
 
 
 def _is_named(name: str, names: Sequence[str]) -> bool:
-    return name.strip().lower() in names
+    return _plain(name) in names
+
+
+def _plain(name: str) -> str:
+    return composed(name).strip().lower()
 
 
 class _Column:

@@ -4,6 +4,7 @@ import csv
 import json
 import shlex
 import subprocess
+import unicodedata
 from datetime import date
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from reporting.auto.commands import predict_line
 from storage.command_words import quoted
 from storage.errors import InputError
 from storage.run_store import RunFolder
+from storage.tables import open_table
 from tasks.auto import _name_of, _read, next_lines
 from tasks.auto.clock import Clock
 from tasks.auto.data import max_length_for
@@ -135,6 +137,20 @@ def test_the_encoding_that_was_read_is_told(tmp_path, encoding, typed, told):
 def test_names_count_first_then_contents(columns, expected):
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     assert guess_columns(list(columns), rows, None, None, "f.csv")[:2] == expected
+
+
+def test_a_letter_with_an_accent_is_one_however_it_is_written(tmp_path):
+    apart = [unicodedata.normalize("NFD", name) for name in ("Überschrift", "Catégorie", "Café")]
+    assert apart[0] != "Überschrift"
+    rows = zip(TEXTS, [apart[2], "Café", "Bar"] * 4, strict=True)
+    file = write(tmp_path / "a.csv", apart[:2], rows)
+    guessed, named = read_labelled(file), read_labelled(file, "Überschrift", "Catégorie")
+    assert guessed.about["label_column"] == apart[1] and named.texts == TEXTS
+    assert guessed.rows_of_label() == named.rows_of_label() == {"Café": 8, "Bar": 4}
+    dataset = Csv(train=file, text_column="Überschrift", label_column="Catégorie")
+    assert [row["label"] for row in dataset.rows({})["train"]][:2] == [apart[2], "Café"]  # one class once it is checked
+    table = open_table(file).with_labels("Catégorie", "a hint")
+    assert next(table.rows)[1] == {apart[0]: TEXTS[0], apart[1]: apart[2], "Catégorie": apart[2]}
 
 
 def test_a_column_that_is_named_is_taken(tmp_path):

@@ -91,7 +91,7 @@ def _read_alike(dataset: Any, about: dict[str, Any]) -> None:
     """New files of the data set are read as the one of which `data.json` tells this; what nobody typed is guessed."""
     columns = {"text": about["text_columns"][0], "label": about.get("label_column")}
     dataset.learned_columns = {key: name for key, name in columns.items() if name is not None}
-    dataset.learned_separator = about.get("label_separator")
+    dataset.learned_separator, dataset.learned_missing = about.get("label_separator"), about.get("missing") or ()
     typed = about.get("typed", {})
     dataset.encoding, dataset.delimiter = typed.get("encoding"), checked_delimiter(typed.get("delimiter"), "delimiter")
     dataset.learned_header, dataset.learned_sheet = typed.get("header", True), typed.get("sheet")

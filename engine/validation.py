@@ -68,6 +68,7 @@ class Top:
     header: Annotated[bool, "with task=predict|drift|evaluate|datastore|auto"] = True
     sheet: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     label_separator: Annotated[Annotated[str, "~ .+"] | None, "with task=evaluate|datastore|auto"] = None
+    missing: Annotated[list[str | int | float | None] | None, "with task=evaluate|datastore|auto"] = None
     probabilities: Annotated[bool, "with task=predict"] = False
     explain: Annotated[bool, "with task=predict"] = False
     sure: Annotated[Annotated[float, "> 0", "< 1"] | None, "with task=predict|serve"] = None

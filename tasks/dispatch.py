@@ -20,7 +20,7 @@ from storage.tables import check_source
 
 # a task on a finished run takes the run's own config; anything else on the line would do nothing
 READING = ("text_column", "encoding", "delimiter", "header", "sheet")
-LABELLED = ("label_column", "label_separator", *READING)
+LABELLED = ("label_column", "label_separator", "missing", *READING)
 THREADS = "trainer.num_threads"
 ON_A_RUN = {
     "evaluate": ("run", "input", *LABELLED, THREADS),

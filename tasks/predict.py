@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,6 +28,7 @@ from engine.retrieval import FOLDER, build_retrieval, chosen_vote, open_datastor
 from engine.trainer import resolve_precision
 from lightning_modules.base import Batch, ClassifierModule
 from lightning_modules.encoders.transformer import TextEncoder
+from storage.errors import short_list
 from storage.files import is_stdout, is_written_through
 from storage.journal import Journal, kept_answers
 from storage.run_store import CHECKSUMS, REPEAT, RunFolder, damage_named
@@ -356,6 +358,9 @@ def read_as_learned(
     if sheet is not None and os.path.isfile(name) and sheet in sheet_names(name):
         own_config.sheet = sheet
         print(f"{name}: sheet={sheet}, as the run learned from", file=sys.stderr)
+    if "label" in kinds and "missing" not in typed and plan.dataset.learned_missing:
+        own_config.missing = list(plan.dataset.learned_missing)
+        print(f"{name}: cells of {short_list(own_config.missing)} are empty, as the run learned", file=sys.stderr)
     table = read_rows(own_config, plan, key, blank_allowed, [kind for kind in kinds if f"{kind}_column" not in typed])
     if own_config.header is None and not table.has_header:
         hint = "header=true: its first row is one"
@@ -386,6 +391,7 @@ def read_rows(
     sheet = config.get("sheet")
     table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter, sheet, untyped)
     table.refuse_idle(delimiter, sheet)
+    table = table.without(config.get("missing") or (), Counter())
     if blank_allowed:
         return table
     input_of = partial(plan.dataset.input_of, column=table.own_columns.get("text", config.text_column))

@@ -70,6 +70,7 @@ class Dataset:
     deduplicate: Deduplicate = "none"
     learned_columns: Mapping[str, str] = {}  # "text", "label" -> the user's; of the text `TITLE+BODY` too
     learned_separator: str | None = None  # of several labels in a cell of the user's
+    learned_missing: Sequence[str] = ()  # what stood in cells that were read as empty
     learned_descriptions: tuple[str, ...] | None = None  # of the classes of a finished run, whose file may be gone
     learned_header: bool = True  # whether the first row of the user's named the columns
     learned_sheet: str | None = None  # that the user named, of XLSX

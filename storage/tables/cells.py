@@ -108,6 +108,11 @@ def is_missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, str) and trim(label).lower() in ("", "nan"))
 
 
+def no_values(typed: Iterable[Any]) -> list[str]:
+    """What stands for no value, as texts; null, as which a command line reads NULL, is that."""
+    return ["NULL" if value is None else label_text(value) for value in typed]
+
+
 def label_text(label: Any) -> str:
     """The name of a label as a file has it, "" of what is neither text nor number: ``1`` and ``1.0`` are one, also as
     text, for spreadsheets and pandas write whole numbers so where some are missing; ``True`` is ``TRUE``; an accented

@@ -29,8 +29,9 @@ MOST_WARNINGS = 5  # that are printed
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
 OF_FILE = (
     *("text_column", "label_column", "encoding", "header", "delimiter", "sheet"),
-    *("markup", "unlabelled", "class_descriptions", "label_separator"),
+    *("markup", "unlabelled", "class_descriptions", "label_separator", "missing"),
 )
+READING = ("encoding", "markup", "header", "delimiter", "sheet", "missing")  # of a second file, too
 OF_RUNS = tuple(
     f"dataset.{key}" for key in ("max_length", "singleton_classes", "most_unlabelled", "many_above", "few_below")
 )
@@ -99,7 +100,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
         key: config[key] if _typed(overrides, key) else None for key in ("text_column", "label_column")
     }
     separator = config.label_separator if _typed(overrides, "label_separator") else GUESS
-    reading: dict[str, Any] = {key: config[key] for key in ("encoding", "markup", "header", "delimiter", "sheet")}
+    reading: dict[str, Any] = {key: config[key] for key in READING}
     data = read_labelled(config.input, **columns, separator=separator, **reading)
     text, label = data.about["text_columns"][0], data.about["label_column"]
     if config.unlabelled is not None:

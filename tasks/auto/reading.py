@@ -36,6 +36,7 @@ from storage.tables import (
     label_name,
     label_text,
     labels_of,
+    no_values,
     open_table,
     text_columns,
     text_of,
@@ -61,6 +62,8 @@ GUESS = "guess"
 TEST_FRACTION = 0.2  # of the rows of a file that comes without test rows
 POOL = "POOL.csv"  # stands for a file of texts without labels
 LEAST_DIFFERENT = 5  # texts, of which folds can be made
+NO_VALUES = ("na", "n/a", "#n/a", "<na>", "null", "none", "nil", r"\n")  # as R, SQL and the like write where none is
+LONGEST_NO_VALUE = 10  # characters, blanks around it included
 
 Label = str | tuple[str, ...]  # of a text; a tuple where texts have any number of them
 
@@ -172,19 +175,21 @@ def read_labelled(
     header: bool = True,
     delimiter: str | None = None,
     sheet: str | None = None,
+    missing: Sequence[Any] | None = None,
 ) -> Labelled:
     """The labelled rows of a table; a column that is not named is guessed from names and contents.
 
     Args:
         separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
         header, delimiter, sheet: see `storage.tables.open_table`.
+        missing: what stands in cells that are read as empty ones, such as NA.
 
     Raises:
         InputError: no file that can be read, no such sheet or column, no column that looks like a text or a label, no
             header line, a list in a column of single labels; with file and line.
     """
-    path = _existing(file)
-    table = _opened(path, encoding, header, delimiter, sheet)
+    path, emptied = _existing(file), Counter[str]()
+    table = _opened(path, encoding, header, delimiter, sheet).without(missing or (), emptied)
     options = {"encoding": encoding, "delimiter": delimiter, "header": None if header else False, "sheet": sheet}
     typed = {key: value for key, value in options.items() if value is not None}
     first = list(islice(table.rows, LOOKED_AT))
@@ -214,6 +219,7 @@ def read_labelled(
         "label_column": label,
         "label_separator": separator,
         "flags": labels if len(labels) > 1 else [],
+        "missing": no_values(missing or ()),
         "guessed": guessed,
         "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
@@ -231,6 +237,9 @@ def read_labelled(
         )
     _add_rows(data, chain(first, table.rows), markup, separator)
     data.about["encoding"] = table.encoding  # known for sure once all rows are read
+    data.notes += [f"{number:,} cells of {short(name)} are read as empty" for name, number in emptied.items()]
+    if idle := [name for name in data.about["missing"] if name not in emptied]:
+        data.notes.append(f"missing: no cell is {short_list(idle)}")
     return data
 
 
@@ -341,6 +350,7 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
     counts = data.rows_of_label()
     if never := [name for name in data.about["flags"] if label_text(name) not in counts]:
         data.notes.append(f"no labelled row of {short_list(never)}: never predicted")
+    data.notes += _notes_on_no_values(counts, [*data.texts, *data.unlabelled])
     data.about |= {"unlabelled_rows": len(data.unlabelled), "markup_rows": marked}
     if data.unlabelled:
         number = sum(isinstance(cell, str) and cell.strip().lower() == "nan" for cell in cells)
@@ -349,6 +359,21 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
     if marked:
         what = "is taken out" if markup == "strip" else "stays (markup=strip takes it out)"
         data.notes.append(f"{marked} rows hold markup, such as {example}, which {what}")
+
+
+def _notes_on_no_values(labels: Counter[str], texts: Iterable[str]) -> list[str]:
+    """What is said where labels or texts are words that R, SQL and the like write where there is none."""
+    strange = Counter(text for text in texts if len(text) <= LONGEST_NO_VALUE and text.strip().lower() in NO_VALUES)
+    kinds = {"label": {name: labels[name] for name in labels if name.lower() in NO_VALUES}, "text": strange}
+    names = ",".join(literal(name.strip()) for name in dict.fromkeys(chain(*kinds.values())))
+    typed = in_shell_quotes(f"missing=[{names}]")
+    notes = []
+    for kind, counts in kinds.items():
+        counted = "a class" if kind == "label" else "a text"
+        for name, number in counts.items():
+            rows = f"{number:,} row{'' if number == 1 else 's'}"
+            notes.append(f"{kind} {short(name)} ({rows}) counts as {counted}; {typed} reads it as empty")
+    return notes
 
 
 def _opened(path: Path, encoding: str | None, header: bool, delimiter: str | None, sheet: str | None) -> Table:
@@ -366,11 +391,13 @@ def read_texts(
     header: bool = True,
     delimiter: str | None = None,
     sheet: str | None = None,
+    missing: Sequence[Any] | None = None,
 ) -> list[str]:
     """The texts of a table whose labels, if it has any, are not read.
 
     Args:
-        encoding, header, delimiter, sheet: of the labelled rows; what the format of this file lacks is not asked of it.
+        encoding, header, delimiter, sheet, missing: of the labelled rows; what the format of this file lacks is not
+            asked of it.
 
     Raises:
         InputError: no file that can be read, no such sheet or column, no text in it; with file and line.
@@ -385,7 +412,7 @@ def read_texts(
         header or kind in ("json", "parquet"),
         delimiter if kind in ("csv", "tsv") else None,
         sheet if kind == "xlsx" else None,
-    )
+    ).without(missing or (), Counter())
     hint = "the text column of the labelled rows"
     table.need_text(text_column, hint)
     values = (table.text(where, row, text_column, hint) for where, row in table.rows)
@@ -444,6 +471,8 @@ def why_no_more_labels(data: Labelled) -> str | None:
     """Why active learning cannot go on with the labels of a file; None where it can."""
     if data.about.get("typed"):  # it guesses how to read answers, and finds them by the names of their columns
         return f"it guesses {', '.join(data.about['typed'])} of the file, which were typed here"
+    if data.about.get("missing"):
+        return f"it reads {short_list(data.about['missing'])} as labels: empty these cells in the file"
     if data.about.get("format") not in ("csv", "tsv", "json"):
         return "it goes on with labels of CSV, TSV or JSON Lines: save the rows so"
     if data.about.get("label_separator") == LISTS:

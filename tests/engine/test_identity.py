@@ -53,7 +53,7 @@ def test_the_id_has_the_names_and_ten_hex_digits(config):
         *(("callbacks.nan_guard.interval", 7), ("a_later_group", None), ("callbacks.a_later_one", None)),
         *(("method.mixing_beta", NOT_SAID), ("loss.normaliser", NOT_SAID), ("trainer.max_steps", NOT_SAID)),
         *(("chat", {"name": "gpt35"}), ("cluster.level", 3), ("encoder.num_top_layers", 1)),  # frozen: none trains
-        *(("sheet", "Data"), ("header", False)),
+        *(("sheet", "Data"), ("header", False), ("missing", ["NA"])),
         *(("encoder.lora", NOT_SAID), ("method.K", 20.0), ("optimizer.betas", [0.9, 0.999])),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from datamodules.builders.user_files import Csv
+from engine.finished import _read_alike
 from engine.identify import compose_run
 from reporting.auto.commands import predict_line
 from storage.command_words import quoted
@@ -304,6 +305,26 @@ def test_columns_of_0_and_1_that_are_named_are_labels(tmp_path):
         rows[1] = (TEXTS[1], "1", cell, "0")
         with pytest.raises(InputError, match=f"b.csv:3: found {shown} in column 'rude'; allowed: 0 and 1, or false"):
             read_labelled(write(tmp_path / "b.csv", ("text", "threat", "rude", "rare"), rows), "text", "threat+rude")
+
+
+def test_words_for_no_value_are_said_and_read_as_such_where_they_are_named(tmp_path):
+    rows = [*zip(TEXTS, LABELS, strict=True), *((f"more {n}", label) for n, label in enumerate(["NA", "null", "NA"]))]
+    file = write(tmp_path / "a.csv", ("text", "label"), [*rows, ("NA", "red"), ("-1", "-1")])
+    data = read_labelled(file)
+    typed = "\"missing=[NA,'null']\" reads it as empty"
+    assert f"label 'NA' (2 rows) counts as a class; {typed}" in data.notes and len(data.rows_of_label()) == 6
+    assert f"text 'NA' (1 row) counts as a text; {typed}" in data.notes
+    data = read_labelled(file, missing=["NA", None, -1, "XX"])
+    assert data.rows_of_label() == {"red": 4, "green": 4, "blue": 4} and len(data.unlabelled) == 3
+    assert {"3 cells of 'NA' are read as empty", "missing: no cell is 'XX'"} < set(data.notes)
+    assert not any("counts as" in note for note in data.notes)
+    assert why_no_more_labels(data).startswith("it reads 'NA', 'NULL', '-1', 'XX' as labels")
+    dataset = Csv(train=file)
+    _read_alike(dataset, data.about)
+    assert dataset.learned_missing == ["NA", "NULL", "-1", "XX"]
+    flags = [(text, *(("1", "0") if n % 2 else ("-1", "-1"))) for n, text in enumerate(TEXTS)]
+    data = read_labelled(write(tmp_path / "f.csv", ("text", "a", "b"), flags), label_column="a+b", missing=[-1])
+    assert data.labels == [("a",)] * 6 and len(data.unlabelled) == 6
 
 
 def test_a_json_file_of_whole_columns_is_told_how_rows_are_written(tmp_path):

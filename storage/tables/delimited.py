@@ -10,7 +10,7 @@ import csv
 import itertools
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ TAB = "tab"  # the delimiter, for shells do not hand on \t
 BARE_TAB = "bare_tab"  # the same where double quotes are part of the fields, and every line is a row
 SEP_LINE = re.compile(r"sep=(.)\s*$")  # above the header, as spreadsheets write and read it
 COMPARED_LINES = 50  # of the beginning, where more than one mark may be the delimiter
+ESCAPED_QUOTE = re.compile(r'\\+"')
 log = logging.getLogger(__name__)
 
 
@@ -58,19 +59,39 @@ def open_csv(
             only: Row = {plain_text: head[0].rstrip("\r\n")}
             return Table(name, (plain_text,), iter([("stdin:1", only)]), delimiter)
     dialect["skipinitialspace"] = has_header and _has_spaces_after(head[0], delimiter)
-    reader = csv.reader(itertools.chain(head, lines), strict=True, **dialect)
-    return _table(reader, name, delimiter, before, bool(has_header))
+    return _table(_Lines(itertools.chain(head, lines)), dialect, name, delimiter, before, bool(has_header))
 
 
-def _table(reader: Any, name: str, delimiter: str, before: int, has_header: bool) -> Table:
-    """That of a reader which begins after so many lines of the file."""
+class _Lines:
+    """Lines as a reader takes them: `taken` since somebody has emptied it, and whether one of all has a quote after a
+    backslash."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self.taken: list[str] = []
+        self.has_escapes = False
+        self.iterator = self._kept(lines)  # one for all readers
+
+    def _kept(self, lines: Iterator[str]) -> Iterator[str]:
+        keep = self.taken.append
+        for line in lines:
+            keep(line)
+            if '\\"' in line:
+                self.has_escapes = True
+            yield line
+
+
+def _table(
+    lines: _Lines, dialect: Mapping[str, Any], name: str, delimiter: str, before: int, has_header: bool
+) -> Table:
+    """That of the lines after so many of the file."""
     line = before + 1
+    reader = csv.reader(lines.iterator, strict=True, **dialect)
     with _csv_errors(name, lambda: line, delimiter):
         first: list[str] = next(reader, [])
     columns = _without_blank_end(first, 1)
     header = first if len(first) < len(columns) + 2 else columns  # one without a name can be told, several cannot
     header = told_apart(f"{name}:{line}", header) if has_header else by_position(len(first))
-    rows = _fields(reader, header, name, delimiter, before)
+    rows = _fields(_rows(lines, reader, len(header), dialect, name, before), header, name, delimiter)
     if not has_header:
         rows = itertools.chain([(f"{name}:{line}", dict(zip(header, first, strict=True)))], rows)
     return Table(name, tuple(header), rows, delimiter, has_header=has_header, line=line if has_header else None)
@@ -126,21 +147,58 @@ def _without_blank_end(fields: list[str], least: int) -> list[str]:
     return fields
 
 
-def _fields(reader: Any, header: Sequence[str], name: str, delimiter: str, before: int) -> Iterator[tuple[str, Row]]:
-    """The further rows of such a reader."""
-    line = before + reader.line_num + 1  # where a row begins: a quoted field may hold line ends
-    with _csv_errors(name, lambda: line, delimiter):
-        for fields in reader:
-            if len(fields) > 1:
-                fields = _without_blank_end(fields, len(header))
-            if fields and (len(header) == 1 or any(field.strip() for field in fields)):  # a blank line has none
-                if len(fields) != len(header):
-                    allowed = f"{len(header)} as in the first line"
-                    if delimiter != BARE_TAB:
-                        allowed += f"; a field that holds {delimiter!r} must stand in double quotes"
-                    raise InputError(f"{name}:{line}: {len(fields)} fields, allowed: {allowed}")
-                yield f"{name}:{line}", dict(zip(header, fields))  # noqa: B905 - as long as each other
-            line = before + reader.line_num + 1
+def _rows(
+    lines: _Lines, reader: Any, width: int, dialect: Mapping[str, Any], name: str, before: int
+) -> Iterator[tuple[int, list[str]]]:
+    """The further rows of such a reader, and the line where each begins: a quoted field may hold line ends.
+
+    A row that cannot be read, or not as so many fields, is read once more with quotes after a backslash as part of
+    their fields, and so are all after it; not where a row above has such quotes, for there they ended a field.
+    """
+    has_quotes = dialect.get("quoting") != csv.QUOTE_NONE
+    line = before + reader.line_num + 1
+    with _csv_errors(name, lambda: line, dialect["delimiter"] if has_quotes else BARE_TAB):
+        may_escape = has_quotes and not lines.has_escapes
+        lines.taken.clear()
+        while True:
+            try:
+                for fields in reader:
+                    if len(fields) > 1:
+                        fields = _without_blank_end(fields, width)
+                    if may_escape and lines.has_escapes:
+                        if len(fields) != width:
+                            break
+                        may_escape = False
+                    yield line, fields
+                    line = before + reader.line_num + 1
+                    lines.taken.clear()
+                else:
+                    return
+            except csv.Error:
+                if not (may_escape and lines.has_escapes):
+                    raise
+            log.warning('%s:%d: here and below \\" is a quote within a field, as Spark and MySQL write it', name, line)
+            again = map(_unescaped, itertools.chain(list(lines.taken), lines.iterator))
+            reader, before, may_escape = csv.reader(again, strict=True, **dialect), line - 1, False
+
+
+def _unescaped(line: str) -> str:
+    """A line in which quotes after a backslash are doubled, as CSV has them; of two backslashes before one, one is it."""
+    return ESCAPED_QUOTE.sub(lambda marks: "\\" * ((len(marks[0]) - 1) // 2) + '"' * (2 - len(marks[0]) % 2), line)
+
+
+def _fields(
+    rows: Iterator[tuple[int, list[str]]], header: Sequence[str], name: str, delimiter: str
+) -> Iterator[tuple[str, Row]]:
+    """Such rows by column, without blank ones."""
+    for line, fields in rows:
+        if fields and (len(header) == 1 or any(field.strip() for field in fields)):  # a blank line has none
+            if len(fields) != len(header):
+                allowed = f"{len(header)} as in the first line"
+                if delimiter != BARE_TAB:
+                    allowed += f"; a field that holds {delimiter!r} must stand in double quotes"
+                raise InputError(f"{name}:{line}: {len(fields)} fields, allowed: {allowed}")
+            yield f"{name}:{line}", dict(zip(header, fields))  # noqa: B905 - as long as each other
 
 
 @contextmanager

@@ -81,6 +81,37 @@ def test_what_stands_above_a_header_or_after_a_delimiter(tmp_path, content, line
     assert list(open_table(tmp_path / "a.csv").rows) == [(f"{tmp_path}/a.csv:{line}", {"text": "a, b", "label": "x"})]
 
 
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (r'"he said \"hi\", and left",x', 'he said "hi", and left'),
+        (r'"5\",6\" tall",x', '5",6" tall'),
+        ('"a\nsecond \\"line\\"",x', 'a\nsecond "line"'),
+        (r'"C:\new \"dir\"",x', r'C:\new "dir"'),  # a backslash elsewhere is one
+        (r'"\"",x', '"'),
+        (r'"ends \"so\\",x', 'ends "so\\'),
+    ],
+)
+def test_quotes_after_backslashes_are_those_of_the_text_where_nothing_else_can_be_read(tmp_path, caplog, row, text):
+    path = tmp_path / "a.csv"
+    path.write_text(f'text,label\n"one\ntwo",x\n{row}\n"so, so",y\n"a \\"b\\"",z\n')
+    read = list(open_table(path).rows)
+    assert [values["text"] for _, values in read] == ["one\ntwo", text, "so, so", 'a "b"']
+    assert [values["label"] for _, values in read] == ["x", "x", "y", "z"]
+    last = 6 + row.count("\n")
+    assert [where for where, _ in read] == [f"{path}:{line}" for line in (2, 4, last - 1, last)]
+    assert caplog.messages == [f'{path}:4: here and below \\" is a quote within a field, as Spark and MySQL write it']
+
+
+def test_a_backslash_before_a_quote_that_ends_its_field_is_one(tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\n"C:\\",x\n"D:\\",y\n')
+    assert [row["text"] for _, row in open_table(path).rows] == ["C:\\", "D:\\"] and not caplog.messages
+    path.write_text('text,label\n"C:\\",x\n"a \\"b\\"",y\n')  # which are both in no file
+    with pytest.raises(InputError, match="a.csv:3: not CSV"):
+        list(open_table(path).rows)
+
+
 def test_tabs_between_fields_whose_quotes_are_text(tmp_path):
     path = tmp_path / "a.tsv"
     texts = ['"good', 'so "bad" it is', '"quoted" start', 'an end"']

@@ -24,7 +24,7 @@ from storage.tables import (
 
 
 class UserFiles(TextDataset):
-    """Files with a text and a label column, plain or gzip (``.gz``).
+    """Files with a text and a label column, plain or packed (``.gz``, ``.bz2``, ``.xz``).
 
     Without ``test``, a stratified fifth of train becomes test, drawn by ``split_seed``.
 

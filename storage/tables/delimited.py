@@ -183,7 +183,7 @@ def _rows(
 
 
 def _unescaped(line: str) -> str:
-    """A line in which quotes after a backslash are doubled, as CSV has them; of two backslashes before one, one is it."""
+    """A line in which quotes after a backslash are doubled, as CSV has them; two backslashes before one are one."""
     return ESCAPED_QUOTE.sub(lambda marks: "\\" * ((len(marks[0]) - 1) // 2) + '"' * (2 - len(marks[0]) % 2), line)
 
 

@@ -31,7 +31,7 @@ def open_table(
     """Open a table; its rows are read as they are asked for.
 
     Args:
-        source: a file, unpacked where its name ends in ``.gz``, or "-" for stdin.
+        source: a file, unpacked where its name ends in ``.gz``, ``.bz2`` or ``.xz``, or "-" for stdin.
         kind: csv, tsv, json (Lines, or an array of objects), xlsx or parquet; by default what the name says, else json
             where the content begins with a brace, else csv.
         delimiter: of CSV; by default a tab for ``.tsv``, else a comma, or what the first line has beside it or in its

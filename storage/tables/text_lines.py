@@ -6,6 +6,7 @@ import codecs
 import gzip
 import io
 import logging
+import lzma
 import re
 import sys
 import zlib
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from storage.errors import InputError, short
-from storage.tables.file_names import STDIN, is_packed, name_of
+from storage.tables.file_names import STDIN, name_of, packing
 
 MAX_LINE = 1 << 28  # bytes; a file of one endless line would fill the memory
 SAMPLE = 1 << 16  # bytes at the beginning from which encoding and line ends are told
@@ -24,7 +25,7 @@ NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that
 BROKEN = "\udc80"  # half a character, as no decoder gives it: in the place of bytes that are none of an encoding
 NO_TABLES = {
     **{b"PK\x03\x04": "a ZIP archive, as XLSX is", b"\xd0\xcf\x11\xe0": "an old Excel file", b"%PDF": "a PDF"},
-    **{b"\x1f\x8b": "gzip", b"PAR1\x15": "Parquet"},
+    **{b"\x1f\x8b": "gzip", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ\x00": "xz", b"PAR1\x15": "Parquet"},
 }
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -53,7 +54,7 @@ class TextLines:
     Without `encoding` its byte order mark says it. One without a mark is UTF-8, or where its first bytes beyond ASCII
     are not, what `guess` says, by default `GUESS`, which is said on stderr.
 
-    Reading raises InputError: the file cannot be read, is no whole gzip file, or has bytes that are no text, or lines
+    Reading raises InputError: the file cannot be read, is no whole packed file, or has bytes that are no text, or lines
     in two encodings; with file and line.
 
     Attributes:
@@ -69,8 +70,8 @@ class TextLines:
         try:
             with _binary(self.source) as file:
                 yield from self._lines(file, name)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(f"{name}: not a whole gzip file ({error})") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise InputError(f"{name}: not a whole {packing(name).__name__} file ({error})") from error
         except OSError as error:
             raise InputError(f"{name}: cannot be read ({error.strerror or error})") from error
 
@@ -94,7 +95,7 @@ class TextLines:
             InputError: it is no text.
         """
         if kind := next((kind for m, kind in NO_TABLES.items() if sample.startswith(m)), None):
-            allowed = "text, as CSV; XLSX or Parquet under a name that ends so, gzip as .gz"
+            allowed = "text, as CSV; XLSX or Parquet under a name that ends so, gzip as .gz, bzip2 as .bz2, xz as .xz"
             raise InputError(f"{name}: found {kind}, allowed: {allowed}")
         if marked is not None:
             if marked != "utf-8":
@@ -163,8 +164,8 @@ def _binary(source: Path | str) -> Iterator[Any]:
         yield binary if hasattr(binary, "peek") else io.BufferedReader(binary)
         return
     with Path(source).open("rb") as file:
-        if is_packed(source):
-            with gzip.open(file) as unpacked, io.BufferedReader(unpacked, SAMPLE) as buffered:
+        if (module := packing(source)) is not None:
+            with module.open(file) as unpacked, io.BufferedReader(unpacked, SAMPLE) as buffered:
                 yield buffered
         else:
             yield file

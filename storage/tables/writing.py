@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from storage.errors import InputError, short
 from storage.files import is_stdout, is_written_through, replacing, write_errors
-from storage.tables.file_names import TEXT_FORMATS, is_packed, suffix_of
+from storage.tables.file_names import PACKED, TEXT_FORMATS, packing, suffix_of
 from storage.tables.reading import open_table
 from storage.tables.table import Row
 
@@ -32,7 +32,10 @@ def check_output(path: Path | str, key: str = "output") -> None:
         raise InputError(f"{key}: found {short(str(path))}, a folder, allowed: a file, or - for stdout")
     if _written_kind(path) is None:
         suffixes = ", ".join(sorted(filter(None, WRITTEN)))
-        raise InputError(f"{key}: found {short(str(path))}, allowed: a name ending in {suffixes}, .gz after it, or -")
+        packed = ", ".join(PACKED)
+        raise InputError(
+            f"{key}: found {short(str(path))}, allowed: a name ending in {suffixes}, {packed} after it, or -"
+        )
 
 
 def check_is_other(source: Path | str, output: Path | str) -> None:
@@ -85,11 +88,17 @@ def write_table(path: Path | str, rows: Iterator[Row], columns: Sequence[str] | 
             sys.stdout.flush()
         return
     with replacing(path) as binary:
-        packed = gzip.GzipFile("", "wb", fileobj=binary, mtime=0) if is_packed(path) else nullcontext(binary)
-        with packed as target:
+        with _packed(binary, path) as target:
             stream = io.TextIOWrapper(target, encoding="utf-8", newline="", write_through=True)
             _write(stream, rows, columns, kind)
             stream.detach()
+
+
+def _packed(binary: BinaryIO, path: Path | str) -> Any:
+    """What writes into a file of this name; gzip without the time, so that equal rows are equal bytes."""
+    if (module := packing(path)) is None:
+        return nullcontext(binary)
+    return gzip.GzipFile("", "wb", fileobj=binary, mtime=0) if module is gzip else module.open(binary, "wb")
 
 
 def _write(stream: IO[str], rows: Iterator[Row], columns: Sequence[str] | None, kind: str | None) -> None:

@@ -25,7 +25,7 @@ from tasks.requests import Refusal, address_of, body_of, listen, parsed, refuse_
 PAGE = Path(__file__).with_name("page.html")
 LOCAL = ("127.0.0.1", "localhost")
 EVERYWHERE = ("0.0.0.0", "::")
-IMPORTED = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".parquet")
+IMPORTED = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".xlsm", ".parquet")
 
 
 class Asked(BaseModel):

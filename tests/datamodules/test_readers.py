@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import logging
+import lzma
 import re
 from pathlib import Path
 
@@ -189,10 +190,13 @@ def test_missing_and_damaged_files(tmp_path):
     missing = tmp_path / "no.csv"
     assert refusal(Csv(train=str(missing)), tmp_path).startswith(f"dataset.train={missing}: no such file")
     assert refusal(Csv(train=good, test=str(missing)), tmp_path).startswith(f"dataset.test={missing}: no such file")
-    packed = gzip.compress(GOOD.encode() * 100)
-    for content in (packed[: len(packed) // 2], b"plain text"):
-        path = write(tmp_path / "a.csv.gz", content)
-        assert refusal(Csv(train=path, test=good), tmp_path).startswith(f"{path}: not a whole gzip file")
+    for kind, suffix in ((gzip, "gz"), (lzma, "xz")):
+        packed = kind.compress(GOOD.encode() * 100)
+        for content in (packed[: len(packed) // 2], b"plain text"):
+            path = write(tmp_path / f"a.csv.{suffix}", content)
+            assert refusal(Csv(train=path, test=good), tmp_path).startswith(f"{path}: not a whole {kind.__name__} file")
+    path = write(tmp_path / "a.csv.bz2", b"plain text")
+    assert refusal(Csv(train=path, test=good), tmp_path).startswith(f"{path}: cannot be read (Invalid data stream)")
     with pytest.raises(InputError, match=re.escape("dataset.delimiter: found '::', allowed: one character")):
         Csv(train=good, delimiter="::")
 

@@ -21,8 +21,9 @@ def test_the_first_sheet_that_holds_rows_from_its_first_row_on(tmp_path, caplog)
     for place, row in enumerate([("text", "label"), ("a", "x")]):
         for column, value in enumerate(row, 1):
             sheet.cell(3 + place, column, value)
-    book.save(tmp_path / "a.xlsx")
-    assert list(open_table(tmp_path / "a.xlsx").rows) == [(f"{tmp_path}/a.xlsx:4", {"text": "a", "label": "x"})]
+    for name in ("a.xlsm", "a.xlsx"):
+        book.save(tmp_path / name)
+        assert list(open_table(tmp_path / name).rows) == [(f"{tmp_path}/{name}:4", {"text": "a", "label": "x"})]
     assert "the first of 2 sheets that holds rows is read, 'Data'; sheet=NAME reads another" in caplog.text
     sheet["A1"] = "Answers of spring"
     book.save(tmp_path / "a.xlsx")

@@ -44,6 +44,7 @@ HEAVY = {
 }
 DISTRIBUTIONS = {  # import name -> distribution, where they differ
     "PIL": "pillow",
+    "charset_normalizer": "charset-normalizer",
     "yaml": "pyyaml",
     "sklearn": "scikit-learn",
     "hydra": "hydra-core",

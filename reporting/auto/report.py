@@ -262,6 +262,9 @@ def leaks(evidence: Evidence, out_of_fold: OutOfFold | None, pairs: pd.DataFrame
 
 def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, Any]) -> Iterator[str]:
     """What a person should know before they trust the figures, a line each."""
+    file = evidence.data["files"][0]
+    if likely := file.get("likely_encoding"):
+        yield f"The file was read as {file['encoding']} and looks to be {likely}: encoding={likely} reads it so."
     chosen = ranking[ranking["recommended"].astype(bool)]
     majority = ranking[(ranking["candidate"] == "majority") & ranking["macro_f1"].notna()]
     second = second_figure(ranking)

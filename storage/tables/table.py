@@ -55,6 +55,11 @@ class Table:
         """Of a text, as far as its rows were read; None of XLSX and Parquet."""
         return None if self.lines is None else self.lines.encoding
 
+    @property
+    def likely_encoding(self) -> str | None:
+        """What a text that is read as another encoding looks to be in, as far as its rows were read."""
+        return None if self.lines is None else self.lines.likely
+
     def first_names(self) -> tuple[str, ...]:
         """The columns, or the keys of the first rows."""
         if self.columns is not None:

@@ -17,10 +17,10 @@ from typing import Any, BinaryIO
 
 from storage.errors import InputError, short
 from storage.tables.file_names import STDIN, name_of, packing
+from storage.tables.likely_encoding import GUESS, likely_encoding
 
 MAX_LINE = 1 << 28  # bytes; a file of one endless line would fill the memory
 SAMPLE = 1 << 16  # bytes at the beginning from which encoding and line ends are told
-GUESS = "cp1252"  # what is not UTF-8 and has no mark: Latin-1 as Windows writes it
 NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that text in it does not have
 BROKEN = "\udc80"  # half a character, as no decoder gives it: in the place of bytes that are none of an encoding
 NO_TABLES = {
@@ -59,11 +59,15 @@ class TextLines:
 
     Attributes:
         encoding: of the lines that were read so far.
+        likely: what they look to be in, where they are read as `GUESS`, which nobody named; None where like nothing
+            else.
     """
 
     def __init__(self, source: Path | str, encoding: str | None = None, guess: str | None = None) -> None:
         self.source, self.asked, self.encoding = source, encoding, encoding or "utf-8"
         self.guess, self.is_told = guess or GUESS, guess is not None
+        self.likely: str | None = None
+        self.sample = b""
 
     def __iter__(self) -> Iterator[str]:
         name = name_of(self.source)
@@ -76,7 +80,7 @@ class TextLines:
             raise InputError(f"{name}: cannot be read ({error.strerror or error})") from error
 
     def _lines(self, file: Any, name: str) -> Iterator[str]:
-        sample = file.peek(SAMPLE)[:SAMPLE]
+        self.sample = sample = file.peek(SAMPLE)[:SAMPLE]
         mark, marked = next(((m, e) for m, e in BYTE_ORDER_MARKS if sample.startswith(m)), (b"", "utf-8"))
         if self.asked is None:
             self.encoding = self._encoding_of(sample, name, marked if mark else None)
@@ -127,17 +131,26 @@ class TextLines:
             except UnicodeDecodeError as error:
                 byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} is not UTF-8"
                 guessed, fits = self._guessed(line), self.guess
-                if (is_known and self.encoding == "utf-8") or guessed is None:
-                    raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or encoding=NAME") from error
+                was_utf8 = is_known and self.encoding == "utf-8"
+                if not is_known:
+                    self.likely = self._likely(line)
+                another = f"encoding={self.likely}, which it looks to be" if self.likely else "encoding=NAME"
+                if was_utf8 or guessed is None:
+                    raise InputError(f"{name}:{number}: {byte}, allowed: UTF-8 text, or {another}") from error
                 text = guessed
                 if not is_known:
-                    another = f"the file is read as {self.guess} (encoding=NAME says another)"
-                    log.warning("%s:%d: %s; %s", name, number, byte, another)
+                    another += "" if self.likely else " says another"
+                    log.warning("%s:%d: %s; the file is read as %s (%s)", name, number, byte, self.guess, another)
             if is_known and fits != self.encoding:
                 problem = f"{name}:{number}: UTF-8, and lines before are not"
                 raise InputError(f"{problem}; allowed: one, or encoding={self.guess}")
             self.encoding, is_known = fits, True
             yield text
+
+    def _likely(self, line: bytes) -> str | None:
+        """By the whole lines of the sample, or where these are ASCII by the line that is not."""
+        lines = self.sample[: self.sample.rfind(b"\n") + 1]
+        return None if self.is_told else likely_encoding(line if lines.isascii() else lines)
 
     def _guessed(self, line: bytes) -> str | None:
         """None where it is not of that encoding, or holds what text has not and nobody named the encoding."""

@@ -237,6 +237,7 @@ def read_labelled(
         )
     _add_rows(data, chain(first, table.rows), markup, separator)
     data.about["encoding"] = table.encoding  # known for sure once all rows are read
+    data.about["likely_encoding"] = table.likely_encoding
     data.notes += [f"{number:,} cells of {short(name)} are read as empty" for name, number in emptied.items()]
     if idle := [name for name in data.about["missing"] if name not in emptied]:
         data.notes.append(f"missing: no cell is {short_list(idle)}")

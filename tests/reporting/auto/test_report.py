@@ -166,15 +166,16 @@ def test_the_page_says_which_texts_that_stand_twice_were_looked_for(tmp_path):
     assert "No two are equal." in page and "Nearly equal ones were not looked for" in page
 
 
-def test_entries_of_an_array_are_called_so(tmp_path):
+def test_entries_of_an_array_are_called_so_and_another_encoding_is_to_mind(tmp_path):
     folder = write_folder(tmp_path / "auto-array")
     data = json.loads((folder / "data.json").read_text())
-    data["files"][0]["entries"] = True
+    data["files"][0] |= {"entries": True, "likely_encoding": "cp1251"}
     (folder / "data.json").write_text(json.dumps(data))
     write_report(folder)
     pairs, page = pd.read_csv(folder / "duplicates.csv"), (folder / "index.html").read_text()
     assert pairs["line_a"].tolist() == ["my.csv: entry 2", "my.csv: entry 7"]
     assert "my.csv: entry " in page and "my.csv:2" not in page and "<th>entry</th>" in page
+    assert "The file was read as utf-8 and looks to be cp1251: encoding=cp1251 reads it so." in page
 
 
 def test_nothing_finished(tmp_path):

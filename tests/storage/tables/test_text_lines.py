@@ -65,6 +65,37 @@ def test_the_guess_is_said_and_a_name_overrules_it(tmp_path, caplog):
         Csv(train=str(path), encoding="latin-99")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "text", "likely"),
+    [
+        ("cp1251", "Хороший фильм, актёры играют прекрасно, а доставка заняла две недели", "cp1251"),
+        ("cp1250", "Świetny film, gorąco polecam, ale przesyłka była źle zapakowana, żenująca obsługa", "cp1250"),
+        ("cp1250", "Výborný film, vřele doporučuji, ale zásilka přišla poškozená a špatně zabalená", "cp1250"),
+        ("gbk", "这部电影非常好看，演员演技一流，快递太慢了，包装破损，不推荐购买", "gb18030"),
+        ("shift_jis", "とても面白い映画でした。配達が遅くて商品が壊れていました", "shift_jis"),
+        ("mac_roman", "Sehr schöner Film, äußerst empfehlenswert, große Enttäuschung über die Qualität", "mac_roman"),
+        ("cp1252", "Sehr schöner Film, äußerst empfehlenswert, große Enttäuschung über die Qualität", None),
+        ("cp1252", "Très bon film, à voir absolument, très déçu de la qualité, l’emballage abîmé, cœur", None),
+        ("cp1252", "El envío llegó tarde y el paquete estaba dañado, qué decepción, niño", None),
+        ("cp1252", "As informações não são boas, condições péssimas, a atenção ao cliente também", None),
+        ("cp1252", "Erittäin hyvä elokuva, suosittelen lämpimästi, lähetys tuli myöhässä", None),
+        ("cp1252", "The café was great – we’ll be back", None),
+    ],
+)
+def test_the_likely_encoding_is_named_where_text_is_not_utf_8(tmp_path, caplog, encoding, text, likely):
+    path, ascii_rows = tmp_path / "a.tsv", "plain\n" * 20_000  # more than the sample
+    for content in (f"text\n{text}\nso\n", f"text\n{ascii_rows}{text}\nso\n"):
+        caplog.clear()
+        path.write_bytes(content.encode(encoding))
+        try:
+            table = open_table(path)
+            assert len(list(table.rows)) == content.count("\n") - 1 and table.likely_encoding == likely
+            said = caplog.text
+        except InputError as error:  # bytes that cp1252 has not
+            said = str(error)
+        assert (f"encoding={likely}, which it looks to be" if likely else "(encoding=NAME says another)") in said
+
+
 def test_text_that_is_not_utf_8_is_read_as_the_run_learned_it(tmp_path, caplog):
     path = tmp_path / "a.csv"
     path.write_bytes("text\nпривет\n".encode("cp1251"))

@@ -30,8 +30,12 @@ run: setup  ## train and report on the built-in data set (ARGS="key=value ..." i
 	$(RUN_PYTHON) run.py method=sharprecl dataset=docstrings encoder=minilm \
 		encoder.train=top_layers encoder.num_top_layers=3 trainer.max_epochs=5 $(ARGS)
 
-auto: setup  ## which method for your texts, how good, and the model (DATA=my.csv MINUTES=20)
-	$(RUN_PYTHON) run.py task=auto "input=$(or $(DATA),$(error make auto DATA=my.csv MINUTES=20))" minutes=$(MINUTES) $(ARGS)
+auto: data-is-named setup  ## which method for your texts, how good, and the model (DATA=my.csv MINUTES=20)
+	$(RUN_PYTHON) run.py task=auto "input=$(DATA)" minutes=$(MINUTES) $(ARGS)
+
+.PHONY: data-is-named
+data-is-named:  # before minutes of set-up
+	$(if $(DATA),,$(error make auto: no file; type make auto DATA=my.csv MINUTES=20))
 
 reproduce-tables: setup  ## the papers' tables by own runs (BUDGET=smoke|cpu|frozen|images|paper TABLE=NAME DRY_RUN=1)
 	$(RUN_PYTHON) -m papers.reproduce budget=$(BUDGET) table=$(TABLE) dry_run=$(DRY_RUN) $(ARGS)

@@ -53,6 +53,7 @@ if __name__ == "__main__":
         exit_code,
         is_multirun,
         known_mode,
+        with_brackets,
         with_keys_of_each_job,
         with_literal_texts,
         without_null_groups,
@@ -71,7 +72,7 @@ if __name__ == "__main__":
     def checked() -> None:
         check_pair(sys.argv[1:])
         check_sweep(sys.argv[1:])
-        sys.argv[1:] = with_literal_texts(sys.argv[1:])
+        sys.argv[1:] = with_literal_texts(with_brackets(sys.argv[1:]))
         if is_multirun(sys.argv[1:]):
             sys.argv[1:] = with_keys_of_each_job(sys.argv[1:])
         with known_mode(sys.argv[1:]), counted_from(STARTED):

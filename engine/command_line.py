@@ -34,6 +34,7 @@ OF_TEXT = (
     *("dataset.text_column", "dataset.label_column", "active.answers_from", "active.answers", "sheet", "dataset.sheet"),
     *("paths.runs", "paths.data", "paths.cache", "paths.source_mirror", "encoder.path"),
 )  # keys of names that people gave their files, sheets and columns
+OF_LIST = ("methods",)  # keys of lists whose brackets may be left out
 EXTRAS = {"faiss": "'.[cpu]', or '.[gpu]'", "optuna": "'.[sweep]'", "submitit": "'.[sweep]'"}  # module -> extra
 LONGEST_WORD, SHOWN = 1000, 200  # characters of a word, and of one that is longer those that are printed
 LONGEST_LINE = 4000  # characters of an error that are printed, whatever the input held
@@ -225,6 +226,14 @@ def with_literal_texts(arguments: list[str]) -> list[str]:
         f"{key}={quoted(value)}" if key in OF_TEXT and value and not is_literal(argument) else argument
         for argument, (key, _, value) in zip(arguments, pairs, strict=True)
     ]
+
+
+def with_brackets(arguments: list[str]) -> list[str]:
+    """`methods=logistic,ce` as `methods=[logistic,ce]`; not in a sweep, where a comma stands between jobs."""
+    if is_multirun(arguments):
+        return arguments
+    bare = re.compile(rf"({'|'.join(OF_LIST)})=(?!\[|null\Z)([\w, -]+)")
+    return [f"{match[1]}=[{match[2]}]" if (match := bare.fullmatch(word)) else word for word in arguments]
 
 
 def check_pair(arguments: list[str]) -> None:

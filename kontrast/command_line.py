@@ -50,8 +50,8 @@ def run_words(words: Sequence[str]) -> list[str]:
 
 
 def _as_overrides(words: Sequence[str]) -> list[str]:
-    """A file as `input=FILE`, `--minutes 20` and `--minutes=20` as `minutes=20`, `--force` as `force=true`; key=value
-    stays, unless a file is called so."""
+    """A file as `input=FILE`, `--minutes 20` and `--minutes=20` as `minutes=20`, `--force` as `force=true`,
+    `--label-column` as `label_column`; key=value stays, unless a file is called so."""
     from storage.command_words import quoted  # not before `main` has put the rooms first
 
     overrides: list[str] = []
@@ -60,6 +60,7 @@ def _as_overrides(words: Sequence[str]) -> list[str]:
         word = rest.pop(0)
         if word.startswith("--"):
             key, equals, value = word[2:].partition("=")
+            key = key.replace("-", "_")  # as options are usually written
             if not equals:
                 value = _value_of(key, rest)
             if not key or not value:

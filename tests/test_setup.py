@@ -137,6 +137,11 @@ def test_the_gpu_campaign_sets_up_the_gpu_environment_but_for_its_dry_run(words,
     assert result.stdout.splitlines()[0] == f"python3.11 scripts/environment.py{variant}"
 
 
+def test_auto_without_a_file_sets_nothing_up(tmp_path):
+    result = make_with({"python3.11": (3, 11)}, tmp_path, "auto")
+    assert result.returncode and not result.stdout and "no file; type make auto DATA=my.csv MINUTES=20" in result.stderr
+
+
 def test_a_python_that_is_typed_is_that_of_the_environment(tmp_path):
     result = make_with({"python3.11": (3, 11), "python3.12": (3, 12)}, tmp_path, "setup", "PYTHON=python3.12")
     assert result.stdout == "python3.12 scripts/environment.py --this-python\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from reporting.auto.commands import predict_line, run_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
 from storage.run_store import COMMAND, DATA, RunFolder
+from storage.tables.file_names import FORMATS, is_packed
 from tasks.auto.candidates import by_name, check_names
 from tasks.auto.clock import Clock
 from tasks.auto.guesses import LISTS
@@ -26,6 +28,7 @@ from tasks.auto.reading import GUESS, POOL, Labelled, label_more_line, read_labe
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
+LONGEST_NAME = 60  # characters of a file's name that its folder has too: names of folders have 255 bytes
 OF_TRAINER = ("trainer.num_threads", "trainer.precision", "trainer.accelerator")
 OF_FILE = (
     *("text_column", "label_column", "encoding", "header", "delimiter", "sheet"),
@@ -192,7 +195,7 @@ def _how_read(dataset: Mapping[str, Any], columns: Mapping[str, str]) -> dict[st
 def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
     """`auto-NAME-ID`, the same for the same rows of a file and the same candidates, whatever the minutes are and what
     of the answer is wished for."""
-    name = config.dataset.name if config.input is None else Path(config.input).name.partition(".")[0]
+    name = config.dataset.name if config.input is None else stem_of(config.input)
     asked = [word for word in words if not word.startswith(("paths.", "trainer.num_threads"))]
     plain: Any = OmegaConf.to_container(config)
     usual = {"prefer": "quality", "precision": 0.95}  # once told folders apart, which keep their names
@@ -209,9 +212,16 @@ def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
     return f"auto-{safe_name(name)}-{digest.hexdigest()[:10]}"
 
 
+def stem_of(file: str) -> str:
+    """The name of a file without what says its format: `tickets.2023` of `tickets.2023.csv.gz`."""
+    path = Path(file)
+    path = Path(path.stem) if is_packed(path) else path
+    return path.stem if path.suffix.lower() in (*FORMATS, ".txt") else path.name
+
+
 def safe_name(name: str) -> str:
-    """A name for folders and run ids."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._") or "data"
+    """A name for folders, letters of any script in it."""
+    return re.sub(r"[^\w.]+", "_", unicodedata.normalize("NFC", name))[:LONGEST_NAME].strip("._") or "data"
 
 
 def _lines_to_label_more(data: Labelled) -> list[str]:

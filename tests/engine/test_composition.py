@@ -9,7 +9,7 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from engine.choices import choices
-from engine.command_line import with_keys_of_each_job, with_literal_texts
+from engine.command_line import with_brackets, with_keys_of_each_job, with_literal_texts
 from engine.composition import serves
 from engine.identify import compose_run
 from engine.identity import completed, run_id
@@ -183,3 +183,9 @@ def test_names_of_files_and_columns_are_taken_as_they_are_typed() -> None:
     alone = ["input='Smith, John.csv'", "text_column='0'", "label_column='true'", "text_column='[x]'"]
     assert with_literal_texts(values) == alone
     assert with_literal_texts(["-m", *values]) == ["-m", values[0], *alone[1:]]  # several, there
+
+
+def test_a_list_of_names_may_lack_its_brackets_but_in_a_sweep():
+    typed = ["methods=logistic", "methods=logistic,ce", "methods=[ce]", "methods=null", "prefer=speed"]
+    assert with_brackets(typed) == ["methods=[logistic]", "methods=[logistic,ce]", *typed[2:]]
+    assert with_brackets(["-m", *typed]) == ["-m", *typed]

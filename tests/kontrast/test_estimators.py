@@ -204,6 +204,7 @@ def test_the_commands_words(capsys, tmp_path):
     file = tmp_path / "lang=en.csv"
     file.touch()
     assert run_words(["auto", str(file)])[1:] == [f"input='{file}'"]
+    assert run_words(["auto", "a.csv", "--label-column", "kind"])[2:] == ["label_column=kind"]
     assert run_words(["run", "-m", "method=ce"]) == ["-m", "method=ce"]
     assert run_words(["auto", "my.csv", "--help"]) == ["--help", "auto"]
     assert main(["--version"]) == 0 and re.fullmatch(r"\d+\.\d+\.\d+\n", capsys.readouterr().out)

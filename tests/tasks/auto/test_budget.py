@@ -15,7 +15,18 @@ from engine.identify import compose_run
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import answer, compare, further_rows, last_fit, learning_curve, passed_on, safe_name, trained, untrained
+from tasks.auto import (
+    answer,
+    compare,
+    further_rows,
+    last_fit,
+    learning_curve,
+    passed_on,
+    safe_name,
+    stem_of,
+    trained,
+    untrained,
+)
 from tasks.auto.answer import reads_unlabelled
 from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of
 from tasks.auto.clock import Clock
@@ -143,6 +154,9 @@ def test_words_that_would_do_nothing_are_refused():
         with pytest.raises(InputError, match=word):
             passed_on([word])
     assert safe_name("Kunden Mails (neu)") == "Kunden_Mails_neu"
+    assert safe_name("отзывы 客户.2023") == "отзывы_客户.2023"
+    stems = {"tickets.2023.csv": "tickets.2023", "a/b.CSV.gz": "b", "v1.2": "v1.2", "notes.txt": "notes"}
+    assert {file: stem_of(file) for file in stems} == stems
 
 
 def test_sampling_keeps_small_classes_and_the_order_of_the_file(monkeypatch):

@@ -15,7 +15,7 @@ from reporting.auto.learning_curve import learning_curve
 from reporting.auto.page import html_page
 from reporting.auto.ranking import OutOfFold, rank, second_figure
 from reporting.auto.resampling import interval
-from reporting.auto.sentence import asked, percent, sentence, unreliable
+from reporting.auto.sentence import asked, not_fitted, percent, sentence, unreliable
 from reporting.auto.suspects import duplicates, suspect_label_sets, suspect_labels
 from reporting.calibration import (
     abstention,
@@ -88,6 +88,7 @@ def figures(
         "minutes": {"asked": question.get("minutes"), "used": question.get("used_minutes")},
         "comparisons": max(int(ranking["macro_f1"].notna().sum()) - 1, 0),
         "duplicates": leaks(evidence, out_of_fold, pairs),
+        "not_fitted": None if (failed := not_fitted(evidence)) is None else failed["candidate"],
     }
     if out_of_fold is not None:
         rule = abstention(*out_of_fold.surest_of_texts(), question.get("precision") or PRECISION)
@@ -278,6 +279,9 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
     if chosen_of is not None and is_part(evidence, chosen_of):
         share = f"{len(chosen_of.rows):,} of {len(evidence.rows):,} rows"
         yield f"Its figures rest on {share}, for more there was no time; the same line with more minutes goes on."
+    if failed := not_fitted(evidence):
+        why = f"{failed['title']} would have been recommended, but on all rows {failed['not_fitted']}"
+        yield f"{why}; the best that trains no encoder stands in its place; with more minutes it is tried again."
     if len(chosen) and is_longer(evidence, chosen["candidate"].item()):
         yield "The model learns from pairs for longer on all rows than in the folds, which these figures are of."
     repeated = content["duplicates"]

@@ -111,6 +111,11 @@ def _without_single_rows(evidence: Evidence, candidate: str) -> str:
     return f", without {'labels' if evidence.several else 'classes'} of one row {percent(figure)}"
 
 
+def not_fitted(evidence: Evidence) -> Mapping[str, Any] | None:
+    """The candidate that was to be recommended and could not be fitted to all rows, if there is one."""
+    return next((entry for entry in evidence.candidates if entry.get("not_fitted")), None)
+
+
 def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> list[str]:
     """What is dearer and not shown to be better, or what the choice stands above."""
     cost = {entry["candidate"]: entry.get("cost", 0) for entry in evidence.candidates}
@@ -124,7 +129,10 @@ def _others(evidence: Evidence, ranking: pd.DataFrame, chosen: pd.Series) -> lis
     added = next(e.get("parts", ()) for e in evidence.candidates if e["candidate"] == chosen["candidate"])
     if is_quality and ranking["candidate"][0] in added:
         parts.append(f"a sum, which goes before its part {ranking['title'][0]}")
-    if cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
+    failed = not_fitted(evidence)
+    if failed:
+        parts.append(f"{failed['title']}, which would have been recommended, could not be fitted to all rows")
+    elif cost[chosen["candidate"]] < FINE_TUNED and len(tuned):
         parts.append(f"fine-tuning{', as far as there was time for it,' if skipped else ''} is not shown to be better")
     else:
         if skipped:

@@ -37,7 +37,7 @@ from tasks.auto.data import (
 from tasks.auto.durations import finished
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
 from tasks.auto.further_rows import keep_time, with_further_rows
-from tasks.auto.last_fit import brief_steps, fit_on_all_rows, longer_steps
+from tasks.auto.last_fit import NotFitted, brief_steps, fit_on_all_rows, longer_steps
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.question import compared
 from tasks.auto.reading import Labelled
@@ -223,9 +223,32 @@ def _fit_recommended(study: Study, of_all_rows: Callable[[Candidate], Study], is
         candidate, entry = study.by_name[recommended], study.entries[recommended]
         whole, is_told = of_all_rows(candidate), entry.learns_for_longer
         study.clock.say(f"fitting {entry.title} on {_rows_in_words(study, whole)}")
-        fit_on_all_rows(whole, candidate, more | {"rows": len(whole.labels)})
+        try:
+            fit_on_all_rows(whole, candidate, more | {"rows": len(whole.labels)}, _has_untrained(study))
+        except NotFitted as error:
+            _give_way(study, candidate, str(error))
+            _fit_recommended(study, of_all_rows, is_fitted=False)
+            return
         if entry.learns_for_longer != is_told:
             write_report(study.run.path)
+
+
+def _has_untrained(study: Study) -> bool:
+    """Whether a candidate that trains no encoder can be recommended."""
+    entries = (study.entries[candidate.name] for candidate in finished(study) if candidate.kind != "trained")
+    return any(entry.can_be_recommended for entry in entries)
+
+
+def _give_way(study: Study, candidate: Candidate, why: str) -> None:
+    """Recommend what trains no encoder, in the report too: of the others that do, none was told to take less time."""
+    entry = study.entries[candidate.name]
+    study.clock.say(f"{entry.title}, on all rows: {why}; what trains no encoder takes its place")
+    entry.not_fitted = why
+    for other in finished(study):
+        study.entries[other.name].can_be_recommended &= other.kind != "trained"
+    study.write()
+    write_report(study.run.path)
+    _drop_another_model(study.run)
 
 
 def _rows_in_words(study: Study, whole: Study) -> str:

@@ -58,6 +58,7 @@ class Entry:
     macro_f1: float | None = None
     run_ids: list[str] = field(default_factory=list)
     can_be_recommended: bool = True
+    not_fitted: str | None = None  # why it was to be recommended and could not be fitted to all rows
     is_known_to_gain: bool = False
     learns_for_longer: bool = False  # on all rows than in the folds
     pair_steps: tuple[float, float] | None = None  # of a brief candidate, in the folds and on all rows

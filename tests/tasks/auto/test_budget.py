@@ -12,6 +12,7 @@ from sklearn.metrics import f1_score
 
 from callbacks import time_limit
 from engine.identify import compose_run
+from reporting.auto.report import write_report
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
@@ -39,6 +40,8 @@ from tasks.auto.plans import plan_of, protocol_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study, enough_folds
 from tasks.auto.trained import better_half, those_that_can_end
+from tests.reporting.auto.folders import CANDIDATES as TOLD
+from tests.reporting.auto.folders import write_folder
 
 
 def embeddings_of(number: int, seconds: float) -> Any:
@@ -469,8 +472,10 @@ def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, candida
     assert f"trainer.max_epochs={epochs}" in words and (sharpness > 1) == (steps is not None)
 
 
-def test_steps_on_all_rows_that_take_longer_than_told_give_way_to_fewer(tmp_path, monkeypatch, capsys):
-    """A machine that becomes slower overruns no minutes: at the least it takes the steps of the folds, unlimited."""
+@pytest.mark.parametrize("may_give_way", [False, True])
+def test_steps_on_all_rows_that_take_longer_than_told_give_way_to_fewer(tmp_path, monkeypatch, capsys, may_give_way):
+    """A machine that becomes slower overruns no minutes: at the least it takes the steps of the folds, unlimited where
+    no other candidate can take its place."""
     embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
     labels, texts, now = np.arange(100) % 2, list(map(str, range(100))), [0.0]
     study = Study(RunFolder(tmp_path), Clock(1, now=lambda: now[0]), [], ["a", "b"], labels, texts, embeddings)
@@ -484,17 +489,47 @@ def test_steps_on_all_rows_that_take_longer_than_told_give_way_to_fewer(tmp_path
         return SimpleNamespace(datamodule=lambda corpus: None, corpus=lambda: None)
 
     def learned(*_):
-        if len(tried) == 3:
+        if len(tried) == 3 and not may_give_way:
             return "model"
         now[0] += 30 if len(tried) == 1 else 20
         raise time_limit.OutOfTime(100.0, 20.0)
 
     monkeypatch.setattr(last_fit, "plan_of", plan_of)
     monkeypatch.setattr(last_fit, "learned", learned)
-    assert last_fit._learned_in_time(study, own)[1:] == ("model", 1.0)
     limit = "callbacks.time_limit.TimeLimit"
-    assert tried == [["26", limit, "52.8"], ["21", limit, "22.8"], ["1"]]
+    if may_give_way:
+        with pytest.raises(last_fit.NotFitted, match="^that would take about 2 min, 5 s were left$"):
+            last_fit._learned_in_time(study, own, may_give_way)
+    else:
+        assert last_fit._learned_in_time(study, own)[1:] == ("model", 1.0)
+    assert tried == [["26", limit, "52.8"], ["21", limit, "22.8"], ["1", *([limit, "7.0"] if may_give_way else [])]]
     assert capsys.readouterr().out.count("fewer") == 2 and not study.entries[own.name].learns_for_longer
+
+
+def test_what_cannot_be_fitted_to_all_rows_gives_way_to_what_trains_no_encoder(tmp_path, monkeypatch):
+    names = {"majority": 0.0, "logistic": 2.4, "ce": 9.0}
+    entries = [(name, title, cost, names[name], *more) for name, title, cost, _, *more in TOLD if name in names]
+    folder, fitted = RunFolder(write_folder(tmp_path / "auto-late", candidates=entries)), []
+    folder.write_json("candidates.json", folder.read_json("candidates.json")[:-1])
+    study = Study(folder, Clock(1), [], list("abcd"), np.arange(300) % 4, ["a"] * 300, None)
+    study.recall(1)
+    assert write_report(folder.path)["recommended"] == "ce"
+
+    def fit(study, candidate, more, may_give_way):
+        fitted.append((candidate.name, may_give_way))
+        if candidate.name == "ce":
+            raise last_fit.NotFitted("that would take about 9 min, 40 s were left")
+
+    monkeypatch.setattr(answer, "fit_on_all_rows", fit)
+    answer._fit_recommended(study, lambda candidate: study, is_fitted=False)
+    metrics, page = folder.read_metrics(), (folder.path / "index.html").read_text()
+    assert fitted == [("ce", True), ("logistic", True)]
+    assert (metrics["recommended"], metrics["not_fitted"]) == ("logistic", "ce")
+    assert "fine-tuned with cross-entropy, which would have been recommended, could not be" in metrics["sentence"]
+    assert "that would take about 9 min, 40 s were left; the best that trains no encoder stands in its place" in page
+    again = Study(folder, study.clock, [], list("abcd"), study.labels, study.texts, None)
+    again.recall(1)  # stopped before `model/` was there
+    assert not again.entries["ce"].can_be_recommended and again.entries["logistic"].can_be_recommended
 
 
 def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypatch):

@@ -266,6 +266,8 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
     file = evidence.data["files"][0]
     if likely := file.get("likely_encoding"):
         yield f"The file was read as {file['encoding']} and looks to be {likely}: encoding={likely} reads it so."
+    if hardly := evidence.data.get("hardly_read"):
+        yield f"{hardly}."
     chosen = ranking[ranking["recommended"].astype(bool)]
     majority = ranking[(ranking["candidate"] == "majority") & ranking["macro_f1"].notna()]
     second = second_figure(ranking)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from tasks.auto.durations import finished
 from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
 from tasks.auto.further_rows import keep_time, with_further_rows
 from tasks.auto.last_fit import NotFitted, brief_steps, fit_on_all_rows, longer_steps
+from tasks.auto.legibility import hardly_read, legibility
 from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
 from tasks.auto.question import compared
 from tasks.auto.reading import Labelled
@@ -186,7 +187,14 @@ def _study(
     for note in notes_of_length(cut, len(labels), limit):
         clock.say(note)
         about["notes"].append(note)
-    folder.write_json(DATA, about | {"most_tokens": limit, "cut_texts": cut})
+    about |= {"most_tokens": limit, "cut_texts": cut}
+    if embeddings is not None:
+        read = legibility(plan.encoder.tokenizer(), drawn.texts)
+        hardly = hardly_read(read, plan.plain["encoder"]["name"])
+        about |= {**asdict(read), "hardly_read": hardly}
+        if hardly:
+            clock.say(hardly)
+    folder.write_json(DATA, about)
     return Study(folder, clock, base, names, labels, drawn.texts, embeddings, unlabelled)
 
 

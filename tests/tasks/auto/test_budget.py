@@ -36,6 +36,7 @@ from tasks.auto.durations import foretold_training, solving_seconds
 from tasks.auto.embeddings import Embeddings, encoded
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.last_fit import longer_steps, words_of_all_rows
+from tasks.auto.legibility import hardly_read, legibility
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study, enough_folds
@@ -287,6 +288,25 @@ def test_sampling_keeps_rare_labels_where_texts_have_several():
 @pytest.mark.parametrize(("threshold", "shown"), [(0.97461, "0.9747"), (0.99998, "0.99998"), (1.0, "1"), (0.5, "0.5")])
 def test_a_threshold_is_shown_rounded_up(threshold, shown):
     assert at_least(threshold) == shown
+
+
+def test_texts_that_the_encoder_hardly_reads_are_said():
+    """A tokenizer that knows words of ASCII, letters of Russian and no emoji."""
+
+    class Tokenizer:
+        unk_token_id = 0
+
+        def __call__(self, texts, add_special_tokens):
+            words = (text.split() for text in texts)
+            of_word = {True: lambda word: [1], False: lambda word: [2] * len(word) if word.isalpha() else [0]}
+            return {"input_ids": [[i for word in own for i in of_word[word.isascii()](word)] for own in words]}
+
+    english, russian = ["a few plain words"] * 3000, ["немного простых слов"] * 40
+    read = legibility(Tokenizer(), english)
+    assert (read.unknown_tokens, read.tokens_a_word, hardly_read(read, "minilm")) == (0.0, 1.0, None)
+    assert "it cuts their words into 6.0 tokens each: " in hardly_read(legibility(Tokenizer(), russian), "minilm")
+    with_emoji = legibility(Tokenizer(), ["\U0001f600 great", *english[:5]])
+    assert hardly_read(with_emoji, "minilm").startswith("encoder=minilm hardly reads these texts, 5 % of their tokens")
 
 
 def test_the_sentence_calls_fine_tuned_what_trains_the_encoder():

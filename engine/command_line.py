@@ -29,7 +29,7 @@ FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 OPTIONAL = ("method_dataset", "method_protocol", "method_active")
 OF_THE_SWEEP = ("hydra", "paths")  # groups that say how and where it runs, before there is a job
 OF_TEXT = (
-    *("input", "output", "unlabelled", "class_descriptions", "add", "run", "text_column", "label_column"),
+    *("input", "output", "unlabelled", "test", "class_descriptions", "add", "run", "text_column", "label_column"),
     *(f"dataset.{key}" for key in ("train", "val", "test", "unlabelled", "class_descriptions", "name")),
     *("dataset.text_column", "dataset.label_column", "active.answers_from", "active.answers", "sheet", "dataset.sheet"),
     *("paths.runs", "paths.data", "paths.cache", "paths.source_mirror", "encoder.path"),

@@ -79,6 +79,7 @@ class Top:
     prefer: Annotated[Literal["quality", "speed", "size"], "with task=auto"] = "quality"
     markup: Annotated[Literal["keep", "strip"], "with task=auto"] = "keep"
     unlabelled: Annotated[str | None, "with task=auto"] = None
+    test: Annotated[str | None, "with task=auto"] = None
     class_descriptions: Annotated[str | None, "with task=auto"] = None
     precision: Annotated[Annotated[float, "> 0", "< 1"], "with task=auto"] = 0.95
 

@@ -11,7 +11,7 @@ UNHASHED_TOP = frozenset(
         *("paths", "logger", "task", "force", "hydra", "run", "input", "output", "search", "chat", "cluster"),
         *("text_column", "label_column", "encoding", "explain", "add", "minutes", "methods", "prefer", "precision"),
         *("format", "quantize", "host", "port", "probabilities", "rival", "markup", "unlabelled"),
-        *("label_separator", "header", "delimiter", "sheet", "missing", "sure", "class_descriptions"),
+        *("label_separator", "header", "delimiter", "sheet", "missing", "sure", "class_descriptions", "test"),
     }
 )
 UNHASHED_TRAINER = frozenset(

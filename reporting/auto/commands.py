@@ -26,6 +26,11 @@ def predict_line(folder: Path, file: Mapping[str, Any]) -> str:
     return " ".join([f"{COMMAND} task=predict {run_word(folder)} input={name} output=predictions.csv", *words])
 
 
+def evaluate_line(folder: Path) -> str:
+    """What to type to judge the model of an answer by a file of labelled rows, read as the one that it learned from."""
+    return f"{COMMAND} task=evaluate {run_word(folder)} input=TEST.csv"
+
+
 def run_word(folder: Path) -> str:
     """`run=FOLDER`, from the working folder where it lies below that."""
     whole, here = Path(os.path.abspath(folder)), Path.cwd()

@@ -17,6 +17,8 @@ from reporting.auto.ranking import OutOfFold
 from storage.run_store import DATA, RunFolder
 from storage.tables import folded
 
+OWN_TEST = "own_test.json"  # in the folder of the model
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -31,6 +33,7 @@ class Evidence:
         out_of_fold: by candidate, those that finished; rows of equal texts, as folds have them, are groups.
         curve: `learning_curve.csv`; empty where there is none.
         embeddings: (N, D) float32 of unit length, zeros of texts that are read in part, or None.
+        own_test: figures of `model/` on a test file of the person's own, or None.
     """
 
     question: dict[str, Any]
@@ -40,6 +43,7 @@ class Evidence:
     out_of_fold: dict[str, OutOfFold]
     curve: pd.DataFrame
     embeddings: NDArray[np.float32] | None
+    own_test: dict[str, Any] | None = None
 
     @property
     def seed(self) -> int:
@@ -92,4 +96,5 @@ def read_evidence(folder: Path | str) -> Evidence:
         },
         curve=pd.read_csv(curve) if curve.exists() else pd.DataFrame(),
         embeddings=np.load(embeddings) if embeddings.exists() else None,
+        own_test=model.read_json(OWN_TEST) if (model := RunFolder(path / "model")).has(OWN_TEST) else None,
     )

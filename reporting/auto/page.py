@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from reporting.auto import drawings, resampling, several_labels
-from reporting.auto.commands import predict_line
+from reporting.auto.commands import evaluate_line, predict_line
 from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import GAIN_MEAN, second_figure
-from reporting.auto.sentence import TITLES, asked, at_least, percent, rows_to_label, with_interval
+from reporting.auto.sentence import TITLES, asked, at_least, of_own_test, percent, rows_to_label, with_interval
 from reporting.escape import for_html
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def html_page(
         "metrics": metrics,
         "folder": folder.name,
         "predict_line": predict_line(folder, evidence.data["files"][0]),
+        "evaluate_line": evaluate_line(folder),
+        "own_test": of_own_test(metrics["test"]) if metrics["test"] else "",
         "titles": TITLES,
         "draws": resampling.DRAWS,
         "gain": GAIN_MEAN if _counts_gain(evidence) else 0,

@@ -88,6 +88,7 @@ def figures(
         "minutes": {"asked": question.get("minutes"), "used": question.get("used_minutes")},
         "comparisons": max(int(ranking["macro_f1"].notna().sum()) - 1, 0),
         "duplicates": leaks(evidence, out_of_fold, pairs),
+        "test": evidence.own_test,
         "not_fitted": None if (failed := not_fitted(evidence)) is None else failed["candidate"],
     }
     if out_of_fold is not None:

@@ -42,6 +42,24 @@ def with_interval(value: float, lower: float, upper: float) -> str:
     return f"{percent(value)} ({100 * lower:.0f} to {100 * upper:.0f})"
 
 
+def of_own_test(test: Mapping[str, Any]) -> str:
+    """What a test file of the person's own says of the model.
+
+    Args:
+        test: figures with their intervals, as `task=evaluate` has them.
+    """
+    second = "accuracy" if "accuracy_low" in test else "micro_f1"
+    figures = [
+        f"{title} {with_interval(*(test[f'{name}{end}'] for end in ('', '_low', '_high')))}"
+        for name, title in (("macro_f1", "macro-F1"), (second, TITLES[second]))
+    ]
+    line = f"On {test['file']}, {test['rows']:,} rows that chose nothing: {', '.join(figures)}"
+    if unknown := test["rows_of_unknown_labels"]:
+        line += f"; {sum(unknown.values()):,} rows of labels that the model does not know are left out"
+    shared = test["rows_of_input"]
+    return line + (f"; of {shared:,} rows the text stands in the input, too" if shared else "") + "."
+
+
 def rows_to_label(entry: Mapping[str, Any]) -> int:
     """Further rows of a class until its F1's interval is about `WANTED_WIDTH` wide: widths go with 1 / sqrt(rows), rows
     of equal texts counting once; 0 where the file has more of them than were read, or calls another class alike.

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from datamodules.class_descriptions import names_of, read_descriptions
 from engine.command_line import importing, seconds_so_far
-from reporting.auto.commands import predict_line, run_word
+from reporting.auto.commands import evaluate_line, predict_line, run_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
 from storage.run_store import COMMAND, DATA, RunFolder
@@ -38,7 +38,7 @@ READING = ("encoding", "markup", "header", "delimiter", "sheet", "missing")  # o
 OF_RUNS = tuple(
     f"dataset.{key}" for key in ("max_length", "singleton_classes", "most_unlabelled", "many_above", "few_below")
 )
-OWN = ("task", "input", "minutes", "methods", "prefer", "precision", "force", *OF_FILE)
+OWN = ("task", "input", "test", "minutes", "methods", "prefer", "precision", "force", *OF_FILE)
 
 
 def auto(config: DictConfig, overrides: list[str]) -> Path:
@@ -54,6 +54,7 @@ def auto(config: DictConfig, overrides: list[str]) -> Path:
     clock = Clock(config.minutes, seconds_so_far() / 60)
     data = _read(config, overrides, clock)
     check_names(config.methods, data.several, bool(data.unlabelled))
+    test = None if config.test is None else _read_test(config, data, clock)
     folder = RunFolder(Path(config.paths.runs) / _name_of(config, data, words))
     with folder.lock():
         if config.force:
@@ -65,6 +66,12 @@ def auto(config: DictConfig, overrides: list[str]) -> Path:
                 from tasks.auto.answer import answer
 
             answer(config, words, data, folder, clock)
+        model = RunFolder(folder.path / "model")
+        if test is not None and model.has("metrics.json"):
+            with importing():
+                from tasks.auto.judged import judge
+
+            judge(folder, model, *test, words)
     for line in next_lines(folder, data):
         print(line)
     return folder.path
@@ -129,6 +136,16 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     for note in data.notes:
         clock.say(note)
     return data.checked()
+
+
+def _read_test(config: DictConfig, data: Labelled, clock: Clock) -> tuple[Labelled, int]:
+    """The test file, and how many of its rows have a text of the input."""
+    from tasks.auto.judged import read_test, rows_shared
+
+    test = read_test(config.test, data)
+    shared = rows_shared(test, data)
+    clock.say(f"test={config.test}: {len(test.labels):,} labelled rows, {shared:,} of them with a text of the input")
+    return test, shared
 
 
 def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelled:
@@ -234,13 +251,17 @@ def _lines_to_label_more(data: Labelled) -> list[str]:
 
 def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     """What to type next, ready to paste; and the answer in a sentence."""
+    from reporting.auto.sentence import of_own_test  # with pandas, which no refusal needs
+
     metrics = folder.read_metrics()
     lines = ["", metrics["sentence"]] if metrics.get("sentence") else [""]
+    lines += [of_own_test(metrics["test"])] if metrics.get("test") else []
     warnings = metrics.get("warnings") or []
     lines += [f"warning: {line}" for line in warnings[:MOST_WARNINGS]]
     lines += [f"more warnings, {len(warnings) - MOST_WARNINGS}: metrics.json"] if len(warnings) > MOST_WARNINGS else []
     if (folder.path / "model" / "metrics.json").is_file():
         lines += [predict_line(folder.path, data.about), f"{COMMAND} task=serve {run_word(folder.path)}"]
+        lines.append(evaluate_line(folder.path))
         recommended = by_name(data.several).get(metrics["recommended"])
         if recommended is not None and recommended.is_exportable:  # for transformers' pipeline
             lines.append(f"{COMMAND} task=export {run_word(folder.path)}")

@@ -16,6 +16,7 @@ from clustering.kmeans import unit_rows
 from datamodules.labels import class_counts, label_array, without_label
 from engine.finished import MODEL
 from engine.plan import Plan
+from reporting.auto.evidence import OWN_TEST
 from reporting.auto.report import write_report
 from storage.files import replacing
 from storage.run_store import DATA, QUESTION, RunFolder
@@ -229,6 +230,9 @@ def _fit_recommended(study: Study, of_all_rows: Callable[[Candidate], Study], is
             model.write_metrics(more)
             return
         candidate, entry = study.by_name[recommended], study.entries[recommended]
+        if model.has(OWN_TEST):  # of the model that was there
+            (model.path / OWN_TEST).unlink()
+            write_report(study.run.path)
         whole, is_told = of_all_rows(candidate), entry.learns_for_longer
         study.clock.say(f"fitting {entry.title} on {_rows_in_words(study, whole)}")
         try:

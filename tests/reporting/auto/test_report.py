@@ -51,6 +51,7 @@ def test_the_page_says_where_its_model_lies(folder, monkeypatch, place):
     where = f"{folder.parent.name}/{folder.name}" if place == "." else str(folder)
     (line,) = re.findall(r"<code>(.* task=predict .*)</code>", (folder / "index.html").read_text())
     assert f" run={where} input=NEW.csv" in line and "header" not in line and "text_column" not in line
+    assert f" task=evaluate run={where} input=TEST.csv</code>" in (folder / "index.html").read_text()
 
 
 def test_a_table_that_a_join_multiplied_is_no_surer(folder, tmp_path):

@@ -146,6 +146,33 @@ def test_headlines_are_joined_and_the_line_that_predicts_says_so(words, use, tmp
     assert model.score(frame, frame["label"]) > 0.7
     with pytest.raises(InputError, match="X: found no column 'title', allowed: a frame with title.body, or"):
         model.predict(frame[["body", "label"]])
+@pytest.mark.slow
+def test_a_test_file_judges_the_model_and_chooses_nothing(words, use, tmp_path, toy_csv):
+    options, test = [*words, "methods=[tfidf_linear]"], tmp_path / "own test.csv"
+    own, (known, *_) = rows(toy_csv["test"]), rows(toy_csv["train"])
+    with test.open("w", newline="") as file:
+        table = [(row["text"], row["label"]) for row in own]
+        more = [(known["text"].upper(), known["label"]), ("of another kind", "unheard of")]
+        csv.writer(file).writerows([("text", "label"), *table, *more])
+    result = command([*options, f"test={test}"])
+    figures = result.metrics["test"]
+    assert (figures["rows"], figures["rows_of_input"]) == (len(own) + 1, 1)
+    assert figures["rows_of_unknown_labels"] == {"unheard of": 1}
+    assert figures["macro_f1_low"] <= figures["macro_f1"] <= figures["macro_f1_high"]
+    line = f"On {test}, {len(own) + 1} rows that chose nothing: macro-F1 "
+    assert line in result.out and line in (result.folder / "index.html").read_text()
+    assert "of 1 rows the text stands in the input, too" in result.out
+    without = command(options)
+    assert without.folder == result.folder and without.metrics["test"] == figures and "answered already" in without.out
+    assert use("evaluate", str(result.folder), f"input={test}").code == 0
+    evaluated = json.loads((result.folder / "model" / "evaluation-input.json").read_text())
+    assert evaluated["test/macro_f1"] == figures["macro_f1"]
+    with test.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *table])
+    assert command([*options, f"test={test}"]).metrics["test"]["rows"] == len(own)
+    assert command([*options, "test=no.csv"]).error.startswith("test=no.csv: no such file; allowed: CSV")
+    test.write_text("text,label\na text,unheard of\n")
+    assert "own test.csv: found no label of " in command([*options, f"test={test}"]).error
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def auto(
     Raises:
         ValueError: data or a setting that cannot be used; one line.
     """
-    from tasks.auto import auto as answer
+    from tasks.auto import answered
 
     words = ["task=auto", f"minutes={minutes}", *overrides(settings)]
     labels: dict[str, Any] = {}
@@ -184,4 +184,4 @@ def auto(
     validate_top(plain)
     with unseeded():
         opening = {name: value for name, value in settings.items() if name.startswith(OPENING)}
-        return Answer(answer(config, words).absolute(), opening, labels)
+        return Answer(answered(config, words).absolute(), opening, labels)

@@ -15,14 +15,17 @@ from omegaconf import DictConfig, OmegaConf
 
 from datamodules.class_descriptions import names_of, read_descriptions
 from engine.command_line import importing, seconds_so_far
+from engine.identify import composed
 from reporting.auto.commands import evaluate_line, predict_line, run_word
+from reporting.escape import for_terminal
+from storage.command_words import value_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
 from storage.run_store import COMMAND, DATA, RunFolder
 from storage.tables.file_names import FORMATS, is_packed
 from tasks.auto.candidates import by_name, check_names
 from tasks.auto.clock import Clock
-from tasks.auto.guesses import LISTS
+from tasks.auto.guesses import LISTS, NoLabels
 from tasks.auto.question import is_answered
 from tasks.auto.reading import GUESS, POOL, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
 
@@ -38,10 +41,37 @@ READING = ("encoding", "markup", "header", "delimiter", "sheet", "missing")  # o
 OF_RUNS = tuple(
     f"dataset.{key}" for key in ("max_length", "singleton_classes", "most_unlabelled", "many_above", "few_below")
 )
+OF_LABELS = ("methods", "test", "prefer", "precision", "label_separator", "unlabelled", "class_descriptions")
 OWN = ("task", "input", "test", "minutes", "methods", "prefer", "precision", "force", *OF_FILE)
 
 
 def auto(config: DictConfig, overrides: list[str]) -> Path:
+    """As `answered`; of a file in which no column looks like labels the topics, as `task=cluster` finds them."""
+    try:
+        return answered(config, overrides)
+    except NoLabels as error:
+        if error.lacks_texts or any(_typed(overrides, key) for key in OF_LABELS):
+            raise
+        return _topics(config, overrides, error)
+
+
+def _topics(config: DictConfig, overrides: Sequence[str], error: NoLabels) -> Path:
+    """The folder of a clustering of the texts, done by the line that the error names."""
+    print(for_terminal(str(error)), flush=True)
+    columns = {} if error.text == "text" else {"text_column": error.text}
+    typed = {key: config[key] for key in ("encoding", "delimiter", "sheet", "markup") if _typed(overrides, key)}
+    typed |= {} if config.header else {"header": False}
+    dataset = {"train": config.input} | columns | typed
+    words = ["task=cluster", "method=sbert_words", "dataset=csv", *passed_on(overrides)]
+    words += [f"dataset.{key}={value_word(value)}" for key, value in dataset.items()]
+    words += ["method.num_clusters=auto", f"force={value_word(config.force)}"]
+    with importing():
+        from tasks.cluster import cluster
+
+    return cluster(composed(words), words)
+
+
+def answered(config: DictConfig, overrides: Sequence[str]) -> Path:
     """Answer the question that `config` asks; returns the folder of the answer.
 
     Stopped at any moment, the same line goes on with what has ended; with more `minutes`, a finished one goes on too.

@@ -145,6 +145,19 @@ def json_list(cell: Any) -> list[Any] | None:
     return None
 
 
+class NoLabels(InputError):
+    """No column of a table looks like labels, and none was named.
+
+    Attributes:
+        text: the column of the texts.
+        lacks_texts: whether rows have none.
+    """
+
+    def __init__(self, line: str, text: str, lacks_texts: bool) -> None:
+        super().__init__(line)
+        self.text, self.lacks_texts = text, lacks_texts
+
+
 def _literal(text: str) -> Any:
     """A value as Python writes it, or a list as NumPy does, which sets no commas: two texts would be read as one."""
     plain = OF_NUMPY.sub(r"\1", text)
@@ -203,9 +216,11 @@ def guess_columns(
         _refuse_objects(file, columns if label is None else [label], rows)
         if label is None:
             lacks_texts = any(not is_text(text_of(row, text)) for row in rows)
-            raise InputError(
+            raise NoLabels(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
-                f"{topics_line(file, text, typed or {}, lacks_texts)}"
+                f"{topics_line(file, text, typed or {}, lacks_texts)}",
+                text,
+                lacks_texts,
             )
     taken = {label, *labels, *text_columns(columns, text)}
     return text, label, guessed, {kind: [name for name in names if name not in taken] for kind, names in others.items()}

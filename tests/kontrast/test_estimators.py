@@ -123,7 +123,7 @@ def test_what_is_no_table_is_refused_by_its_type():
 
 def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_text(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config) or tmp_path)
+    monkeypatch.setattr("tasks.auto.answered", lambda config, words: asked.append(config) or tmp_path)
     kontrast.auto(str(tmp_path / "a.csv"), text="body", label="kind")
     assert (asked[0].text_column, asked[0].label_column) == ("body", "kind")
     answer = kontrast.auto(pd.DataFrame({"text": [None, "one"], "label": [1, 2]}), paths__data=str(tmp_path), seed=1)
@@ -242,7 +242,7 @@ def test_a_classifier_learns_is_opened_again_and_is_one_of_scikit_learns(
         kontrast.load(classifier.run_, loss__tau=1, **paths)
     assert opened.predict(train["text"]).tolist() == classifier.predict(train["text"]).astype(str).tolist()
     shutil.copytree(classifier.folder_, tmp_path / "answer/model")
-    monkeypatch.setattr("tasks.auto.auto", lambda config, words: tmp_path / "answer")
+    monkeypatch.setattr("tasks.auto.answered", lambda config, words: tmp_path / "answer")
     model = kontrast.auto(pd.DataFrame({"body": train["text"], "kind": numbers}), "body", "kind", **paths).model
     assert model.classes_.tolist() == [0, 10, 20, 30] and model.predict(train["text"]).dtype == numbers.dtype
     assert model.score(train["text"], numbers) > 0.8
@@ -405,7 +405,7 @@ def test_labels_of_a_frame_are_written_alike_each_time(label, cell):
 
 def test_a_plain_label_beside_lists_is_the_only_one_of_its_text(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("tasks.auto.auto", lambda config, words: asked.append(config) or tmp_path)
+    monkeypatch.setattr("tasks.auto.answered", lambda config, words: asked.append(config) or tmp_path)
     labels = [np.array(["a"]), np.array(["a", "b"]), {"b"}, [], None, float("nan"), "nan", 1.0, np.array(["a"])]
     frame = pd.DataFrame({"text": [f"text {n}" for n in range(9)], "label": labels}, dtype=object)
     kontrast.auto(frame, paths__data=str(tmp_path))

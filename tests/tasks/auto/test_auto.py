@@ -13,6 +13,7 @@ from scipy.special import logit
 
 import kontrast
 from attack.toy import FILLERS
+from engine.identify import composed
 from engine.plan import Plan
 from storage.errors import InputError
 from storage.run_store import RunFolder
@@ -146,6 +147,27 @@ def test_headlines_are_joined_and_the_line_that_predicts_says_so(words, use, tmp
     assert model.score(frame, frame["label"]) > 0.7
     with pytest.raises(InputError, match="X: found no column 'title', allowed: a frame with title.body, or"):
         model.predict(frame[["body", "label"]])
+
+
+def test_without_labels_the_answer_is_topics(words, tmp_path, toy_csv, monkeypatch):
+    asked = []
+    monkeypatch.setattr("tasks.cluster.cluster", lambda config, words: asked.append(config) or tmp_path)
+    table = [(number, row["text"]) for number, row in enumerate(rows(toy_csv["train"]))]
+    source = tmp_path / "texts.csv"
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([("no", "body"), *table])
+    options = [word for word in words if not word.startswith(("input=", "methods="))]
+    result = command([*options, f"input={source}", "seed=3"])
+    names = "(label_column=NAME of 'no', 'body' says which)"
+    assert result.out.splitlines()[1].startswith(f"{source}: no column looks like labels {names}")
+    typed = f"method=sbert_words dataset=csv dataset.train={source} dataset.text_column=body method.num_clusters=auto"
+    assert f"task=cluster {typed}" in result.out.splitlines()[1]
+    line = [word for word in options if not word.startswith(("task=", "minutes="))]
+    assert [*asked, result.folder] == [composed(["task=cluster", *typed.split(), *line, "seed=3"]), tmp_path]
+    refused = command([*options, f"input={source}", "methods=[logistic]"])
+    assert "no column looks like labels" in refused.error
+
+
 @pytest.mark.slow
 def test_a_test_file_judges_the_model_and_chooses_nothing(words, use, tmp_path, toy_csv):
     options, test = [*words, "methods=[tfidf_linear]"], tmp_path / "own test.csv"

@@ -17,7 +17,7 @@ from kontrast.estimators import LISTS, OPENING, TextClassifier, answering, label
 from kontrast.runs import HALF, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
-from storage.tables import JOIN, flagged, is_missing, label_name
+from storage.tables import JOIN, flagged, is_missing, label_name, text_columns, text_of
 
 SHOWN = ["rank", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper", "accuracy", "micro_f1", "within_noise",
          "recommended", "train_seconds"]  # fmt: skip
@@ -130,8 +130,61 @@ def _label_cell(value: Any) -> str:
     return "" if pd.isna(value) else str(value)
 
 
+def _columns(frame: pd.DataFrame, text: Any, label: Any) -> tuple[Any, list[Any]]:
+    """The column of the texts and those of the labels; one that is not named is guessed as of a file, and printed.
+
+    Raises:
+        InputError: no such column, or two of the name; nothing looks like texts or labels.
+    """
+    from tasks.auto.guesses import NoLabels, guess_columns
+    from tasks.auto.reading import LOOKED_AT
+
+    columns, labels = list(frame.columns), list(label) if isinstance(label, list | tuple) else [label]
+    for key, name in (("text", text), *(("label", name) for name in labels)):
+        parts = text_columns(columns, name) if key == "text" and isinstance(name, str) else [name]
+        for part in [key] if name is None else parts:
+            if (number := columns.count(part)) > 1 or (number == 0 and name is not None):
+                shown = f"{number or 'no'} column{'s' if number else ''} {short(part)}"
+                raise InputError(f"data: found {shown}, allowed: {key}=NAME of {short_list(map(str, columns))}")
+    if text is not None and label is not None:
+        return text, labels
+    by_name = {str(name): name for name in columns if columns.count(name) == 1}
+    first = frame[list(by_name.values())].head(LOOKED_AT)
+    rows = [dict(zip(by_name, map(_cell, row), strict=True)) for row in first.itertuples(index=False, name=None)]
+    typed_text = None if text is None else str(text)
+    typed_label = None if label is None else JOIN.join(map(str, labels))
+    try:
+        taken_text, taken_label, guessed, _ = guess_columns(list(by_name), rows, typed_text, typed_label, "data")
+    except NoLabels as error:
+        raise InputError(
+            f"data: no column looks like labels; allowed: label=NAME of {short_list(by_name)}, or topics of the texts, "
+            "kontrast.TextClusterer().fit(texts)"
+        ) from error
+    except InputError as error:
+        raise InputError(str(error).replace("text_column=NAME", "text=NAME")) from error
+    which = " and ".join(guessed)
+    print(f"data: text {taken_text!r}, label {taken_label!r}, guessed: {which} (text=, label= say others)")
+    return by_name.get(taken_text, taken_text), [by_name[taken_label]] if label is None else labels
+
+
+def _cell(value: Any) -> Any:
+    """A value of a frame as the reader of tables has it."""
+    if isinstance(value, LISTS):
+        return list(value)
+    return None if pd.api.types.is_scalar(value) and pd.isna(value) else value
+
+
+def _texts(frame: pd.DataFrame, column: Any) -> list[str]:
+    """The texts of a column, or of those that it joins."""
+    if column in frame.columns:
+        return [_text(value) for value in frame[column]]
+    parts = text_columns(list(frame.columns), column)
+    rows = zip(*([_text(value) for value in frame[part]] for part in parts), strict=True)
+    return [text_of(dict(zip(parts, row, strict=True)), column) for row in rows]
+
+
 def auto(
-    data: pd.DataFrame | str | Path,
+    data: Any,
     text: str | None = None,
     label: str | Sequence[str] | None = None,
     minutes: float = 20,
@@ -140,10 +193,10 @@ def auto(
     """Which method for these texts, how good, how sure, and the model; the same as `python run.py task=auto`.
 
     Args:
-        data: a table with texts and labels, or the path of a file.
-        text: column of the texts. By default `text` of a table; of a file it is guessed, and so are its labels.
+        data: a table with texts and labels, of pandas or with `to_pandas` as those of polars, or the path of a file.
+        text: column of the texts, `TITLE+BODY` joins two. By default it is guessed, and said.
         label: column of the labels, lists where texts have several; a missing one is a text without a label. By
-            default `label` of a table. A list of columns of 0 and 1: each is a label.
+            default it is guessed, and said. A list of columns of 0 and 1: each is a label.
         minutes: how long it may take, > 0.
         settings: any key that the task takes: `prefer="speed"`, `precision=0.9`, `seed=1`, `paths__runs="elsewhere"`.
 
@@ -152,15 +205,11 @@ def auto(
     """
     from tasks.auto import answered
 
+    data = data.to_pandas() if hasattr(data, "to_pandas") else data  # of polars, or an Arrow table
     words = ["task=auto", f"minutes={minutes}", *overrides(settings)]
     labels: dict[str, Any] = {}
     if isinstance(data, pd.DataFrame):
-        text, label = "text" if text is None else text, "label" if label is None else label
-        names: list[Any] = list(label) if isinstance(label, list | tuple) else [label]
-        for key, name in (("text", text), *(("label", name) for name in names)):
-            if (number := list(data.columns).count(name)) != 1:
-                shown = f"{number or 'no'} column{'s' if number else ''} {short(name)}"
-                raise InputError(f"data: found {shown}, allowed: {key}=NAME of {short_list(map(str, data.columns))}")
+        text, names = _columns(data, text, label)
         if str(text) in map(str, names):
             raise InputError(f"label: found {short(text)}, the column of the texts, allowed: another one")
         column = data[names[0]] if len(names) == 1 else _joined(data, names)
@@ -168,13 +217,13 @@ def auto(
         if not any(isinstance(value, LISTS) for value in column):
             pairs = zip(cells, column, strict=True)
             labels = labels_by_name((label_name(cell, "data"), value) for cell, value in pairs if not is_missing(cell))
-        texts = [_text(value) for value in data[text]]
+        texts = _texts(data, text)
         text, label = str(text), JOIN.join(map(str, names))
         if "${" in text + label:  # which a config would resolve
             text, label = "text", "label"
         data = written({text: texts, label: cells}, Path(config_of(words).paths.data)).resolve()
     elif not isinstance(data, str | Path):
-        raise InputError(f"data: found {type(data).__name__}, allowed: a DataFrame, or the path of a file")
+        raise InputError(f"data: found {type(data).__name__}, allowed: a pandas DataFrame, or the path of a file")
     if isinstance(label, list | tuple):
         label = JOIN.join(label)
     columns_of_file = {"text_column": text, "label_column": label}

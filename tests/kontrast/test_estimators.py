@@ -117,8 +117,27 @@ def test_a_column_of_labels_is_taken_as_its_labels():
 
 
 def test_what_is_no_table_is_refused_by_its_type():
-    with pytest.raises(InputError, match="^data: found Series, allowed: a DataFrame, or the path of a file$"):
+    with pytest.raises(InputError, match="^data: found Series, allowed: a pandas DataFrame, or the path of a file$"):
         kontrast.auto(pd.Series(["a", "b"]))
+def test_columns_of_a_frame_are_guessed_as_of_a_file(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr("tasks.auto.answered", lambda config, words: asked.append(config) or tmp_path)
+    pairs = [(first, second) for first in ("war", "game", "bank", "vote") for second in ("ends", "goes on", "is lost")]
+    frame = pd.DataFrame({
+        "subject": [f"the {first} {second}" for first, second in pairs],
+        "body": [f"again they say that a {first} of theirs {second}" for first, second in pairs],
+        "team": ["x", "y"] * 6,
+    })  # fmt: skip
+    of_polars = SimpleNamespace(to_pandas=lambda: frame)
+    for data, names in ((frame, {}), (of_polars, {"label": "team"})):
+        kontrast.auto(data, paths__data=str(tmp_path), **names)
+    guessed = "data: text 'subject+body', label 'team', guessed: text and label (text=, label= say others)\n"
+    assert guessed in capsys.readouterr().out
+    assert asked[0].input == asked[1].input and asked[0].label_column == "team"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    of_file, of_frame = (read_labelled(file, label_column="team") for file in (str(tmp_path / "a.csv"), asked[0].input))
+    assert of_frame.texts == of_file.texts and of_frame.labels == of_file.labels
+    assert of_frame.about["text_columns"] == ["subject+body"]
 
 
 def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_text(tmp_path, monkeypatch):
@@ -131,7 +150,7 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     assert pd.read_parquet(asked[1].input)["text"].tolist() == ["", "one"]
     assert read_labelled(asked[1].input, "text", "label").lines == [2], "a row without a text is counted too"
     with pytest.raises(InputError, match="data: found 3 in the column of texts, allowed: texts, or nothing"):
-        kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), paths__data=str(tmp_path))
+        kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), text="text", paths__data=str(tmp_path))
     kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text=0, label=1, paths__data=str(tmp_path))
     assert pd.read_parquet(asked[2].input).to_dict("list") == {"0": ["one", "two"], "1": ["1", "2"]}
     flags = pd.DataFrame({"text": list("abc"), "rude": [1, 0, None], "threat": [True, False, None]})
@@ -147,7 +166,9 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     [
         (["text", "label"], ["a", "x"], {"prefer": "fast"}, "prefer: found 'fast'"),
         (["text", "label"], ["a", "x"], {"precision": 95}, "precision: found 95"),
-        (["text", "kind"], ["a", "x"], {}, "data: found no column 'label', allowed: label=NAME of 'text', 'kind'"),
+        (["text"], ["a"], {}, "data: no column looks like labels; allowed: label=NAME of 'text', or topics of the"),
+        (["n", "label"], [3, "x"], {}, "data: no column looks like texts; allowed: text=NAME of 'n', 'label'"),
+        (["text", "kind"], ["a", "x"], {"label": "l"}, "data: found no column 'l', allowed: label=NAME of 'text', 'k"),
         (["text", "label", "label"], ["a", "x", "y"], {}, "data: found 2 columns 'label', allowed: label=NAME of"),
         (["text", "label"], ["a \ud800", "x"], {}, "data: found half a surrogate pair in the column of texts"),
         (["text", "label"], ["a", ["x", None]], {}, "data: found None in a list of labels, allowed: labels"),

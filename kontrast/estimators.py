@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -25,6 +26,7 @@ OWN = (
     *("dataset__label_separator", "dataset__label_names", "dataset__header", "dataset__encoding"),
 )  # never a setting of `fit`
 OPENING = ("paths__", "trainer__num_threads")  # settings that count where nothing is trained
+LACKING = -1  # the place of a label that a run lacks: the last, behind those that it has
 
 
 class _Settings(BaseEstimator):
@@ -119,7 +121,7 @@ class TextClassifier(ClassifierMixin, _Settings):
 
     def fit(self, X: Any, y: Any) -> TextClassifier:
         """Train on texts and their labels: lists, arrays or Series of one each, or where the method takes several an
-        array or frame (N, C) of 0 and 1.
+        array or frame (N, C) of 0 and 1. A column without a 1 is warned of, and never predicted.
 
         Raises:
             InputError: texts or labels that cannot be used; one line.
@@ -135,8 +137,13 @@ class TextClassifier(ClassifierMixin, _Settings):
         if labels.ndim == 1:
             names, one_of_each = _in_order(labels_by_name(zip(names, classes, strict=True)))
             classes = np.array(one_of_each, classes.dtype)
-        if len(classes) < 2 or len(set(names)) < len(names):
-            raise InputError(f"y: found the labels {short_list(names)}, allowed: at least 2 that differ as text")
+        lacking = [names[place] for place in np.flatnonzero((labels == 0).all(axis=0))] if labels.ndim == 2 else []
+        learned = [name for name in names if name not in lacking]
+        if len(learned) < 2 or len(set(names)) < len(names):
+            raise InputError(f"y: found the labels {short_list(learned)}, allowed: at least 2 that differ as text")
+        if lacking:  # as a fold may lack a rare label
+            shown = f"y: no text has the label {short_list(lacking)}, which is never predicted"
+            warnings.warn(shown, UserWarning, stacklevel=2)
         columns = {"text": texts, "label": rows}
         words = self._words(columns)
         if config_of(words).protocol.name == "clean" and not {"protocol", "protocol__name"} & self.settings.keys():
@@ -144,12 +151,13 @@ class TextClassifier(ClassifierMixin, _Settings):
         with unseeded():
             run = trained_run(_plan(words))
         self._take(*_open(run.path, words))
-        return self._answer_in(names, classes)
+        return self._answer_in(names, classes, lacking)
 
-    def _answer_in(self, names: Sequence[str], classes: NDArray[Any]) -> TextClassifier:
-        """Itself, answering with `classes` (C,) for the run's labels of these names."""
+    def _answer_in(self, names: Sequence[str], classes: NDArray[Any], lacking: Sequence[str] = ()) -> TextClassifier:
+        """Itself, answering with `classes` (C,) for the run's labels of these names, but never those that it lacks."""
         own_names = list(map(label_text, self._names))  # those of an older run may be `True`
-        self._order = np.array([own_names.index(label_text(name)) for name in names])
+        places = (LACKING if name in lacking else own_names.index(label_text(name)) for name in names)
+        self._order = np.array(list(places))
         self.classes_ = classes
         return self
 
@@ -170,7 +178,8 @@ class TextClassifier(ClassifierMixin, _Settings):
         model = self._opened()
         with self._own_threads():
             scores = np.concatenate([model.scores(piece)[0] for piece in pieces(self._texts_to_read(X))])
-        probabilities = np.asarray(scores, np.float64)[:, self._order]
+        scores = np.pad(np.asarray(scores, np.float64), ((0, 0), (0, 1)))  # 0 of what the run lacks
+        probabilities = scores[:, self._order]
         if model.threshold is None:  # computed in float32, they add up to 1 but for its rounding
             probabilities /= probabilities.sum(axis=1, keepdims=True)
         return probabilities
@@ -180,7 +189,7 @@ class TextClassifier(ClassifierMixin, _Settings):
         probabilities = self.predict_proba(X)
         if (threshold := self._opened().threshold) is None:
             return self.classes_[probabilities.argmax(axis=1)]
-        thresholds = np.broadcast_to(threshold, len(self._order))
+        thresholds = np.append(np.broadcast_to(threshold, len(self._names)), 1.0)
         return (probabilities > thresholds[self._order]).astype(np.int64)
 
 
@@ -265,8 +274,6 @@ def _of_several(y: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], list[list[s
     classes = np.asarray(getattr(y, "columns", np.arange(labels.shape[1])))
     if any(HALF.search(str(name)) for name in classes):
         raise InputError("y: found half a surrogate pair in the name of a column, allowed: Unicode text")
-    if not (has_row := labels.any(axis=0)).all():
-        raise InputError(f"y: found no text with the label {classes[~has_row][0]!s}, allowed: one at least of each")
     return classes, [[str(label) for label in classes[np.flatnonzero(row)]] for row in labels]
 
 

@@ -88,7 +88,7 @@ LISTS_OF_LABELS = (
     [
         (np.eye(3), "y: found shape (3, 3), allowed: a label, or 0s and 1s, for each of 2"),
         (np.array([[1, 0], [2, 1]]), "y: found '2' in an array (2, 2), allowed there: 0 and 1"),
-        (np.array([[1, 0], [1, 0]]), "y: found no text with the label 1, allowed: one at least of each"),
+        (np.array([[1, 0], [1, 0]]), "y: found the labels '0', allowed: at least 2 that differ as text"),
         (["a", "a"], "y: found the labels 'a', allowed: at least 2 that differ as text"),
         (["a ", "a"], "y: found the labels 'a', allowed: at least 2 that differ as text"),
         (["a", None], "y[1]: found None, allowed: a label of each text"),
@@ -119,6 +119,8 @@ def test_a_column_of_labels_is_taken_as_its_labels():
 def test_what_is_no_table_is_refused_by_its_type():
     with pytest.raises(InputError, match="^data: found Series, allowed: a pandas DataFrame, or the path of a file$"):
         kontrast.auto(pd.Series(["a", "b"]))
+
+
 def test_columns_of_a_frame_are_guessed_as_of_a_file(tmp_path, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr("tasks.auto.answered", lambda config, words: asked.append(config) or tmp_path)
@@ -372,6 +374,10 @@ def test_texts_of_several_labels_are_learned_from_columns_of_0_and_1(tiny_encode
     paths = {f"paths__{name}": str(tmp_path / name) for name in ("runs", "data", "cache")}
     classifier = kontrast.TextClassifier("tfidf_labels", "bag_of_words", **paths)
     scores = cross_val_score(classifier, np.array(texts), y, cv=2, scoring="f1_micro", error_score="raise")
+    assert scores.mean() > 0.8
+    rare = np.column_stack([np.arange(len(y)) < 5, y])  # which half of the rows lack
+    with pytest.warns(UserWarning, match="y: no text has the label '0', which is never predicted"):
+        scores = cross_val_score(classifier, np.array(texts), rare, cv=2, scoring="f1_micro", error_score="raise")
     assert scores.mean() > 0.8
     columns = [f" {name}" for name in marks.columns]  # the space is no part of a label's name
     answers = classifier.fit(texts, pd.DataFrame(y, columns=columns)).predict(texts)

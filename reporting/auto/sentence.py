@@ -55,9 +55,9 @@ def of_own_test(test: Mapping[str, Any]) -> str:
     ]
     line = f"On {test['file']}, {test['rows']:,} rows that chose nothing: {', '.join(figures)}"
     if unknown := test["rows_of_unknown_labels"]:
-        line += f"; {sum(unknown.values()):,} rows of labels that the model does not know are left out"
+        line += f"; left out, of labels that the model does not know: {sum(unknown.values()):,}"
     shared = test["rows_of_input"]
-    return line + (f"; of {shared:,} rows the text stands in the input, too" if shared else "") + "."
+    return line + (f"; with a text that stands in the input, too: {shared:,}" if shared else "") + "."
 
 
 def rows_to_label(entry: Mapping[str, Any]) -> int:

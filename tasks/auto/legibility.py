@@ -40,7 +40,5 @@ def hardly_read(read: Legibility, encoder: str) -> str | None:
         why = f"it cuts their words into {read.tokens_a_word:.1f} tokens each"
     else:
         return None
-    return (
-        f"encoder={encoder} hardly reads these texts, {why}: one that knows their language may do far better, as "
-        f"encoder.repo={ANOTHER} encoder.sha256=null"
-    )
+    another = f"encoder.repo={ANOTHER} encoder.sha256=null takes one that knows many languages"
+    return f"encoder={encoder} hardly reads these texts, {why}; {another}"

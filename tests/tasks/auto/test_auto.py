@@ -15,8 +15,10 @@ import kontrast
 from attack.toy import FILLERS
 from engine.identify import composed
 from engine.plan import Plan
+from reporting.auto import ranking
 from storage.errors import InputError
 from storage.run_store import RunFolder
+from tasks.auto import last_fit
 from tasks.auto.calibration import calibrated_labels
 from tasks.predict import classifier_predictor
 from tests.command_lines import command, rows
@@ -166,6 +168,24 @@ def test_without_labels_the_answer_is_topics(words, tmp_path, toy_csv, monkeypat
     assert [*asked, result.folder] == [composed(["task=cluster", *typed.split(), *line, "seed=3"]), tmp_path]
     refused = command([*options, f"input={source}", "methods=[logistic]"])
     assert "no column looks like labels" in refused.error
+
+
+@pytest.mark.slow
+def test_a_last_fit_that_takes_too_long_gives_way_to_what_trains_no_encoder(words, use, tmp_path, toy_csv, monkeypatch):
+    def recommend(eligible, *_):
+        return "ce" if "ce" in set(eligible["candidate"]) else eligible["candidate"].iloc[0]
+
+    monkeypatch.setattr(ranking, "recommend", recommend)
+    monkeypatch.setattr(last_fit, "MOST_OVERTIME", -9.0)
+    options = [word for word in words if not word.startswith("minutes=")] + ["methods=[tfidf_linear,ce]", "minutes=20"]
+    result = command(options)
+    assert (result.metrics["recommended"], result.metrics["not_fitted"]) == ("tfidf_linear", "ce")
+    why = "cross-entropy, which would have been recommended, could not be fitted to all rows"
+    assert why in result.metrics["sentence"]
+    assert json.loads((result.folder / "model" / "metrics.json").read_text())["candidate"] == "tfidf_linear"
+    assert "answered already" in command(options).out
+    predicted = use("predict", str(result.folder), f"input={toy_csv['test']}", f"output={tmp_path / 'out.csv'}")
+    assert predicted.code == 0, predicted.err
 
 
 @pytest.mark.slow

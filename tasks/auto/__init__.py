@@ -22,7 +22,7 @@ from storage.command_words import value_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
 from storage.run_store import COMMAND, DATA, RunFolder
-from storage.tables.file_names import FORMATS, is_packed
+from storage.tables.file_names import FORMATS, packing
 from tasks.auto.candidates import by_name, check_names
 from tasks.auto.clock import Clock
 from tasks.auto.guesses import LISTS, NoLabels
@@ -262,7 +262,7 @@ def _name_of(config: DictConfig, data: Labelled, words: Sequence[str]) -> str:
 def stem_of(file: str) -> str:
     """The name of a file without what says its format: `tickets.2023` of `tickets.2023.csv.gz`."""
     path = Path(file)
-    path = Path(path.stem) if is_packed(path) else path
+    path = path if packing(path) is None else Path(path.stem)
     return path.stem if path.suffix.lower() in (*FORMATS, ".txt") else path.name
 
 

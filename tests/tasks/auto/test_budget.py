@@ -12,6 +12,7 @@ from sklearn.metrics import f1_score
 
 from callbacks import time_limit
 from engine.identify import compose_run
+from engine.identity import completed
 from reporting.auto.report import write_report
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
@@ -256,7 +257,7 @@ def test_the_plan_of_a_fold_is_the_one_that_its_words_compose(fold):
     words = ["dataset=trec", "method=ce", *protocol_words("ce", fold, folds=3, repeat=1)]
     words += ["+callbacks.time_limit._target_=callbacks.time_limit.TimeLimit", "+callbacks.time_limit.seconds=12.5"]
     plain = plan_of(words).plain
-    assert plain == compose_run(tuple(words)).config
+    assert plain == completed(compose_run(tuple(words)).config)
     assert (plain["protocol"]["fold"], plain["protocol"]["repeat"]) == (fold, 1)
 
 

@@ -79,10 +79,10 @@ class Claim:
 class Check:
     """One comparison of a claim: yes, no and small are significant after Holm's correction, open is none of them.
 
-    `p` is of a two-sided test, whose difference says which of yes and no; `p_against` is then of a one-sided test that
-    the gain is below the claim's least effect of interest: small. Where a claim says that a difference is small, at
-    most so large or not small, `p` speaks for it alone, and `p_against` is of a test of the contrary. Where a claim
-    compares gains, `less` is the one taken from that over `against`, and `result` is of the two.
+    `p` is of a two-sided test, whose difference says which of yes and no; `p_against` is then of a test that the
+    difference lies within the claim's least effect of interest, either way: small. Where a claim says that a difference
+    is small, at most so large or not small, `p` speaks for it alone, and `p_against` is of a test of the contrary. Of
+    a claim that compares gains, `less` is the one taken from that over `against`, and `result` is of the two.
     """
 
     against: str
@@ -130,8 +130,8 @@ def judge(claim: Claim, report: TableReport, runs: Mapping[str, Run] | None = No
     """Test a claim on a filled table.
 
     holds: as many comparisons as its quantifier asks for are significant its way; contradicted: so many are significant
-    the other way that the quantifier fails; in part: fewer are significant its way; negligible: none is, and of so many
-    the gain is below the least effect of interest, or the other way, that it fails; not shown: none of these.
+    the other way that the quantifier fails; in part: fewer are significant its way; negligible: none is, and so many
+    are within the least effect of interest, or significant the other way, that it fails; not shown: none of these.
     Comparisons without enough paired seeds are named, and a claim holds, is contradicted or is negligible only where
     they could not undo that; with no others the verdict is not enough runs.
 
@@ -227,7 +227,7 @@ def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts with one corrected p a comparison: that of the claim that corrects it most.
 
     Two claims of one table may rest on one comparison, each with the others of its own. Power is that of a claim's own
-    comparisons among those of the largest of these lists.
+    comparisons, corrected together with the largest of these lists.
     """
     largest: dict[Any, float] = {}
     families: dict[Any, dict[Any, Check]] = {}
@@ -245,8 +245,8 @@ def one_p(verdicts: Sequence[Verdict]) -> list[Verdict]:
         checks = [replace(check, outcome=_outcome(claim, check, check.holm_p)) for check in checks]
         family = max((families[place] for place in places if place in families), key=len, default={})
         if len(family) > len(checks):
-            own = [number for number, place in enumerate(family) if place in places]
-            listed = list(family.values())
+            family = dict(zip(places, checks, strict=True)) | family
+            own, listed = range(len(checks)), list(family.values())
             verdict = replace(verdict, power=_power(claim, listed, own), detectable=_detectable(claim, listed, own))
         verdict = replace(verdict, checks=tuple(checks))
         judged.append(replace(verdict, verdict=_word(verdict)))
@@ -350,11 +350,8 @@ def _check(claim: Claim, rival: str, column: str, metric: str, a: Mapping[int, f
         higher, lower = (a, b) if claim.test == "not_below" else (b, a)
         within = above_p(higher, lower, -claim.margin)
         return Check(rival, column, metric, result, within, p_against=above_p(lower, higher, claim.margin))
-    if claim.test == "differs":
-        small = equivalence_p(a, b, claim.margin) if claim.margin else None
-    else:
-        higher, lower = (b, a) if claim.test == "less" else (a, b)
-        small = above_p(lower, higher, -claim.effect)
+    margin = claim.margin if claim.test == "differs" else claim.effect
+    small = equivalence_p(a, b, margin) if margin else None
     if result.t_test_p is None and result.interval is None and result.difference != 0:
         return Check(rival, column, metric, result, 0.5 ** (len(result.seeds) - 1), p_against=small)  # a sign test
     return Check(rival, column, metric, result, result.t_test_p, p_against=small)
@@ -417,4 +414,6 @@ def _word(verdict: Verdict) -> str:
         return "contradicted"
     if "yes" in outcomes:
         return "holds in part"
-    return "negligible" if outcomes.count("no") + outcomes.count("small") > total - needed else "not shown"
+    none_for_it = all(check.outcome != "yes" for check in verdict.checks)  # nor beside another one of a data set
+    is_small = outcomes.count("no") + outcomes.count("small") > total - needed
+    return "negligible" if is_small and none_for_it else "not shown"

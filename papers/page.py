@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from papers.claims import LEVEL, Check, Claim, Verdict, gains_of, number_asked, outcomes_of
+from papers.claims import Check, Claim, Verdict, gains_of, number_asked, outcomes_of
 from papers.grid import Budget
 from papers.render import (
     RANKING,
@@ -35,15 +35,16 @@ HOW_JUDGED = (
     "Paired tests over seeds, Holm's correction over the comparisons of a claim, level 0.05; a comparison that two "
     "claims make has the larger p of the two. Where a claim says that a difference is small, at most so large or not "
     "small, each side has a test and a correction of its own (within and beyond its margin), and so has, where it says "
-    "that a gain is there, that the gain is below the least effect of interest: small. A claim that compares "
+    "that a gain is there, that the difference lies within the least effect of interest, either way: small; these "
+    "corrections are over the comparisons of the claim alone. A claim that compares "
     "gains is asked of differences of differences, paired by seed, whose four cells its comparisons name. A claim is "
     "asked of the columns that this budget has; one that names its columns of these alone, and it lacks runs where "
     "the budget has none. A claim holds where as many comparisons as its quantifier asks for are significant its way, "
     "and is contradicted where so many are significant the other way that it cannot hold; negligible, where none is "
     "its way and so many are the other way or small that it cannot hold with an effect of interest (a rule that is "
-    "younger than most figures here, the effects are older); not shown is no proof of the contrary. Power: how often "
+    "younger than the figures, the effects are older); not shown is no proof of the contrary. Power: how often "
     "the runs at hand would show the least difference of interest, simulated with the measured spreads, of its own "
-    "comparisons within the longest list that corrects them; seen 80 times of 100: the least "
+    "comparisons, corrected together with the longest list that shares one; seen 80 times of 100: the least "
     "difference that they would show so often, of claims of equality a difference from zero. Over seeds and test rows: "
     "a bootstrap of both, rows within their class, where predictions of ten seeds were kept."
 )
@@ -67,10 +68,10 @@ class StatisticsTable:
     footnotes: tuple[str, ...]
 
 
-def deciding_p(check: Check) -> float | None:
+def deciding_p(claim: Claim, check: Check) -> float | None:
     """The corrected p of the side that a comparison decides for, of the claim's own where it decides nothing."""
-    own_decides = check.holm_p is not None and check.holm_p < LEVEL
-    return check.holm_p_against if check.outcome in ("no", "small") and not own_decides else check.holm_p
+    denied = check.outcome == "no" and claim.test in ("equal", "differs", "not_below", "not_above")
+    return check.holm_p_against if denied or check.outcome == "small" else check.holm_p
 
 
 def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
@@ -92,7 +93,7 @@ def claim_row(verdict: Verdict, budget: str) -> tuple[str, ...]:
     if differences:
         ends = sorted({f"{min(differences):+.2f}", f"{max(differences):+.2f}"}, key=float)
         effect = " to ".join(ends)
-    p_values = [p for check in checks if (p := deciding_p(check)) is not None]
+    p_values = [p for check in checks if (p := deciding_p(claim, check)) is not None]
     seeds = sorted({len(check.result.seeds) for check in checks})
     return (
         f"{claim.paper}: {claim.statement}",
@@ -115,8 +116,8 @@ def check_rows(verdicts: Sequence[Verdict]) -> list[tuple[str, ...]]:
             *(check.against, check.column, _metric_text(verdict.claim, check), f"{check.result.difference:+.2f}"),
             MISSING if check.result.interval is None else interval_text(check.result.interval, 1),
             MISSING if check.bootstrap is None else interval_text(check.bootstrap.interval, 1),
-            p_text(check.p if deciding_p(check) == check.holm_p else check.p_against),
-            *(p_text(deciding_p(check)), str(len(check.result.seeds)), check.outcome),
+            p_text(check.p if deciding_p(verdict.claim, check) == check.holm_p else check.p_against),
+            *(p_text(deciding_p(verdict.claim, check)), str(len(check.result.seeds)), check.outcome),
         )
         for verdict in verdicts
         for check in verdict.checks

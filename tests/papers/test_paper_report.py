@@ -290,6 +290,8 @@ def test_of_data_sets_one_holds_where_all_its_comparisons_do():
     assert claims.outcomes_of(verdict((("ce", "d", "test/accuracy"),), d=["yes"])) == ["open"]
     assert claims._word(verdict(a=["yes"], b=["no", "yes"], d=["yes"])) == "holds"
     assert claims._word(verdict(a=["yes"], b=["no", "yes"], d=["no"])) == "contradicted"
+    assert claims._word(verdict(a=["small", "open"], b=["small"], d=["open"])) == "negligible"
+    assert claims._word(verdict(a=["small", "yes"], b=["small"], d=["open"])) == "not shown", "one is its way"
 
 
 def test_what_lacks_runs_keeps_a_claim_from_holding(report):

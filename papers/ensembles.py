@@ -66,11 +66,26 @@ def figures_by_size(
     return figures
 
 
-def _test_rows(run: Run) -> list[dict[str, str]]:
+def _classes(runs: Sequence[Run]) -> list[str]:
+    """Names of the classes of all runs, with those that no test row has."""
+    classes: list[str] = runs[0].read_metrics().get("label_names") or []
+    for run in runs:
+        metrics = run.read_metrics()
+        if "test/hamming_loss" in metrics:
+            raise ReportError(f"{run.id}: found several labels a text; allowed: runs of one class a text")
+        if len(classes) < 2 or metrics.get("label_names") != classes:
+            raise ReportError(f"{run.id}: found label_names {metrics.get('label_names')}; allowed: two or more, the "
+                              "same ones in each run of the cell")  # fmt: skip
+    return classes
+
+
+def _test_rows(run: Run, classes: Sequence[str]) -> list[dict[str, str]]:
     rows = run.read_csv("predictions.csv") if run.has("predictions.csv") else []
     rows = [row for row in rows if row["split"] == "test"]
     if not rows or not all(row.get("probability") for row in rows):
         raise ReportError(f"{run.id}: found no probabilities of test rows; allowed: runs that kept them")
+    if unknown := {row[key] for row in rows for key in ("label", "prediction")}.difference(classes):
+        raise ReportError(f"{run.id}: found {min(unknown)!r} in its test rows; allowed: its label_names")
     return sorted(rows, key=lambda row: int(row["index"]))
 
 
@@ -91,15 +106,16 @@ def main(arguments: Sequence[str]) -> None:
     sizes = [int(size) if size.isdecimal() else 0 for size in told.split(",")]
     if not 2 <= min(sizes) <= max(sizes) <= len(runs):
         raise ReportError(f"sizes: found {told}, allowed: from 2 to {len(runs)}, the runs of the cell")
-    rows = [_test_rows(run) for run in runs]
-    names = sorted({row[key] for each in rows for row in each for key in ("label", "prediction")})
-    number = {name: place for place, name in enumerate(names)}
-    labels = np.array([[number[row["label"]] for row in each] for each in rows])
-    if (labels != labels[0]).any():
+    classes = _classes(runs)
+    rows = [_test_rows(run, classes) for run in runs]
+    references = [[(int(row["index"]), row["label"]) for row in each] for each in rows]
+    if any(each != references[0] for each in references):
         raise ReportError(f"{folder}: found different test rows in runs of {options['row']}; allowed: the same ones")
+    number = {name: place for place, name in enumerate(classes)}
+    labels = np.array([number[label] for _, label in references[0]])
     predictions = np.array([[number[row["prediction"]] for row in each] for each in rows])
     probabilities = np.array([[float(row["probability"]) for row in each] for each in rows])
-    figures = figures_by_size(labels[0], predictions, probabilities, len(names), sizes)
+    figures = figures_by_size(labels, predictions, probabilities, len(classes), sizes)
     lines = [
         (str(size), str(len(values["accuracy"])), *(f"{100 * values[key].mean():.2f}" for key in METRICS))
         for size, values in figures.items()

@@ -79,7 +79,10 @@ def refused(line: str) -> list[str]:
         ("method=gml method.mu=0 loss.tau=0.1", ["loss.tau"]),
         ("method=sharprecl method.mu=0 method.K=9 method.num_views=3", ["method.K"]),
         ("method=spcl loss.decoupled=true loss.margin=0.1", ["loss.margin"]),
-        ("method=ldam_drw method.reweight_from=1 loss.average=rows", ["loss.average"]),
+        (
+            "method=ldam_drw method.reweight_from=1 loss.average=rows method.schedule_by=step",
+            ["loss.average", "method.schedule_by"],
+        ),
         ("task=cluster method=aecl loss.guided=false loss.positives=all loss.rows=own", ["loss.positives"]),
         ("method=crt method.representation_share=1 method.classifier_weighting=none", ["method.classifier_weighting"]),
         ("protocol.val_from=unthinned imbalance.ir=9", []),

@@ -34,7 +34,7 @@ class LDAMDRWModule(ClassifierModule):
         self,
         *args,
         reweight_from: Annotated[float, ">= 0", "<= 1"] = 0.8,
-        schedule_by: Literal["step", "epoch"] = "epoch",
+        schedule_by: Annotated[Literal["step", "epoch"], "with reweight_from<1"] = "epoch",
         classifier_bias: Literal[False] = False,
         **kwargs,
     ) -> None:

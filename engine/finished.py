@@ -76,7 +76,7 @@ def _own_config(run: RunFolder, config: DictConfig) -> DictConfig:
     with open_dict(own):
         own.trainer.pop("strategy", None)  # an option of earlier runs
         own.paths, own.start_from = config.paths, None  # its weights are its own
-        own.trainer.num_threads = config.trainer.num_threads
+        own.trainer.num_threads = config.trainer.get("num_threads")
         # one process serves, on the CPU where the GPUs of training are not there
         alone = {"devices": 1, "num_nodes": 1, "gradient_cache_chunk": None}
         own.trainer.update({key: value for key, value in alone.items() if key in own.trainer})

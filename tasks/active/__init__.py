@@ -18,10 +18,10 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
     Raises:
         ValueError: a protocol that would use labels nobody paid for, or an oracle that waits for a person.
     """
-    from tasks.active.people import ORACLES  # light, as all that they ask for is
+    from tasks.active.people import ORACLES, options_of  # light, as all that they ask for is
 
     with ExitStack() as stack:
-        oracle = ORACLES.get(config.active.oracle)
+        oracle = ORACLES.get(str(options_of(config).get("oracle")))  # any other value is the plan's to refuse
         people = stack.enter_context(oracle(config)) if oracle else None
         if people:
             people.begin()

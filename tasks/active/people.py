@@ -27,6 +27,7 @@ from datamodules.corpus import Corpus, prepare
 from datamodules.labels import meant_separator, without_label
 from datamodules.markup import without_markup
 from datamodules.streams import QUERY_STREAM
+from engine.identity import completed
 from engine.validation import check_targets
 from labelling.answers import NO_LABEL, Answer, AnswerBook, Label, all_of_kind, check_labels, classes_of, record_new
 from labelling.desk import AT_RANDOM, Desk, Suggestion
@@ -59,10 +60,17 @@ def first_of_equal(texts: Sequence[str]) -> list[int]:
     return sorted(first.values())
 
 
-def answers_file(config: DictConfig) -> Path:
+def options_of(config: DictConfig) -> dict[str, Any]:
+    """`config.active` with each default that stands in no file. Raises ConfigError: a target that is not allowed."""
+    plain: Any = OmegaConf.to_container(config.active, resolve=True)
+    check_targets({"active": plain})  # before anything that it names is imported
+    return completed({"active": plain})["active"]
+
+
+def answers_file(config: DictConfig, answers: str | None) -> Path:
     """`active.answers`, or the file of the run store that all runs on these train rows share."""
-    if config.active.answers is not None:
-        return expanded(config.active.answers)
+    if answers is not None:
+        return expanded(answers)
     dataset = config.dataset
     source = dataset.get("train") or dataset.get("path")
     place = str(expanded(source).resolve()) if source else dataset.name
@@ -84,10 +92,10 @@ class People:
 
     def __init__(self, config: DictConfig) -> None:
         self.config = config
-        self.plain: dict[str, Any] = OmegaConf.to_container(config.active, resolve=True)  # type: ignore[assignment]
+        self.plain = options_of(config)
         typed = config.dataset.get("label_separator") or SEPARATOR
         separator = meant_separator(typed) if self.corpus.multilabel else None
-        self.book = AnswerBook(answers_file(config), int(self.plain["annotators"]), separator)
+        self.book = AnswerBook(answers_file(config, self.plain["answers"]), int(self.plain["annotators"]), separator)
         self.texts: dict[int, str] = {}
         self.label_names: list[str] = []
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from engine.command_line import without_null_groups
 from engine.plan import Plan
-from engine.validation import ConfigError
+from engine.validation import ConfigError, signature
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -36,3 +38,20 @@ def refused(config: DictConfig, words: Sequence[str] = ()) -> list[str]:
     except ConfigError as error:
         return str(error).splitlines()
     return []
+
+
+def without_defaults(node: Any) -> Any:
+    """A config without the lines that say what the signatures do, as they may be deleted from the files."""
+    if not isinstance(node, dict):
+        return node
+    parameters = signature(get_object(node["_target_"]))[0] if "_target_" in node else {}
+    defaults = {key: parameter.default for key, parameter in parameters.items()}
+    own = {key: value for key, value in node.items() if key not in defaults or value != defaults[key]}
+    return {key: without_defaults(value) for key, value in own.items()}
+
+
+def bare(config: DictConfig) -> DictConfig:
+    """The config as Hydra composes it from files without those lines: struct."""
+    config = OmegaConf.create(without_defaults(OmegaConf.to_container(config, resolve=True)))
+    OmegaConf.set_struct(config, True)
+    return config

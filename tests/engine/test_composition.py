@@ -1,7 +1,8 @@
 """Parts of a config that do not go together are refused by the plan; what a message advises is accepted."""
 
 import re
-from typing import Any
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -11,11 +12,14 @@ from omegaconf import OmegaConf
 from engine.choices import choices
 from engine.command_line import with_brackets, with_keys_of_each_job, with_literal_texts
 from engine.composition import serves
+from engine.finished import _own_config
 from engine.identify import compose_run
 from engine.identity import completed, run_id
 from engine.plan import Plan
-from engine.validation import signature, validate
-from tests.engine.plans import CONF, composed, findings, refused
+from engine.validation import validate
+from tasks.active import active
+from tasks.active.people import options_of
+from tests.engine.plans import CONF, bare, composed, findings, refused, without_defaults
 
 TASKS = {"classification": "fit", "clustering": "cluster"}
 # a line; what it is refused for; which of what is allowed is typed, as a whole line
@@ -126,14 +130,15 @@ def test_a_method_says_what_it_takes_and_is_the_same_run_with_every_default(meth
         assert len(lines) == kind.needs_labels and all("dataset.labels: " in line for line in lines)
 
 
-def without_defaults(node: Any) -> Any:
-    """A config without the lines that say what the signatures do, as they may be deleted from the files."""
-    if not isinstance(node, dict):
-        return node
-    parameters = signature(get_object(node["_target_"]))[0] if "_target_" in node else {}
-    defaults = {key: parameter.default for key, parameter in parameters.items()}
-    own = {key: value for key, value in node.items() if key not in defaults or value != defaults[key]}
-    return {key: without_defaults(value) for key, value in own.items()}
+def test_what_is_read_before_a_plan_may_stand_in_no_file() -> None:
+    config = composed("method=ce", "active=random", "dataset=agnews")
+    plain = OmegaConf.to_container(config, resolve=True)
+    run = SimpleNamespace(id="ce-agnews-0", read_config=lambda: completed(plain))
+    assert _own_config(run, bare(config)).trainer.num_threads is None
+    assert options_of(bare(config)) == completed(plain)["active"]
+    with mock.patch("tasks.active.rounds.learn") as learn:
+        active(bare(config), [])
+    assert learn.call_args.args[2] is None, "labels answer from the data set"
 
 
 def test_few_methods_learn_from_names_alone() -> None:

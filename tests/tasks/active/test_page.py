@@ -22,6 +22,7 @@ from tasks.active.page import LabellingPage
 from tasks.active.people import OnPage
 from tests.browser import in_a_browser
 from tests.command_lines import RUN_PY, rows
+from tests.engine.plans import bare
 
 HOSTILE = "<img src=x onerror=\"document.title='taken over'\"></script><script>document.title='taken over'</script>"
 
@@ -107,7 +108,7 @@ def test_what_is_trained_on_is_what_stands_on_the_page(tmp_path):
     words = ["method=ce", "active=random", "active.oracle=browser", f"active.answers={tmp_path}/answers.jsonl"]
     words += ["dataset=csv", f"dataset.train={tmp_path}/pool.csv", "dataset.label_names=[no,yes]"]
     words += ["dataset.markup=strip", f"paths.data={tmp_path}"]
-    with OnPage(config_of(words)) as people:
+    with OnPage(bare(config_of(words))) as people:
         people.begin()
         people.desk.answer("a", "", 0, "yes")
         people.desk.answer("a", "", 1, "no")

@@ -84,7 +84,7 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan, overrides: Se
         torch.set_num_threads(plan.plain["trainer"]["num_threads"])
     predictor = classifier_predictor(run, plan, explain=False)
     names, class_counts = predictor.label_names, run.metric("class_counts", list, int)
-    labels, scores, unknown = _scored_rows(config, plan, predictor, overrides)
+    labels, scores, reader = _scored_rows(config, plan, predictor, overrides)
     if predictor.threshold is None:
         true, best = labels.argmax(axis=1), scores.argmax(axis=1)
         figures: dict[str, Any] = classification_metrics(
@@ -109,7 +109,8 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan, overrides: Se
         strange = short_list(np.array(names)[absent].tolist())
         _warn(f"{config.input}: no row is of {strange}; some are predicted so, which macro-F1 counts as 0")
     figures = run_names(plan) | {f"test/{name}": value for name, value in figures.items()}
-    about = {"input": str(config.input), "rows": len(labels), "rows_of_unknown_labels": unknown}
+    about = {"input": str(config.input), "rows": len(labels), "rows_of_unknown_labels": dict(reader.unknown)}
+    about["rows_left_out_for_labels"] = reader.num_unknown
     print(f"{len(labels):,} rows of {config.input} as test rows")
     show_figures(figures, "test")
     print()
@@ -123,8 +124,8 @@ def _evaluate_file(config: DictConfig, run: RunFolder, plan: Plan, overrides: Se
 
 def _scored_rows(
     config: DictConfig, plan: Plan, predictor: Predictor, overrides: Sequence[str]
-) -> tuple[NDArray[np.int64], NDArray[np.floating], dict[str, int]]:
-    """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and the rows of each label that the run lacks."""
+) -> tuple[NDArray[np.int64], NDArray[np.floating], _LabelledRows]:
+    """Labels (N, C) of 0 and 1 and scores (N, C) of the rows, and what counted those that are left out."""
     names, several = predictor.label_names, predictor.threshold is not None
     config, table = read_as_learned(config, plan, "input", overrides, ("text", "label"), blank_allowed=True)
     table.need(config.label_column, "set label_column=NAME")
@@ -139,7 +140,7 @@ def _scored_rows(
     reader.say_what_is_left_out()
     if not labels:
         raise ValueError(f"{config.input}: found no label of the run; allowed: {short_list(names)}")
-    return np.array(labels, dtype=np.int64), np.concatenate(scores), dict(reader.unknown)
+    return np.array(labels, dtype=np.int64), np.concatenate(scores), reader
 
 
 class _LabelledRows:
@@ -147,6 +148,7 @@ class _LabelledRows:
 
     Attributes:
         unknown: rows of each label that the run does not know.
+        num_unknown: rows with any of these.
     """
 
     def __init__(
@@ -163,7 +165,7 @@ class _LabelledRows:
         self.none_applies = several and getattr(plan.dataset, "label_separator", None) is not None  # in an empty cell
         self.without: dict[str, list[str]] = {"text": [], "label": []}
         self.unknown: Counter[str] = Counter()
-        self.first_unknown = ""
+        self.num_unknown, self.first_unknown = 0, ""
 
     def read(self, where: str, row: Row) -> tuple[Any, NDArray[np.bool_]] | None:
         """The text of a row and its labels (C,); None where it is left out."""
@@ -178,6 +180,7 @@ class _LabelledRows:
         labels = labels_in(where, row, column, self.reading)
         if strange := set(labels) - set(self.own_labels):
             self.unknown.update(strange)
+            self.num_unknown += 1
             self.first_unknown = self.first_unknown or where
             return None
         return text, np.isin(self.own_labels, labels)

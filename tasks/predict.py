@@ -371,7 +371,9 @@ def read_as_learned(
             own_config[option] = own
             print(f"{table.name}: {option}={own}, as the run learned from", file=sys.stderr)
     if "label" in kinds:
-        table = table.with_labels(own_config.label_column, "set label_column=NAME")
+        input_of = partial(plan.dataset.input_of, column=own_config.text_column)
+        is_left_out = (lambda row: is_blank(input_of(row))) if blank_allowed else (lambda row: False)
+        table = table.with_labels(own_config.label_column, "set label_column=NAME", is_left_out)
     return own_config, table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -106,8 +106,9 @@ class Table:
 
         return replace(self, rows=rows()) if names else self
 
-    def with_labels(self, column: str, hint: str) -> Table:
-        """The table with what `TOXIC+THREAT` says in a column of that name; itself where it names one column.
+    def with_labels(self, column: str, hint: str, is_left_out: Callable[[Row], bool] = lambda row: False) -> Table:
+        """The table with what `TOXIC+THREAT` says in a column of that name; itself where it names one column. Of rows
+        that are left out these columns are not read.
 
         Raises:
             InputError: it lacks one of these; reading rows raises what `flagged` does.
@@ -115,7 +116,10 @@ class Table:
         if text_columns(self.first_names(), column) == [column]:
             return self
         self.need_text(column, hint)
-        rows = ((where, row | {column: labels_of(row, column, where)}) for where, row in self.rows)
+        rows = (
+            (where, row | {column: None if is_left_out(row) else labels_of(row, column, where)})
+            for where, row in self.rows
+        )
         return replace(self, columns=self.columns and (*self.columns, column), rows=rows)
 
     def text(self, where: str, row: Row, column: str, hint: str) -> Any:

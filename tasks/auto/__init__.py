@@ -101,7 +101,10 @@ def answered(config: DictConfig, overrides: Sequence[str]) -> Path:
             with importing():
                 from tasks.auto.judged import judge
 
-            judge(folder, model, *test, words)
+            try:
+                judge(folder, model, *test, words)
+            except ValueError as error:  # after all those minutes, the answer is there
+                print(f"warning: test={config.test}: the model is not judged by it: {for_terminal(str(error))}")
     for line in next_lines(folder, data):
         print(line)
     return folder.path

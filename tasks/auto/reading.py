@@ -81,8 +81,8 @@ class Labelled:
         markup: whether tags and entities were kept in the texts, or `strip`: taken out.
         about: facts of the file for the report: format, encoding, delimiter, sheet, columns, which of them were
             guessed, and what was typed of how to read it; `alone` is the column of texts that guessed headlines were
-            joined to, `lacks_texts` whether rows without a text were left out, `entries` whether `lines` number the
-            entries of an array.
+            joined to, `lacks_texts` whether rows without a text were left out, `no_text` the first place where one is a
+            number or the like, `entries` whether `lines` number the entries of an array.
         notes: what a person should know, a line each.
     """
 
@@ -176,12 +176,13 @@ def read_labelled(
     delimiter: str | None = None,
     sheet: str | None = None,
     missing: Sequence[Any] | None = None,
+    guess: str | None = None,
 ) -> Labelled:
     """The labelled rows of a table; a column that is not named is guessed from names and contents.
 
     Args:
         separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
-        header, delimiter, sheet: see `storage.tables.open_table`.
+        header, delimiter, sheet, guess: see `storage.tables.open_table`.
         missing: what stands in cells that are read as empty ones, such as NA.
 
     Raises:
@@ -189,7 +190,7 @@ def read_labelled(
             header line, a list in a column of single labels; with file and line.
     """
     path, emptied = _existing(file), Counter[str]()
-    table = _opened(path, encoding, header, delimiter, sheet).without(missing or (), emptied)
+    table = _opened(path, encoding, header, delimiter, sheet, guess).without(missing or (), emptied)
     options = {"encoding": encoding, "delimiter": delimiter, "header": None if header else False, "sheet": sheet}
     typed = {key: value for key, value in options.items() if value is not None}
     first = list(islice(table.rows, LOOKED_AT))
@@ -322,7 +323,7 @@ def _refuse_values(table: Table, names: Sequence[str], label: str, rows: Sequenc
 def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, separator: str | None) -> None:
     """All rows into `data`, and what is to be said of them. Raises InputError: none has a label."""
     text, label = data.about["text_columns"][0], data.about["label_column"]
-    empty, strange, example, marked, file, cells = 0, 0, "", 0, "", []
+    empty, strange, no_text, example, marked, file, cells = 0, 0, "", "", 0, "", []
     for where, row in rows:
         value = text_of(row, text)
         if isinstance(value, str) and (match := MARKUP.search(value)):
@@ -330,6 +331,7 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
             value = without_markup(value) if markup == "strip" else value
         if not is_text(value):
             empty, strange = empty + is_blank(value), strange + (not is_blank(value))
+            no_text = no_text or ("" if is_blank(value) else where)
             continue
         file = where.rstrip("0123456789")
         data.texts.append(value)
@@ -344,7 +346,7 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
         data.notes.append(f"{empty} rows without a text are left out")
     if strange:
         data.notes.append(f"{strange} rows whose text is a number or the like are left out; allowed: a string")
-    data.about |= {"lacks_texts": empty + strange > 0, "entries": file.endswith(": entry ")}
+    data.about |= {"lacks_texts": empty + strange > 0, "no_text": no_text, "entries": file.endswith(": entry ")}
     if not data.labels:
         topics = topics_line(data.file, text, data.about["typed"], data.about["lacks_texts"])
         raise InputError(f"{data.file}: no row has a label in column {short(label)}; {topics}")
@@ -377,9 +379,11 @@ def _notes_on_no_values(labels: Counter[str], texts: Iterable[str]) -> list[str]
     return notes
 
 
-def _opened(path: Path, encoding: str | None, header: bool, delimiter: str | None, sheet: str | None) -> Table:
+def _opened(
+    path: Path, encoding: str | None, header: bool, delimiter: str | None, sheet: str | None, guess: str | None = None
+) -> Table:
     mark = checked_delimiter(delimiter, "delimiter")
-    table = open_table(path, None, mark, None, checked_encoding(encoding, "encoding"), header, sheet=sheet)
+    table = open_table(path, None, mark, None, checked_encoding(encoding, "encoding"), header, guess, sheet)
     table.refuse_idle(delimiter, sheet)
     return table
 

@@ -189,7 +189,10 @@ def test_a_last_fit_that_takes_too_long_gives_way_to_what_trains_no_encoder(word
 
 
 @pytest.mark.slow
-def test_a_test_file_judges_the_model_and_chooses_nothing(words, use, tmp_path, toy_csv):
+def test_a_test_file_judges_the_model_and_chooses_nothing(words, use, tmp_path, toy_csv, monkeypatch):
+    def fail(*_):
+        raise InputError("no room")
+
     options, test = [*words, "methods=[tfidf_linear]"], tmp_path / "own test.csv"
     own, (known, *_) = rows(toy_csv["test"]), rows(toy_csv["train"])
     with test.open("w", newline="") as file:
@@ -213,9 +216,18 @@ def test_a_test_file_judges_the_model_and_chooses_nothing(words, use, tmp_path, 
     with test.open("w", newline="") as file:
         csv.writer(file).writerows([("text", "label"), *table])
     assert command([*options, f"test={test}"]).metrics["test"]["rows"] == len(own)
+    test = test.rename(tmp_path / "renamed.csv")
+    assert command([*options, f"test={test}"]).metrics["test"]["file"] == str(test)
+    options.append("missing=[of_neither]")
+    assert command([*options, f"test={test}"]).metrics["test"]["reading"][-1] == "missing=[of_neither]"
+    with monkeypatch.context() as patch:
+        patch.setattr("tasks.evaluate.evaluate", fail)
+        failed = command([*options[:-1], f"test={test}"])
+    assert failed.code == 0 and f"warning: test={test}: the model is not judged by it: no room" in failed.out
+    assert "task=serve run=" in failed.out
     assert command([*options, "test=no.csv"]).error.startswith("test=no.csv: no such file; allowed: CSV")
     test.write_text("text,label\na text,unheard of\n")
-    assert "own test.csv: found no label of " in command([*options, f"test={test}"]).error
+    assert "renamed.csv: found no label of " in command([*options, f"test={test}"]).error
 
 
 @pytest.mark.slow

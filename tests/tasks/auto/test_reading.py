@@ -23,6 +23,7 @@ from tasks.auto import _name_of, _read, next_lines
 from tasks.auto.clock import Clock
 from tasks.auto.data import max_length_for
 from tasks.auto.guesses import LISTS, guess_columns, guess_separator, list_in, words_in
+from tasks.auto.judged import read_test, reading_words_of, rows_shared
 from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
 from tests.command_lines import command
 
@@ -787,3 +788,23 @@ def test_the_line_that_labels_more_composes_whatever_the_names_are(tmp_path):
     assert not run.problem and run.config["dataset"]["label_names"] == sorted(names)
     assert (run.config["dataset"]["text_column"], run.config["dataset"]["label_column"]) == ("größe", "2")
     assert run.config["dataset"]["train"] == str(tmp_path / "größen.csv")
+
+
+def test_a_test_file_is_read_as_it_is_evaluated(tmp_path):
+    rows = [*zip(TEXTS, ["größe", "farbe"] * 6, strict=True), ("N/A", "farbe"), ("one more", "N/A")]
+    file = write(tmp_path / "a.csv", ("text", "label"), rows, "cp1252")
+    data = read_labelled(file, encoding="cp1252", missing=["N/A"])
+    table = [("new", "größe"), ("N/A", "größe"), ("more", "N/A"), (TEXTS[0].upper(), "farbe"), (TEXTS[1], "strange")]
+    test = read_test(write(tmp_path / "b.csv", ("text", "label"), table), data)
+    assert (test.labels, rows_shared(test, data)) == (["größe", "farbe", "strange"], 1)
+    assert {"encoding=utf-8", "missing=[N/A]", "header=true"} < set(reading_words_of(test))
+    numbers = tmp_path / "c.jsonl"
+    numbers.write_text('{"text": "new", "label": "farbe"}\n{"text": 2024, "label": "farbe"}\n')
+    with pytest.raises(InputError, match=r"c\.jsonl:2: found a text that is a number or the like, allowed: a string"):
+        read_test(str(numbers), data)
+
+
+def test_flags_of_rows_without_a_text_are_not_read(tmp_path):
+    table = open_table(write(tmp_path / "a.csv", ("text", "a", "b"), [("", "7", "0"), ("new", "1", "0")]))
+    rows = table.with_labels("a+b", "", lambda row: not row["text"]).rows
+    assert [row["a+b"] for _, row in rows] == [None, ["a"]]

@@ -88,7 +88,7 @@ def figures(
         "minutes": {"asked": question.get("minutes"), "used": question.get("used_minutes")},
         "comparisons": max(int(ranking["macro_f1"].notna().sum()) - 1, 0),
         "duplicates": leaks(evidence, out_of_fold, pairs),
-        "test": evidence.own_test,
+        "test": evidence.own_test if _is_of(evidence.own_test, ranking) else None,
         "not_fitted": None if (failed := not_fitted(evidence)) is None else failed["candidate"],
     }
     if out_of_fold is not None:
@@ -100,6 +100,11 @@ def figures(
             "learning_curve": curve_figures(evidence, ranking),
         }
     return content | {"warnings": list(warnings(evidence, ranking, content))}
+
+
+def _is_of(own_test: Mapping[str, Any] | None, ranking: pd.DataFrame) -> bool:
+    """Whether figures on a test file are of what is recommended: the model of another is dropped after the report."""
+    return own_test is not None and own_test.get("candidate") in set(ranking.loc[ranking["recommended"], "candidate"])
 
 
 def calibration_figures(out_of_fold: OutOfFold, seed: int) -> dict[str, Any]:

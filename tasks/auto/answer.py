@@ -86,12 +86,17 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
         compared_minutes = clock.used
     else:
         study.recall(before["repeats"])
+        if is_fitted:  # of other wishes
+            _try_again(study)
         compared_minutes = before["compared_minutes"]
     _ask(folder, config, clock, study, name, compared_minutes)
     clock.say("comparing, and writing the report")
-    write_report(folder.path)
+    if not is_fitted:
+        (folder.path / MODEL / OWN_TEST).unlink(missing_ok=True)  # of a model that is fitted anew
+    recommended = write_report(folder.path)["recommended"]
     _drop_another_model(folder)
-    clock.report = 0.0  # it is written
+    may_give_way = recommended is not None and study.by_name[recommended].kind == "trained" and _has_untrained(study)
+    clock.report = clock.report if may_give_way else 0.0  # a second one is written then
     of_all_rows = partial(with_further_rows, study, drawn=drawn, data=data, seed=config.seed)
     _fit_recommended(study, of_all_rows, is_fitted)
     _ask(folder, config, clock, study, name, compared_minutes)
@@ -230,9 +235,6 @@ def _fit_recommended(study: Study, of_all_rows: Callable[[Candidate], Study], is
             model.write_metrics(more)
             return
         candidate, entry = study.by_name[recommended], study.entries[recommended]
-        if model.has(OWN_TEST):  # of the model that was there
-            (model.path / OWN_TEST).unlink()
-            write_report(study.run.path)
         whole, is_told = of_all_rows(candidate), entry.learns_for_longer
         study.clock.say(f"fitting {entry.title} on {_rows_in_words(study, whole)}")
         try:
@@ -251,8 +253,15 @@ def _has_untrained(study: Study) -> bool:
     return any(entry.can_be_recommended for entry in entries)
 
 
+def _try_again(study: Study) -> None:
+    """Let what gave way in an earlier answer, and what was barred with it, be recommended again."""
+    for name, entry in study.entries.items():
+        entry.not_fitted, entry.can_be_recommended = None, study.by_name[name].kind != "counts"
+    study.write()
+
+
 def _give_way(study: Study, candidate: Candidate, why: str) -> None:
-    """Recommend what trains no encoder, in the report too: of the others that do, none was told to take less time."""
+    """Recommend what trains no encoder, in the report too."""
     entry = study.entries[candidate.name]
     study.clock.say(f"{entry.title}, on all rows: {why}; what trains no encoder takes its place")
     entry.not_fitted = why

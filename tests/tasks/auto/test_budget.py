@@ -551,6 +551,21 @@ def test_what_cannot_be_fitted_to_all_rows_gives_way_to_what_trains_no_encoder(t
     again = Study(folder, study.clock, [], list("abcd"), study.labels, study.texts, None)
     again.recall(1)  # stopped before `model/` was there
     assert not again.entries["ce"].can_be_recommended and again.entries["logistic"].can_be_recommended
+    answer._try_again(again)  # with other wishes
+    metrics = write_report(folder.path)
+    assert (metrics["recommended"], metrics["not_fitted"]) == ("ce", None)
+    assert "not be fitted" not in metrics["sentence"] and not again.entries["majority"].can_be_recommended
+
+
+def test_figures_of_a_test_file_are_of_the_model_that_is_recommended(tmp_path):
+    folder = RunFolder(write_folder(tmp_path / "auto-own"))
+    recommended, model = write_report(folder.path)["recommended"], RunFolder(folder.path / "model")
+    own = {"file": "own.csv", "rows": 9, "rows_left_out_for_labels": 0, "rows_of_input": 0}
+    own |= {f"{name}{end}": 0.5 for name in ("accuracy", "macro_f1") for end in ("", "_low", "_high")}
+    for candidate in (recommended, "tfidf"):
+        model.write_json("own_test.json", own | {"candidate": candidate})
+        is_shown = write_report(folder.path)["test"] is not None
+        assert is_shown == ("own.csv" in (folder.path / "index.html").read_text()) == (candidate == recommended)
 
 
 def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypatch):

@@ -141,7 +141,7 @@ def _columns(frame: pd.DataFrame, text: Any, label: Any) -> tuple[Any, list[Any]
 
     columns, labels = list(frame.columns), list(label) if isinstance(label, list | tuple) else [label]
     for key, name in (("text", text), *(("label", name) for name in labels)):
-        parts = text_columns(columns, name) if key == "text" and isinstance(name, str) else [name]
+        parts = text_columns(_text_names(columns), name) if key == "text" and isinstance(name, str) else [name]
         for part in [key] if name is None else parts:
             if (number := columns.count(part)) > 1 or (number == 0 and name is not None):
                 shown = f"{number or 'no'} column{'s' if number else ''} {short(part)}"
@@ -167,6 +167,11 @@ def _columns(frame: pd.DataFrame, text: Any, label: Any) -> tuple[Any, list[Any]
     return by_name.get(taken_text, taken_text), [by_name[taken_label]] if label is None else labels
 
 
+def _text_names(columns: Iterable[Any]) -> list[str]:
+    """Names of columns that are text, which alone others can be joined to."""
+    return [name for name in columns if isinstance(name, str)]
+
+
 def _cell(value: Any) -> Any:
     """A value of a frame as the reader of tables has it."""
     if isinstance(value, LISTS):
@@ -178,7 +183,7 @@ def _texts(frame: pd.DataFrame, column: Any) -> list[str]:
     """The texts of a column, or of those that it joins."""
     if column in frame.columns:
         return [_text(value) for value in frame[column]]
-    parts = text_columns(list(frame.columns), column)
+    parts = text_columns(_text_names(frame.columns), column)
     rows = zip(*([_text(value) for value in frame[part]] for part in parts), strict=True)
     return [text_of(dict(zip(parts, row, strict=True)), column) for row in rows]
 
@@ -205,6 +210,8 @@ def auto(
     """
     from tasks.auto import answered
 
+    if isinstance(label, list | tuple) and not label:
+        raise InputError("label: found an empty list, allowed: the name of a column, or of those of 0 and 1 a list")
     data = data.to_pandas() if hasattr(data, "to_pandas") else data  # of polars, or an Arrow table
     words = ["task=auto", f"minutes={minutes}", *overrides(settings)]
     labels: dict[str, Any] = {}

@@ -10,7 +10,6 @@ from datamodules.labels import split_labels
 from storage.errors import InputError
 from storage.files import expanded
 from storage.tables import (
-    JOIN,
     Table,
     checked_delimiter,
     checked_encoding,
@@ -77,6 +76,7 @@ class UserFiles(TextDataset):
         if label_names is not None:
             self.label_names = _checked_names(label_names)
         self.split_seed = split_seed
+        self.has_flags = False  # whether columns of 0 and 1 are the labels, which the file that is read says
         self.empty_label, self.markup = empty_label, markup
         self.encoding = checked_encoding(encoding, "dataset.encoding")
         self.origin = ", ".join(map(str, self.paths.values()))
@@ -129,6 +129,7 @@ class UserFiles(TextDataset):
         table = self.table(path)
         for key in needed:
             table.need_text(self.columns[key], f"dataset.{key}_column")
+        self.has_flags = len(text_columns(table.first_names(), self.columns["label"])) > 1
         names = [name for column in self.columns.values() for name in text_columns(table.columns or (), column)]
         table.refuse_uncalculated(names)  # one that may be missing may not be empty by mistake
         always = needed - {"aug"} if table.columns is None else ()
@@ -204,9 +205,11 @@ class Csv(UserFiles):
 
     def _as_train(self, rows: Iterator[Row]) -> Iterator[Row]:
         if self.empty_label == "unlabelled" or self.label_names is not None:  # otherwise it says that no label applies
-            blank: list[Any] = [""] if JOIN in self.columns["label"] else ["", []]  # of columns of 0 and 1 it is known
-            return (row | {"label": None} if row["label"] in blank else row for row in rows)
+            return (row | {"label": None} if self._is_blank(row["label"]) else row for row in rows)
         return rows
+
+    def _is_blank(self, label: Any) -> bool:
+        return label == "" or (label == [] and not self.has_flags)  # of columns of 0 and 1 it is known
 
     def read(self, path: Path, needed: frozenset[str]) -> Iterator[Row]:
         for row in super().read(path, needed):

@@ -70,6 +70,11 @@ def flagged(cells: Mapping[str, Any], where: str) -> list[str] | None:
     return [name for name, flag in flags.items() if flag]
 
 
+def is_flag(cell: Any) -> bool:
+    """Whether a cell says that a label applies, or that it does not."""
+    return label_text(cell).lower() in FLAGS
+
+
 def is_visible(text: str) -> bool:
     """Whether any character of a text can be seen."""
     return any(not c.isspace() and unicodedata.category(c) not in UNSEEN for c in text)
@@ -109,8 +114,12 @@ def is_missing(label: Any) -> bool:
 
 
 def no_values(typed: Iterable[Any]) -> list[str]:
-    """What stands for no value, as texts; null, as which a command line reads NULL, is that."""
-    return ["NULL" if value is None else label_text(value) for value in typed]
+    """What stands for no value, as texts, each once, case aside; null, as which a command line reads NULL, is that."""
+    names: dict[str, str] = {}
+    for value in typed:
+        name = "NULL" if value is None else label_text(value)
+        names.setdefault(name.casefold(), name)
+    return list(names.values())
 
 
 def label_text(label: Any) -> str:

@@ -86,15 +86,20 @@ def _table(
     """That of the lines after so many of the file."""
     line = before + 1
     reader = csv.reader(lines.iterator, strict=True, **dialect)
+    if not has_header:
+        numbered = _rows(lines, reader, None, dialect, name, before)
+        line, first = next(numbered, (line, []))
+        header = by_position(len(first))
+        whole = [(f"{name}:{line}", dict(zip(header, first, strict=True)))]  # be it blank
+        all_rows = itertools.chain(whole, _fields(numbered, header, name, delimiter))
+        return Table(name, tuple(header), all_rows, delimiter, has_header=False)
     with _csv_errors(name, lambda: line, delimiter):
-        first: list[str] = next(reader, [])
+        first = next(reader, [])
     columns = _without_blank_end(first, 1)
     header = first if len(first) < len(columns) + 2 else columns  # one without a name can be told, several cannot
-    header = told_apart(f"{name}:{line}", header) if has_header else by_position(len(first))
+    header = told_apart(f"{name}:{line}", header)
     rows = _fields(_rows(lines, reader, len(header), dialect, name, before), header, name, delimiter)
-    if not has_header:
-        rows = itertools.chain([(f"{name}:{line}", dict(zip(header, first, strict=True)))], rows)
-    return Table(name, tuple(header), rows, delimiter, has_header=has_header, line=line if has_header else None)
+    return Table(name, tuple(header), rows, delimiter, line=line)
 
 
 def _guessed_delimiter(head: Sequence[str], lines: Iterator[str], name: str) -> tuple[str, Iterator[str]]:
@@ -148,9 +153,10 @@ def _without_blank_end(fields: list[str], least: int) -> list[str]:
 
 
 def _rows(
-    lines: _Lines, reader: Any, width: int, dialect: Mapping[str, Any], name: str, before: int
+    lines: _Lines, reader: Any, width: int | None, dialect: Mapping[str, Any], name: str, before: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """The further rows of such a reader, and the line where each begins: a quoted field may hold line ends.
+    """The further rows of such a reader, as wide as the first where no header says it, and the line where each begins:
+    a quoted field may hold line ends.
 
     A row that cannot be read, or not as so many fields, is read once more with quotes after a backslash as part of
     their fields, and so are all after it; not where a row above has such quotes, for there they ended a field.
@@ -163,6 +169,7 @@ def _rows(
         while True:
             try:
                 for fields in reader:
+                    width = len(fields) if width is None else width
                     if len(fields) > 1:
                         fields = _without_blank_end(fields, width)
                     if may_escape and lines.has_escapes:

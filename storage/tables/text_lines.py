@@ -23,9 +23,9 @@ MAX_LINE = 1 << 28  # bytes; a file of one endless line would fill the memory
 SAMPLE = 1 << 16  # bytes at the beginning from which encoding and line ends are told
 NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")  # bytes that text in it does not have
 BROKEN = "\udc80"  # half a character, as no decoder gives it: in the place of bytes that are none of an encoding
-NO_TABLES = {
+NO_TABLES = {  # expressions for how such a file begins
     **{b"PK\x03\x04": "a ZIP archive, as XLSX is", b"\xd0\xcf\x11\xe0": "an old Excel file", b"%PDF": "a PDF"},
-    **{b"\x1f\x8b": "gzip", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ\x00": "xz", b"PAR1\x15": "Parquet"},
+    **{b"\x1f\x8b": "gzip", b"BZh[1-9]1AY&SY": "bzip2", b"\xfd7zXZ\x00": "xz", b"PAR1\x15": "Parquet"},
 }
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -98,7 +98,7 @@ class TextLines:
         Raises:
             InputError: it is no text.
         """
-        if kind := next((kind for m, kind in NO_TABLES.items() if sample.startswith(m)), None):
+        if kind := next((kind for m, kind in NO_TABLES.items() if re.match(m, sample)), None):
             allowed = "text, as CSV; XLSX or Parquet under a name that ends so, gzip as .gz, bzip2 as .bz2, xz as .xz"
             raise InputError(f"{name}: found {kind}, allowed: {allowed}")
         if marked is not None:

@@ -18,7 +18,7 @@ from engine.command_line import importing, seconds_so_far
 from engine.identify import composed
 from reporting.auto.commands import evaluate_line, predict_line, run_word
 from reporting.escape import for_terminal
-from storage.command_words import value_word
+from storage.command_words import shell_line, value_word
 from storage.errors import InputError, short_list
 from storage.files import expanded
 from storage.run_store import COMMAND, DATA, RunFolder
@@ -41,7 +41,9 @@ READING = ("encoding", "markup", "header", "delimiter", "sheet", "missing")  # o
 OF_RUNS = tuple(
     f"dataset.{key}" for key in ("max_length", "singleton_classes", "most_unlabelled", "many_above", "few_below")
 )
-OF_LABELS = ("methods", "test", "prefer", "precision", "label_separator", "unlabelled", "class_descriptions")
+OF_LABELS = (  # and what task=cluster does not read
+    *("methods", "test", "prefer", "precision", "label_separator", "unlabelled", "class_descriptions", "missing"),
+)
 OWN = ("task", "input", "test", "minutes", "methods", "prefer", "precision", "force", *OF_FILE)
 
 
@@ -56,15 +58,15 @@ def auto(config: DictConfig, overrides: list[str]) -> Path:
 
 
 def _topics(config: DictConfig, overrides: Sequence[str], error: NoLabels) -> Path:
-    """The folder of a clustering of the texts, done by the line that the error names."""
-    print(for_terminal(str(error)), flush=True)
+    """The folder of a clustering of the texts, done by a line that is printed."""
     columns = {} if error.text == "text" else {"text_column": error.text}
     typed = {key: config[key] for key in ("encoding", "delimiter", "sheet", "markup") if _typed(overrides, key)}
     typed |= {} if config.header else {"header": False}
     dataset = {"train": config.input} | columns | typed
-    words = ["task=cluster", "method=sbert_words", "dataset=csv", *passed_on(overrides)]
+    words = ["task=cluster", "method=sbert_words", "dataset=csv"]
     words += [f"dataset.{key}={value_word(value)}" for key, value in dataset.items()]
-    words += ["method.num_clusters=auto", f"force={value_word(config.force)}"]
+    words += ["method.num_clusters=auto", *passed_on(overrides), *(["force=true"] if config.force else [])]
+    print(for_terminal(f"{error.why}; topics of the texts: {COMMAND} {shell_line(words)}"), flush=True)
     with importing():
         from tasks.cluster import cluster
 
@@ -294,7 +296,7 @@ def next_lines(folder: RunFolder, data: Labelled) -> list[str]:
     lines += [f"more warnings, {len(warnings) - MOST_WARNINGS}: metrics.json"] if len(warnings) > MOST_WARNINGS else []
     if (folder.path / "model" / "metrics.json").is_file():
         lines += [predict_line(folder.path, data.about), f"{COMMAND} task=serve {run_word(folder.path)}"]
-        lines.append(evaluate_line(folder.path))
+        lines += [] if metrics.get("test") else [evaluate_line(folder.path)]
         recommended = by_name(data.several).get(metrics["recommended"])
         if recommended is not None and recommended.is_exportable:  # for transformers' pipeline
             lines.append(f"{COMMAND} task=export {run_word(folder.path)}")

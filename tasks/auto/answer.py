@@ -196,7 +196,8 @@ def _study(
     about |= {"most_tokens": limit, "cut_texts": cut}
     if embeddings is not None:
         read = legibility(plan.encoder.tokenizer(), drawn.texts)
-        hardly = hardly_read(read, plan.plain["encoder"]["name"])
+        encoder = plan.plain["encoder"]
+        hardly = hardly_read(read, encoder["name"], encoder.get("path") or encoder.get("repo"))
         about |= {**asdict(read), "hardly_read": hardly}
         if hardly:
             clock.say(hardly)

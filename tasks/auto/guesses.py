@@ -149,13 +149,14 @@ class NoLabels(InputError):
     """No column of a table looks like labels, and none was named.
 
     Attributes:
+        why: the line without what finds topics.
         text: the column of the texts.
         lacks_texts: whether rows have none.
     """
 
-    def __init__(self, line: str, text: str, lacks_texts: bool) -> None:
-        super().__init__(line)
-        self.text, self.lacks_texts = text, lacks_texts
+    def __init__(self, why: str, topics: str, text: str, lacks_texts: bool) -> None:
+        super().__init__(f"{why}; {topics}")
+        self.why, self.text, self.lacks_texts = why, text, lacks_texts
 
 
 def _literal(text: str) -> Any:
@@ -217,8 +218,8 @@ def guess_columns(
         if label is None:
             lacks_texts = any(not is_text(text_of(row, text)) for row in rows)
             raise NoLabels(
-                f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which); "
-                f"{topics_line(file, text, typed or {}, lacks_texts)}",
+                f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which)",
+                topics_line(file, text, typed or {}, lacks_texts),
                 text,
                 lacks_texts,
             )

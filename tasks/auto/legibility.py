@@ -32,13 +32,19 @@ def legibility(tokenizer: Any, texts: Sequence[str]) -> Legibility:
     return Legibility(ids.count(tokenizer.unk_token_id) / max(len(ids), 1), len(ids) / max(words, 1))
 
 
-def hardly_read(read: Legibility, encoder: str) -> str | None:
-    """What to say of texts that the encoder hardly reads; None where it does."""
+def hardly_read(read: Legibility, encoder: str, source: str | None = None) -> str | None:
+    """What to say of texts that the encoder hardly reads, and which other one to take; None where it reads them.
+
+    Args:
+        source: the repository or folder that it comes from.
+    """
     if read.unknown_tokens > MOST_UNKNOWN:
         why = f"{100 * read.unknown_tokens:.0f} % of their tokens are unknown to it"
     elif read.tokens_a_word > MOST_TOKENS:
         why = f"it cuts their words into {read.tokens_a_word:.1f} tokens each"
     else:
         return None
-    another = f"encoder.repo={ANOTHER} encoder.sha256=null takes one that knows many languages"
-    return f"encoder={encoder} hardly reads these texts, {why}; {another}"
+    line = f"encoder={encoder}{f' ({source})' if source else ''} hardly reads these texts, {why}"
+    if source == ANOTHER:
+        return line
+    return f"{line}; encoder.repo={ANOTHER} encoder.sha256=null takes one that knows many languages"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -30,6 +30,7 @@ from storage.tables import (
     folded,
     format_of,
     is_blank,
+    is_flag,
     is_missing,
     is_text,
     is_visible,
@@ -224,19 +225,12 @@ def read_labelled(
         "guessed": guessed,
         "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
-    for kind, names in others.items():
-        data.notes += [f"{kind}s may also stand in {short_list(names)}: {kind}_column=NAME"] if names else []
-    if is_like_a_row:
-        data.notes.append(f"the first row names the columns, {short_list(columns)}; header=false reads it as a row")
-    if "label" in guessed:
-        free = [name for name in columns if name not in text_columns(columns, text)]
-        data.notes += _notes_on_flags(free, rows, [name for name in free if name in (label, *others["label"])])
-    if format_of(path) == "xlsx" and _look_merged([row.get(label) for row in rows]):
-        data.notes.append(
-            f"column {short(label)} looks merged: rows below a label have none, and are read as texts without one; "
-            f"fill it down in a spreadsheet program where they have that label"
-        )
-    _add_rows(data, chain(first, table.rows), markup, separator)
+    data.notes += _notes_on_columns(data, others, columns if is_like_a_row else (), rows)
+    free = [name for name in columns if name not in text_columns(columns, text)]
+    likely = [name for name in free if name in (label, *others["label"])]
+    flags = [name for name in flag_columns(free, rows, likely) if JOIN not in name] if "label" in guessed else []
+    _add_rows(data, _with_flags(chain(first, table.rows), flags), markup, separator)
+    data.notes += _notes_on_flags(flags)
     data.about["encoding"] = table.encoding  # known for sure once all rows are read
     data.about["likely_encoding"] = table.likely_encoding
     data.notes += [f"{number:,} cells of {short(name)} are read as empty" for name, number in emptied.items()]
@@ -254,9 +248,36 @@ def _existing(file: str) -> Path:
     return path
 
 
-def _notes_on_flags(columns: Sequence[str], rows: Sequence[Row], likely: Sequence[str]) -> list[str]:
-    """What is said where several columns hold 0 and 1, those that are `likely` labels among them."""
-    flags = [name for name in flag_columns(columns, rows, likely) if JOIN not in name]
+def _notes_on_columns(
+    data: Labelled, others: Mapping[str, Sequence[str]], first_row: Sequence[str], rows: Sequence[Row]
+) -> list[str]:
+    """What is said of the columns: which `others` may be meant, that the first row, which may be none, names them, and
+    that labels look merged."""
+    notes, label = [], data.about["label_column"]
+    for kind, names in others.items():
+        notes += [f"{kind}s may also stand in {short_list(names)}: {kind}_column=NAME"] if names else []
+    if first_row:
+        notes.append(f"the first row names the columns, {short_list(first_row)}; header=false reads it as a row")
+    if data.about["format"] == "xlsx" and _look_merged([row.get(label) for row in rows]):
+        notes.append(
+            f"column {short(label)} looks merged: rows below a label have none, and are read as texts without one; "
+            f"fill it down in a spreadsheet program where they have that label"
+        )
+    return notes
+
+
+def _with_flags(rows: Iterable[tuple[str, Row]], flags: list[str]) -> Iterator[tuple[str, Row]]:
+    """The rows; out of `flags` goes any column in which one of them holds neither 0 nor 1, or nothing where others
+    hold one of these: as labels they would be refused."""
+    for where, row in rows:
+        values = {name: row.get(name) for name in flags}
+        if not all(map(is_missing, values.values())):
+            flags[:] = [name for name, cell in values.items() if is_flag(cell)]
+        yield where, row
+
+
+def _notes_on_flags(flags: Sequence[str]) -> list[str]:
+    """What is said where several columns hold 0 and 1."""
     if len(flags) < 2:
         return []
     typed = f"label_column={quoted_word(JOIN.join(flags))}"
@@ -353,6 +374,8 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
     counts = data.rows_of_label()
     if never := [name for name in data.about["flags"] if label_text(name) not in counts]:
         data.notes.append(f"no labelled row of {short_list(never)}: never predicted")
+    if data.several:  # of labels beside others no cell can be read as empty
+        counts = Counter(name for cell in cells if (name := label_text(cell)) in counts)
     data.notes += _notes_on_no_values(counts, [*data.texts, *data.unlabelled])
     data.about |= {"unlabelled_rows": len(data.unlabelled), "markup_rows": marked}
     if data.unlabelled:
@@ -368,7 +391,7 @@ def _notes_on_no_values(labels: Counter[str], texts: Iterable[str]) -> list[str]
     """What is said where labels or texts are words that R, SQL and the like write where there is none."""
     strange = Counter(text for text in texts if len(text) <= LONGEST_NO_VALUE and text.strip().lower() in NO_VALUES)
     kinds = {"label": {name: labels[name] for name in labels if name.lower() in NO_VALUES}, "text": strange}
-    names = ",".join(literal(name.strip()) for name in dict.fromkeys(chain(*kinds.values())))
+    names = ",".join(map(literal, no_values(chain(*kinds.values()))))
     typed = in_shell_quotes(f"missing=[{names}]")
     notes = []
     for kind, counts in kinds.items():
@@ -480,6 +503,8 @@ def why_no_more_labels(data: Labelled) -> str | None:
         return f"it reads {short_list(data.about['missing'])} as labels: empty these cells in the file"
     if data.about.get("format") not in ("csv", "tsv", "json"):
         return "it goes on with labels of CSV, TSV or JSON Lines: save the rows so"
+    if data.about.get("flags"):
+        return "it reads several labels in one column, as a|b, not as columns of 0 and 1"
     if data.about.get("label_separator") == LISTS:
         return "it reads several labels with a mark between, as a|b, not as lists"
     return None

@@ -155,6 +155,10 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
         kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), text="text", paths__data=str(tmp_path))
     kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text=0, label=1, paths__data=str(tmp_path))
     assert pd.read_parquet(asked[2].input).to_dict("list") == {"0": ["one", "two"], "1": ["1", "2"]}
+    with pytest.raises(InputError, match="data: found no column 'größe', allowed: text=NAME of '0', '1'"):
+        kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text="größe", label=1)
+    with pytest.raises(InputError, match="label: found an empty list, allowed: the name of a column"):
+        kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text=0, label=[])
     flags = pd.DataFrame({"text": list("abc"), "rude": [1, 0, None], "threat": [True, False, None]})
     kontrast.auto(flags, label=["rude", "threat"], paths__data=str(tmp_path))
     assert asked[3].label_column == "rude+threat"

@@ -103,6 +103,13 @@ def test_quotes_after_backslashes_are_those_of_the_text_where_nothing_else_can_b
     assert caplog.messages == [f'{path}:4: here and below \\" is a quote within a field, as Spark and MySQL write it']
 
 
+def test_quotes_after_backslashes_may_stand_in_a_first_row_without_a_header(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('\n"he said \\"hi\\", and left",x\n"a \\"b\\"",y\n')
+    rows = [(f"{path}:{line}", *texts) for line, *texts in [(2, 'he said "hi", and left', "x"), (3, 'a "b"', "y")]]
+    assert [(where, *values.values()) for where, values in open_table(path, header=False).rows] == rows
+
+
 def test_a_backslash_before_a_quote_that_ends_its_field_is_one(tmp_path, caplog):
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"C:\\",x\n"D:\\",y\n')

@@ -37,6 +37,7 @@ def is_utf8(body: bytes) -> bool:
         (b"text,label\ncaf\xe9,x\np\xc3\xa8re,x\n", "FILE:3: UTF-8, and lines before are not; allowed: one"),
         (b"text,label\np\xc3\xa8re,x\ncaf\xe9,x\n", "FILE:3: byte 0xe9 at position 4 is not UTF-8, allowed: UTF-8"),
         (b"PK\x03\x04\xff\xff", "FILE: found a ZIP archive, as XLSX is, allowed: text, as CSV; XLSX or Parquet"),
+        (b"BZh11AY&SY", "FILE: found bzip2, allowed: text"),
         (b"\x1f\x8b\x08\x00", "FILE: found gzip, allowed: text, as CSV; XLSX or Parquet under a name that ends so"),
         (b"text,label\n\x81a,x\n", "FILE:2: byte 0x81 at position 1 is not UTF-8, allowed: UTF-8 text"),
     ],

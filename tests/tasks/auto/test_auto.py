@@ -163,11 +163,13 @@ def test_without_labels_the_answer_is_topics(words, tmp_path, toy_csv, monkeypat
     names = "(label_column=NAME of 'no', 'body' says which)"
     assert result.out.splitlines()[1].startswith(f"{source}: no column looks like labels {names}")
     typed = f"method=sbert_words dataset=csv dataset.train={source} dataset.text_column=body method.num_clusters=auto"
-    assert f"task=cluster {typed}" in result.out.splitlines()[1]
+    said = result.out.splitlines()[1]
+    assert f"task=cluster {typed}" in said and said.endswith(" seed=3")
     line = [word for word in options if not word.startswith(("task=", "minutes="))]
     assert [*asked, result.folder] == [composed(["task=cluster", *typed.split(), *line, "seed=3"]), tmp_path]
     refused = command([*options, f"input={source}", "methods=[logistic]"])
     assert "no column looks like labels" in refused.error
+    assert "no column looks like labels" in command([*options, f"input={source}", "missing=[NA]"]).error
 
 
 @pytest.mark.slow
@@ -205,7 +207,8 @@ def test_a_test_file_judges_the_model_and_chooses_nothing(words, use, tmp_path, 
     assert figures["rows_of_unknown_labels"] == {"unheard of": 1}
     assert figures["macro_f1_low"] <= figures["macro_f1"] <= figures["macro_f1_high"]
     line = f"On {test}, {len(own) + 1} rows that chose nothing: macro-F1 "
-    assert line in result.out and line in (result.folder / "index.html").read_text()
+    page = (result.folder / "index.html").read_text()
+    assert line in result.out and line in page and "task=evaluate" not in result.out + page
     counted = "; left out, of labels that the model does not know: 1; with a text that stands in the input, too: 1."
     assert counted in result.out
     without = command(options)

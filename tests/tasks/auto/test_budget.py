@@ -37,7 +37,7 @@ from tasks.auto.durations import foretold_training, solving_seconds
 from tasks.auto.embeddings import Embeddings, encoded
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.last_fit import longer_steps, words_of_all_rows
-from tasks.auto.legibility import hardly_read, legibility
+from tasks.auto.legibility import ANOTHER, hardly_read, legibility
 from tasks.auto.plans import plan_of, protocol_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study, enough_folds
@@ -308,6 +308,8 @@ def test_texts_that_the_encoder_hardly_reads_are_said():
     assert "it cuts their words into 6.0 tokens each; " in hardly_read(legibility(Tokenizer(), russian), "minilm")
     with_emoji = legibility(Tokenizer(), ["\U0001f600 great", *english[:5]])
     assert hardly_read(with_emoji, "minilm").startswith("encoder=minilm hardly reads these texts, 5 % of their tokens")
+    told = hardly_read(with_emoji, "minilm", ANOTHER)
+    assert told.startswith(f"encoder=minilm ({ANOTHER}) hardly reads these texts, ") and "encoder.repo" not in told
 
 
 def test_the_sentence_calls_fine_tuned_what_trains_the_encoder():

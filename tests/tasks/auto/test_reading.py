@@ -286,6 +286,9 @@ def test_columns_of_0_and_1_may_be_labels_of_which_a_text_has_several(tmp_path):
     rows = [(*row[:3], 0) for row in rows]  # a label that no row of the beginning has
     notes = read_labelled(write(tmp_path / "c.csv", ("text", "threat", "rude", "rare"), rows)).notes
     assert any("label_column=threat+rude+rare" in note for note in notes)
+    rows += [(f"late {number}", 0, 0, 0) for number in range(LOOKED_AT)] + [("last", 0, 0, 5)]
+    notes = read_labelled(write(tmp_path / "d.csv", ("text", "threat", "rude", "rare"), rows)).notes
+    assert any("label_column=threat+rude learns" in note for note in notes)
 
 
 def test_columns_of_0_and_1_that_are_named_are_labels(tmp_path):
@@ -295,9 +298,13 @@ def test_columns_of_0_and_1_that_are_named_are_labels(tmp_path):
     data = read_labelled(file, label_column="threat+rude+rare")
     assert data.labels[:3] == [("threat",), ("threat", "rude"), ()] and len(data.unlabelled) == 3
     assert "no labelled row of 'rare': never predicted" in data.notes
+    assert why_no_more_labels(data) == "it reads several labels in one column, as a|b, not as columns of 0 and 1"
     dataset = Csv(train=file, label_column="threat+rude+rare", empty_label="unlabelled")
     labels = [row["label"] for row in dataset.rows({})["train"]]
     assert labels[:4] == [["threat"], ["threat", "rude"], [], None]
+    (tmp_path / "plus.jsonl").write_text('{"text": "one", "a+b": []}\n')  # a column of that name
+    plus = Csv(train=str(tmp_path / "plus.jsonl"), label_column="a+b", empty_label="unlabelled")
+    assert [row["label"] for row in plus.rows({})["train"]] == [None]
     with pytest.raises(InputError, match="label_column: found 'threat.rood'; allowed in"):
         read_labelled(file, label_column="threat+rood")
     with pytest.raises(InputError, match=r"label_separator: found '\|' beside a label_column of several"):
@@ -323,6 +330,16 @@ def test_words_for_no_value_are_said_and_read_as_such_where_they_are_named(tmp_p
     dataset = Csv(train=file)
     _read_alike(dataset, data.about)
     assert dataset.learned_missing == ["NA", "NULL", "-1", "XX"]
+    notes = read_labelled(file, missing=["NA", "na"]).notes
+    assert "3 cells of 'NA' are read as empty" in notes and not any("no cell" in note for note in notes)
+    both = [*rows, ("more", "na"), ("again", "Na")]
+    notes = read_labelled(write(tmp_path / "b.csv", ("text", "label"), both)).notes
+    assert sum("\"missing=[NA,'null']\"" in note for note in notes) == 4
+    tags = [*zip(TEXTS, ["a|b", "a|NA", "b"] * 4, strict=True), ("one more", "null")]
+    notes = read_labelled(write(tmp_path / "tags.csv", ("text", "tags"), tags)).notes
+    assert [note for note in notes if "counts as" in note] == [
+        "label 'null' (1 row) counts as a class; \"missing=['null']\" reads it as empty"
+    ]
     flags = [(text, *(("1", "0") if n % 2 else ("-1", "-1"))) for n, text in enumerate(TEXTS)]
     data = read_labelled(write(tmp_path / "f.csv", ("text", "a", "b"), flags), label_column="a+b", missing=[-1])
     assert data.labels == [("a",)] * 6 and len(data.unlabelled) == 6

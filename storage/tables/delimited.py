@@ -205,7 +205,7 @@ def _fields(
                 if delimiter != BARE_TAB:
                     allowed += f"; a field that holds {delimiter!r} must stand in double quotes"
                 raise InputError(f"{name}:{line}: {len(fields)} fields, allowed: {allowed}")
-            yield f"{name}:{line}", dict(zip(header, fields))  # noqa: B905 - as long as each other
+            yield f"{name}:{line}", dict(zip(header, fields, strict=True))
 
 
 @contextmanager

@@ -232,7 +232,7 @@ def auto(
     elif not isinstance(data, str | Path):
         raise InputError(f"data: found {type(data).__name__}, allowed: a pandas DataFrame, or the path of a file")
     if isinstance(label, list | tuple):
-        label = JOIN.join(label)
+        label = JOIN.join(map(str, label))
     columns_of_file = {"text_column": text, "label_column": label}
     words += overrides({"input": str(data)} | {key: name for key, name in columns_of_file.items() if name is not None})
     config = config_of(words)

@@ -54,7 +54,7 @@ def of_own_test(test: Mapping[str, Any]) -> str:
         for name, title in (("macro_f1", "macro-F1"), (second, TITLES[second]))
     ]
     line = f"On {test['file']}, {test['rows']:,} rows that chose nothing: {', '.join(figures)}"
-    if unknown := test["rows_left_out_for_labels"]:
+    if unknown := test.get("rows_left_out_for_labels"):
         line += f"; left out, of labels that the model does not know: {unknown:,}"
     shared = test["rows_of_input"]
     return line + (f"; with a text that stands in the input, too: {shared:,}" if shared else "") + "."

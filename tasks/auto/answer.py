@@ -86,7 +86,7 @@ def answer(config: DictConfig, words: Sequence[str], data: Labelled, folder: Run
         compared_minutes = clock.used
     else:
         study.recall(before["repeats"])
-        if is_fitted:  # of other wishes
+        if before.get("prefer") != config.prefer:
             _try_again(study)
         compared_minutes = before["compared_minutes"]
     _ask(folder, config, clock, study, name, compared_minutes)
@@ -197,7 +197,8 @@ def _study(
     if embeddings is not None:
         read = legibility(plan.encoder.tokenizer(), drawn.texts)
         encoder = plan.plain["encoder"]
-        hardly = hardly_read(read, encoder["name"], encoder.get("path") or encoder.get("repo"))
+        path = encoder.get("path")
+        hardly = hardly_read(read, encoder["name"], path or encoder.get("repo"), path is not None)
         about |= {**asdict(read), "hardly_read": hardly}
         if hardly:
             clock.say(hardly)

@@ -32,11 +32,11 @@ def legibility(tokenizer: Any, texts: Sequence[str]) -> Legibility:
     return Legibility(ids.count(tokenizer.unk_token_id) / max(len(ids), 1), len(ids) / max(words, 1))
 
 
-def hardly_read(read: Legibility, encoder: str, source: str | None = None) -> str | None:
+def hardly_read(read: Legibility, encoder: str, source: str | None = None, is_folder: bool = False) -> str | None:
     """What to say of texts that the encoder hardly reads, and which other one to take; None where it reads them.
 
     Args:
-        source: the repository or folder that it comes from.
+        source: the repository or folder that it comes from; a folder goes before a repository.
     """
     if read.unknown_tokens > MOST_UNKNOWN:
         why = f"{100 * read.unknown_tokens:.0f} % of their tokens are unknown to it"
@@ -47,4 +47,5 @@ def hardly_read(read: Legibility, encoder: str, source: str | None = None) -> st
     line = f"encoder={encoder}{f' ({source})' if source else ''} hardly reads these texts, {why}"
     if source == ANOTHER:
         return line
-    return f"{line}; encoder.repo={ANOTHER} encoder.sha256=null takes one that knows many languages"
+    other = f"{'encoder.path=null ' if is_folder else ''}encoder.repo={ANOTHER} encoder.sha256=null"
+    return f"{line}; {other} takes one that knows many languages"

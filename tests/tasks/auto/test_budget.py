@@ -308,6 +308,7 @@ def test_texts_that_the_encoder_hardly_reads_are_said():
     assert "it cuts their words into 6.0 tokens each; " in hardly_read(legibility(Tokenizer(), russian), "minilm")
     with_emoji = legibility(Tokenizer(), ["\U0001f600 great", *english[:5]])
     assert hardly_read(with_emoji, "minilm").startswith("encoder=minilm hardly reads these texts, 5 % of their tokens")
+    assert "; encoder.path=null encoder.repo=" in hardly_read(with_emoji, "minilm", "/models/one", is_folder=True)
     told = hardly_read(with_emoji, "minilm", ANOTHER)
     assert told.startswith(f"encoder=minilm ({ANOTHER}) hardly reads these texts, ") and "encoder.repo" not in told
 

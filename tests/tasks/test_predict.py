@@ -113,7 +113,8 @@ def test_a_labelled_file_as_test_rows_gives_the_figures_of_those_rows(run, use, 
     warning = f"warning: {source}:2: the run does not know every label; left out of all figures: 'never seen' (3 rows)"
     assert warning in more.err.splitlines()
     with_unknown = json.loads((more.folder / "evaluation-input.json").read_text())
-    assert with_unknown == figures | {"input": str(source), "rows_of_unknown_labels": {"never seen": 3}}
+    left_out = {"rows_of_unknown_labels": {"never seen": 3}, "rows_left_out_for_labels": 3}
+    assert with_unknown == figures | {"input": str(source)} | left_out
     emptied = use("evaluate", run, f"input={source}", "missing=['never seen']").err.splitlines()
     assert f"warning: {source}:2: 3 rows without a label are left out" in emptied and warning not in emptied
     source.write_text(csv_of([row for row in table if row["label"] != table[0]["label"]]))

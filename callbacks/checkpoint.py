@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import lightning.pytorch as pl
 import torch
@@ -47,6 +48,39 @@ class AtomicCheckpointIO(CheckpointIO):
 
     def remove_checkpoint(self, path: str | Path) -> None:
         Path(path).unlink(missing_ok=True)
+
+
+class WaitingCheckpointIO(AtomicCheckpointIO):
+    """As `AtomicCheckpointIO`, but weights without an optimizer's state wait in memory for the next whole state, or for
+    the end of training, an error included.
+
+    A file costs as much as many steps where an epoch has few of them, and without the state that goes with it nothing
+    is resumed from it.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, dict[str, Any]] = {}
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+        """Write a whole state after what waits, or keep a copy of the weights in ``checkpoint``."""
+        if "optimizer_states" in checkpoint:
+            self._write_waiting()
+            super().save_checkpoint(checkpoint, path, storage_options)
+        else:
+            weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in checkpoint["state_dict"].items()}
+            self.waiting[str(path)] = {**checkpoint, "state_dict": weights}
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        self.waiting.pop(str(path), None)
+        super().remove_checkpoint(path)
+
+    def teardown(self) -> None:
+        self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        for path in list(self.waiting):
+            super().save_checkpoint(self.waiting[path], path)
+            del self.waiting[path]
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -110,10 +144,33 @@ class BestCheckpoint(_FixedCheckpoint):
 
 
 class LastCheckpoint(_FixedCheckpoint):
-    """``checkpoints/last.ckpt``: the state after the last whole epoch, from which an interrupted run goes on.
+    """``checkpoints/last.ckpt``: the state after a whole epoch, from which an interrupted run goes on.
 
     It belongs behind `BestCheckpoint` in the list, so that it carries that one's state of the same epoch.
+
+    Args:
+        every_seconds: Training between two writes, at the least; 0 writes after each epoch. The last epoch is written
+            in any case.
     """
 
-    def __init__(self, run: RunFolder, protocol: Any) -> None:
+    def __init__(self, run: RunFolder, protocol: Any, every_seconds: Annotated[float, ">= 0"] = 10.0) -> None:
         super().__init__(run, "last")
+        self.every_seconds = every_seconds
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        self.written = time.monotonic()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        is_due = _is_last_epoch(trainer) or time.monotonic() - self.written >= self.every_seconds
+        if trainer.strategy.reduce_boolean_decision(is_due, all=False):
+            super().on_train_epoch_end(trainer, pl_module)
+            self.written = time.monotonic()
+
+
+def _is_last_epoch(trainer: pl.Trainer) -> bool:
+    return (
+        trainer.should_stop
+        or trainer.current_epoch + 1 == trainer.max_epochs
+        or trainer.global_step == trainer.max_steps
+    )

@@ -23,7 +23,7 @@ class SlurmJob:
     """What a task of the array does: the command line in a process of its own, its output in a file.
 
     Near the time limit, or preempted, submitit calls `checkpoint`: the run stops as on Ctrl-C and is put in line again,
-    where it goes on from its last whole epoch.
+    where it goes on from its last checkpoint.
     """
 
     def __init__(self, argv: Sequence[str], result: str, log: str) -> None:

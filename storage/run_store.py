@@ -101,7 +101,7 @@ class RunFolder:
 
     @property
     def last_checkpoint(self) -> Path:
-        """Of an unfinished run: the state after its last whole epoch."""
+        """Of an unfinished run: the state after a whole epoch, the last one that was written."""
         return self.checkpoints / "last.ckpt"
 
     @property

@@ -22,7 +22,7 @@ UNHASHED_TRAINER = frozenset(
 )
 UNHASHED_CALLBACKS = frozenset({"progress", "history", "predictions", "timing", "nan_guard", "time_limit"})
 UNHASHED_ACTIVE = frozenset({"host", "port", "show_guess", "answers", "answers_from"})  # how a person is asked
-UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers"})
+UNHASHED_ANYWHERE = frozenset({"num_workers", "num_threads", "pin_memory", "persistent_workers", "every_seconds"})
 UNHASHED_OF = {"trainer": UNHASHED_TRAINER, "callbacks": UNHASHED_CALLBACKS, "active": UNHASHED_ACTIVE}
 
 

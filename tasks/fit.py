@@ -17,7 +17,7 @@ import torch
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from callbacks.checkpoint import AtomicCheckpointIO
+from callbacks.checkpoint import AtomicCheckpointIO, WaitingCheckpointIO
 from callbacks.embeddings import EmbeddingMap, EmbeddingPicture
 from callbacks.evaluation_rows import ModelOutputs
 from callbacks.open_logs import close_logs, log_outcome
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 def fit(config: DictConfig, overrides: list[str]) -> Path:
     """Do the run that `config` describes, unless the run store holds it finished; returns its folder.
 
-    Interrupted at any moment, the same call goes on from the last whole epoch and ends with the same figures.
+    Interrupted at any moment, the same call goes on from the last checkpoint and ends with the same figures.
     """
     plan = Plan.make(config, overrides)
     run = trained_run(plan)
@@ -384,7 +384,7 @@ def watched_trainer(plan: Plan, run: RunFolder, datamodule: DataModule) -> pl.Tr
         run_folder=run.path,
         callbacks=callbacks,
         logger=logger,
-        plugins=[AtomicCheckpointIO()],
+        plugins=[WaitingCheckpointIO()],
         **({"batches": len(datamodule.train_dataloader())} if _asks_for_steps(plan.plain) else {}),
     )
 

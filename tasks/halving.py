@@ -216,6 +216,8 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
         try_ends(config, key, options.space[key])
     base = without_group(overrides, "search")
     said = [word for word in base if not word.startswith(PLACES)]
+    if OmegaConf.select(config, "callbacks.last"):  # the next rung goes on from the epoch that one was stopped after
+        base = [*base, "callbacks.last.every_seconds=0"]
     asked = [said, options.space, options.metric, options.seeds, options.trials, options.finalists, options.shares]
     digest = hashlib.sha256(json.dumps([*asked, options.sampler_seed]).encode()).hexdigest()[:8]
     name = f"{config.method.name}_{config.dataset.name}"

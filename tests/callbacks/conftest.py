@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from callbacks.checkpoint import AtomicCheckpointIO
+from callbacks.checkpoint import WaitingCheckpointIO
 from storage.run_store import RunFolder
 
 ROWS, CLASSES = 12, 3
@@ -99,7 +99,7 @@ class Setting:
             max_epochs=max_epochs,
             accelerator="cpu",
             callbacks=callbacks,
-            plugins=[AtomicCheckpointIO()],
+            plugins=[WaitingCheckpointIO()],
             logger=False,
             num_sanity_val_steps=0,
             enable_model_summary=False,

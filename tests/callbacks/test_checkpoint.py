@@ -4,6 +4,7 @@ import errno
 import os
 from types import SimpleNamespace
 
+import lightning.pytorch as pl
 import pytest
 import torch
 
@@ -15,8 +16,9 @@ from storage.errors import ReportError
 
 
 def watchers(setting, *others):
-    kinds = (History, Timing, PersistentEarlyStopping, BestCheckpoint, LastCheckpoint)
-    return [*others, *(setting.build(kind) for kind in kinds)]
+    """What a run has; a state is written after each epoch."""
+    kinds = (History, Timing, PersistentEarlyStopping, BestCheckpoint)
+    return [*others, *(setting.build(kind) for kind in kinds), setting.build(LastCheckpoint, every_seconds=0)]
 
 
 def plain(value):
@@ -67,6 +69,29 @@ def test_an_interrupted_run_ends_like_an_undisturbed_one(Setting, tmp_path, epoc
     )
     samples = [torch.load(first.run.checkpoints / "last.ckpt", weights_only=True) for first in (whole, broken)]
     assert [state["callbacks"]["Timing"]["samples"] for state in samples] == [48, 48]
+
+
+def test_short_epochs_write_once_at_the_end_and_on_an_error(setting):
+    written = []
+
+    class Looks(pl.Callback):
+        def on_validation_start(self, trainer, pl_module):
+            written.append(sorted(os.listdir(setting.run.checkpoints)) if setting.run.checkpoints.is_dir() else [])
+
+    kinds = (BestCheckpoint, LastCheckpoint)
+    others = [Looks(), *(setting.build(kind) for kind in kinds)]
+    _, module = setting.fit(others, setting.Tiny(scores=[0.7, 0.1, 0.2, 0.3]))
+    best, last = (torch.load(setting.run.checkpoints / f"{n}.ckpt", weights_only=True) for n in ("best", "last"))
+    assert written == [[]] * 4 and (best["epoch"], last["epoch"]) == (0, 3)
+    assert not torch.equal(best["state_dict"]["layer.weight"], module.layer.weight)  # a copy of its epoch's
+    assert torch.equal(last["state_dict"]["layer.weight"], module.layer.weight)
+
+    (setting.run.checkpoints / "last.ckpt").unlink()
+    with pytest.raises(RuntimeError, match="killed"):
+        others = [setting.StopAfter(2), *(setting.build(kind) for kind in kinds)]
+        setting.fit(others, setting.Tiny(scores=[0.1, 0.7, 0.2, 0.3]))
+    assert os.listdir(setting.run.checkpoints) == ["best.ckpt"]
+    assert torch.load(setting.run.checkpoints / "best.ckpt", weights_only=True)["epoch"] == 1
 
 
 def test_a_moved_run_store_keeps_its_best_epoch(Setting, tmp_path):

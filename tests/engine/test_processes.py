@@ -104,7 +104,7 @@ def test_a_killed_process_ends_the_run_with_one_line(start, tmp_path):
 
 
 def test_interrupted_and_killed_it_goes_on_and_one_process_may_end_it(fit, start, without_dropout, tmp_path):
-    line = [*FIT, *without_dropout]
+    line = [*FIT, *without_dropout, "callbacks.last.every_seconds=0"]
     undisturbed = fit(*line, "trainer=cpu", f"paths.runs={tmp_path}/undisturbed").folder
     process = start(*line)
     wait_for(lambda: trained_epochs(tmp_path) > 0, process)

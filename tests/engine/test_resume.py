@@ -12,7 +12,8 @@ from tests.command_lines import outcome, rows
 from tests.own_process import assert_equal, die_at_write, status, the_run, wait_for
 
 EPOCHS = 6
-FIT = ["method=sharprecl", f"trainer.max_epochs={EPOCHS}", "callbacks.early_stopping.patience=1"]
+STATES = "callbacks.last.every_seconds=0"  # a state after each epoch, however short
+FIT = ["method=sharprecl", f"trainer.max_epochs={EPOCHS}", "callbacks.early_stopping.patience=1", STATES]
 
 
 @pytest.mark.slow

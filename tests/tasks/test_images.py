@@ -80,6 +80,7 @@ def test_a_killed_run_ends_with_the_same_bits(store, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     line = ["dataset=digits", "imbalance.ir=50", "logger=csv", "callbacks.progress=null", "trainer.max_epochs=4"]
     line += ["method=scl_ce", "augment=autoaugment_simaugment", "method.num_views=2", "trainer.least_steps=0", *store]
+    line += ["callbacks.last.every_seconds=0"]
     whole = command([*line, f"paths.runs={tmp_path / 'whole'}"]).folder
     for dies in (partial(die_at_write, 12, "after"), partial(die_at_write, 9, "before"), None):
         process = context.Process(target=run_alone, args=(line, tmp_path / "output", dies))

@@ -66,6 +66,7 @@ def test_bcl_as_published(fit):
 @pytest.mark.parametrize("method", ["tsc", "paco", "gpaco"])
 def test_killed_in_training_a_run_ends_with_the_same_bits(fit, start, tmp_path, method):
     line = [f"method={method}", "sampler.batch_size=8", "trainer.max_epochs=6", "method.queue_size=50"]
+    line += ["callbacks.last.every_seconds=0"]
     undisturbed = fit(*line, f"paths.runs={tmp_path}/undisturbed").folder
     process = start(*line)
     wait_for(lambda: any(tmp_path.glob("runs/*/checkpoints/last.ckpt")), process)

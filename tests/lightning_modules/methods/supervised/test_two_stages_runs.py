@@ -69,7 +69,7 @@ def test_both_draws_stand_in_every_batch_of_bbn(labels_of):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["bbn", "two_heads_words", "mislas", "crt"])
 def test_killed_in_training_a_run_ends_with_the_same_bits(fit, start, tmp_path, method):
-    line = [f"method={method}", "sampler.batch_size=8", "trainer.max_epochs=4"]
+    line = [f"method={method}", "sampler.batch_size=8", "trainer.max_epochs=4", "callbacks.last.every_seconds=0"]
     undisturbed = fit(*line, f"paths.runs={tmp_path}/undisturbed").folder
     process = start(*line)
     wait_for(lambda: any(tmp_path.glob("runs/*/checkpoints/last.ckpt")), process)

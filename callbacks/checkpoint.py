@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import lightning.pytorch as pl
 import torch
 from lightning.fabric.plugins import CheckpointIO
+from lightning.fabric.utilities.apply_func import apply_to_collection
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from storage.files import replacing
@@ -62,13 +63,13 @@ class WaitingCheckpointIO(AtomicCheckpointIO):
         self.waiting: dict[str, dict[str, Any]] = {}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Write a whole state after what waits, or keep a copy of the weights in ``checkpoint``."""
+        """Write a whole state after what waits, or keep a copy of ``checkpoint``, which holds weights."""
         if "optimizer_states" in checkpoint:
             self._write_waiting()
             super().save_checkpoint(checkpoint, path, storage_options)
         else:
-            weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in checkpoint["state_dict"].items()}
-            self.waiting[str(path)] = {**checkpoint, "state_dict": weights}
+            copied = apply_to_collection(checkpoint, torch.Tensor, lambda tensor: tensor.detach().to("cpu", copy=True))
+            self.waiting[str(path)] = copied
 
     def remove_checkpoint(self, path: str | Path) -> None:
         self.waiting.pop(str(path), None)

@@ -31,7 +31,7 @@ from benchmarks.auto import thinned
 from datamodules.datamodule import DataModule
 from reporting.metrics import classification_metrics
 from tasks import fit
-from tasks.auto.candidates import HALF
+from tasks.auto.candidates import by_name
 from tasks.auto.plans import plan_of
 
 SETTINGS = ("agnews:300:13", "trec:300:1", "cr:300:5", "stackoverflow:300:1", "r52:300:own", "trec:300:20")
@@ -78,7 +78,8 @@ def measured(setting: str, drawing: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as place:
         write_rows(setting, drawing, Path(place))
         plan = plan_of([
-            *("method=ce", *HALF, "dataset=csv", f"dataset.train={place}/train.csv", f"dataset.test={place}/test.csv"),
+            *by_name(several=False)["ce_half"].words_of(blocks=6),
+            *("dataset=csv", f"dataset.train={place}/train.csv", f"dataset.test={place}/test.csv"),
             *("protocol.val_fraction=0.2", "dataset.singleton_classes=keep_in_train", f"trainer.max_epochs={EPOCHS}"),
             *(f"sampler.batch_size={BATCH}", "callbacks.early_stopping=null", "callbacks.progress=null", "rival=null"),
             *("logger=null", f"seed={drawing}", f"paths.runs={place}/runs", f"paths.data={place}/data"),

@@ -60,7 +60,7 @@ def _finished_run(config: DictConfig) -> RunFolder:
     if run.read_metrics().get("last_run") is not None:  # a curve of active learning: its last round holds the weights
         run = find_run(run.path.parent, run.metric("last_run", str))
     if run.has(QUESTION) and run.status == "finished":
-        raise ValueError(f"run={run.id}: it recommends nothing; needed: the same line with more minutes")
+        raise ValueError(f"run={run.id}: {run.metric('sentence', str)}")
     if run.status != "finished":
         raise ValueError(f"run={run.id}: its status is {run.status}; needed: finished (type its command again)")
     return run

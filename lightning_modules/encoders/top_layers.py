@@ -16,11 +16,17 @@ class _Reached(Exception):
     """The top blocks are reached; holds the hidden states below them."""
 
 
+def blocks_of(model: nn.Module) -> tuple[str, nn.ModuleList]:
+    """The blocks of a transformer, its longest list of modules, and where they are in it."""
+    lists = {name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
+    return max(lists.items(), key=lambda named: len(named[1]))
+
+
 class TopLayers:
     """The last blocks of a transformer, which train, over the rest, which does not and stays in eval mode.
 
     Args:
-        model: a `transformers` encoder; its longest list of modules is taken for its blocks.
+        model: a `transformers` encoder.
         number: how many blocks train.
 
     Raises:
@@ -28,9 +34,7 @@ class TopLayers:
     """
 
     def __init__(self, model: nn.Module, number: int) -> None:
-        lists = {name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
-        name = max(lists, key=lambda name: len(lists[name]))
-        self.blocks = lists[name]
+        name, self.blocks = blocks_of(model)
         if number > len(self.blocks):
             raise ValueError(f"encoder.num_top_layers: found {number}; allowed: 1 to {len(self.blocks)}")
         self.model, self.number_below = model, len(self.blocks) - number

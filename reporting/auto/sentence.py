@@ -88,9 +88,7 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     if chosen.empty:
         ended = ranking[ranking["macro_f1"].notna()]
         alone = "".join(f" but “{row['title']}”, macro-F1 {percent(row['macro_f1'])}" for _, row in ended.iterrows())
-        minutes = minutes_needed(evidence)
-        line = f"the same line with {'more minutes' if minutes is None else f'minutes={minutes}'} goes on"
-        return f"Nothing can be recommended: no candidate has finished{alone}; {line}."
+        return f"Nothing can be recommended: no candidate has finished{alone}; {_what_is_missing(evidence)}."
     row, second = chosen.iloc[0], second_figure(ranking)
     macro_f1, other = (
         with_interval(row[name], row[f"{name}_lower"], row[f"{name}_upper"]) for name in ("macro_f1", second)
@@ -110,6 +108,15 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     if len(doubtful) > MOST_NAMED:
         parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")
     return "; ".join(parts) + "."
+
+
+def _what_is_missing(evidence: Evidence) -> str:
+    """What makes a candidate finish: more minutes, or where time was not the reason, why they did not."""
+    ended = [entry for entry in evidence.candidates if entry["status"] in ("failed", "dropped")]
+    if ended and not any(entry["status"] == "skipped" for entry in evidence.candidates):
+        return "; ".join(f"{entry['title']}: {entry['reason']}" for entry in ended[:MOST_NAMED])
+    minutes = minutes_needed(evidence)
+    return f"the same line with {'more minutes' if minutes is None else f'minutes={minutes}'} goes on"
 
 
 def minutes_needed(evidence: Evidence) -> int | None:

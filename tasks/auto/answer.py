@@ -40,7 +40,7 @@ from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
 from tasks.auto.further_rows import keep_time, with_further_rows
 from tasks.auto.last_fit import NotFitted, brief_steps, fit_on_all_rows, longer_steps
 from tasks.auto.legibility import hardly_read, legibility
-from tasks.auto.plans import data_words, plan_of, protocol_words, unlabelled_words
+from tasks.auto.plans import data_words, encoder_name, plan_of, protocol_words, unlabelled_words
 from tasks.auto.question import compared
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
@@ -313,6 +313,6 @@ def _ask(
         "folds": study.folds,
         "repeats": study.repeats,
         "pair_steps": study.pair_steps,
-        "encoder": (config.get("encoder") or {}).get("name"),
+        "encoder": encoder_name(config.encoder),
     }
     folder.write_json(QUESTION, question)

@@ -57,7 +57,7 @@ def run_words(study: Study, candidate: Candidate, fold: int | None, pair_steps: 
     """Overrides of the run of a fold, or of all rows with None; with so many steps of pairs in place of the study's."""
     if candidate.kind == "words":
         words = [word for word in study.words if not word.startswith("encoder")]
-        return [*words, *candidate.words, *protocol_words(candidate.name, fold, study.folds), "logger=null"]
+        return [*words, *study.words_of(candidate), *protocol_words(candidate.name, fold, study.folds), "logger=null"]
     has_schedule = any(word.startswith("trainer.max_epochs=") for word in candidate.words)
     is_soon_trained = len(study.labels) <= SOON_TRAINED and not candidate.reads_unlabelled
     is_soon_trained |= "trainer.max_epochs=1" in candidate.words
@@ -65,7 +65,7 @@ def run_words(study: Study, candidate: Candidate, fold: int | None, pair_steps: 
         *study.words,
         *(study.unlabelled if candidate.reads_unlabelled else []),
         *protocol_words(candidate.name, fold, study.folds),
-        *candidate.words,
+        *study.words_of(candidate),
         *([] if study.has_names or candidate.method != "pairs_words" else ["method.use_names=false"]),
         *([] if has_schedule else _schedule(study, candidate, fold, pair_steps or study.pair_steps)),
         *(["callbacks.last=null"] if is_soon_trained else []),

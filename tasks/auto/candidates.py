@@ -27,8 +27,9 @@ class Candidate:
         title: in words; {encoder} is the encoder's name.
         kind: what it reads; "trained" trains the encoder, the others none. Folds of "trained" are runs.
         cost: rank of dearness, 0 the cheapest.
-        words: overrides of the run that it stands for. Without `trainer.max_epochs` among them a schedule is chosen by
-            the number of rows, and of pairs by the time (`takes_pair_steps`).
+        words: overrides of the run that it stands for; {half} is half of the encoder's blocks (`words_of`). Without
+            `trainer.max_epochs` among them a schedule is chosen by the number of rows, and of pairs by the time
+            (`takes_pair_steps`).
         regimes: of the data that it is tried on by itself; empty: all.
         reads_unlabelled: whether it learns from texts without a label too.
         needs_all_classes: whether its loss reads the class sizes, none of which may be 0.
@@ -58,6 +59,12 @@ class Candidate:
         """The method of the run that it stands for."""
         return next(word.removeprefix("method=") for word in self.words if word.startswith("method="))
 
+    def words_of(self, blocks: int | None) -> list[str]:
+        """Its overrides over an encoder of so many blocks; None: without the number that trains, for none is run."""
+        if blocks is None:
+            return [word for word in self.words if "{half}" not in word]
+        return [word.format(half=max(blocks // 2, 1)) for word in self.words]
+
     @property
     def votes(self) -> bool:
         """Whether neighbours have a say in what a trained encoder answers."""
@@ -85,7 +92,7 @@ class Candidate:
 
 
 CHOOSES_NOTHING = ("protocol.monitor=null", "protocol.val_fraction=0")
-HALF = ("encoder.train=top_layers", "encoder.num_top_layers=3")
+HALF = ("encoder.train=top_layers", "encoder.num_top_layers={half}")
 PAIRS = ("method=pairs_words", *CHOOSES_NOTHING)
 CANDIDATES = (
     Candidate("majority", "always the largest class", "counts", 0, ("method=logistic",)),
@@ -220,14 +227,17 @@ def by_name(several: bool) -> dict[str, Candidate]:
 
 
 def check_names(methods: Sequence[str] | None, several: bool | None = None, has_unlabelled: bool = True) -> None:
-    """Raises InputError: a name that is no candidate, or one that reads texts without a label where there are none;
-    None where it is not known yet how many labels texts have."""
+    """Raises InputError: a name that is no candidate, or one that reads texts without a label where there are none, or
+    none that can be recommended; None where it is not known yet how many labels texts have."""
     candidates = by_name(False) | by_name(True) if several is None else by_name(several)
     allowed = [name for name, candidate in candidates.items() if has_unlabelled or not candidate.reads_unlabelled]
     if idle := [name for name in methods or () if name in candidates and name not in allowed]:
         raise InputError(f"methods: {idle[0]} reads texts without a label, found none; allowed with unlabelled=FILE")
     if unknown := [name for name in methods or () if name not in allowed]:
         raise InputError(f"methods: found {unknown[0]!r}; allowed: {', '.join(allowed)}")
+    if methods is not None and all(candidates[name].kind == "counts" for name in methods):
+        useful = ", ".join(name for name in allowed if candidates[name].kind != "counts")
+        raise InputError(f"methods: found [{', '.join(methods)}]; allowed, one at least: {useful}")
 
 
 def regimes_of(

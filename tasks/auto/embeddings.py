@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ from scipy.sparse import csr_matrix
 
 from datamodules.texts.datamodule import predict_loader
 from engine.plan import Plan
+from lightning_modules.encoders.top_layers import blocks_of
 from lightning_modules.heads.tfidf import token_counts
+from tasks.auto.plans import encoder_name
 
 TIMED = 48  # texts that the speed is told from
 TIMED_TOGETHER = 8  # of like length, so that they are padded little, as elsewhere
 TOKENIZED_TOGETHER = 4096  # texts of those that the cache does not hold
 MOST_NAMES = 300  # classes whose names are encoded, in several phrases each
-CACHED = 0.1  # of the time foretold: who takes less has read the cache
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Embeddings:
         names: (C, D) of unit length, embeddings of the class names; None where labels are codes or very many.
         seconds_per_text: that encoding takes.
         size_mib: of the encoder's weights.
+        encoder: its name.
+        blocks: how many it has.
     """
 
     rows: NDArray[np.float32]
@@ -47,20 +50,28 @@ class Embeddings:
     names: NDArray[np.float32] | None
     seconds_per_text: float
     size_mib: float
+    encoder: str
+    blocks: int
 
 
 @torch.inference_mode()
 def seconds_per_text(plan: Plan, texts: Sequence[str]) -> float:
     """What encoding a text takes here, from some of them spread over all."""
-    encoder, tokenizer = plan.encoder.load(plan.config.seed).eval(), plan.encoder.tokenizer()
+    encoder, tokenizer = plan.encoder.load(plan.config.seed).eval().to(plan.device), plan.encoder.tokenizer()
     some = sorted((texts[row] for row in np.linspace(0, len(texts) - 1, min(TIMED, len(texts))).astype(int)), key=len)
     parts = (some[start : start + TIMED_TOGETHER] for start in range(0, len(some), TIMED_TOGETHER))
     batches = [b for part in parts for b in predict_loader(part, tokenizer, plan.dataset.max_length, plan.sampler())]
-    encoder(batches[0]["input_ids"][:1], batches[0]["attention_mask"][:1])  # the first call makes ready
+    _encode(plan, encoder, batches[0])  # the first call makes ready
     started = time.perf_counter()
     for batch in batches:
-        encoder(batch["input_ids"], batch["attention_mask"])
+        _encode(plan, encoder, batch)
     return (time.perf_counter() - started) / len(some)
+
+
+def _encode(plan: Plan, encoder: Any, batch: Mapping[str, torch.Tensor]) -> NDArray[np.float32]:
+    """Embeddings (B, D) of a batch; they are done when it returns, on a GPU too."""
+    inputs = (batch[key].to(plan.device) for key in ("input_ids", "attention_mask"))
+    return encoder(*inputs).cpu().numpy()
 
 
 @torch.inference_mode()
@@ -74,7 +85,7 @@ def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Em
     """
     datamodule = plan.datamodule(plan.corpus(whole=True))
     encoder: Any = plan.encoder.load(plan.config.seed).eval()
-    started = time.perf_counter()
+    number, started = plan.texts_to_encode(datamodule, list(datamodule.indices)), time.perf_counter()
     features = {split: np.array(views[0]) for split, views in plan.features(datamodule, encoder).items()}
     parts = [split for split in ("train", "val") if split in features]  # validation rows are labelled rows, too
     order = np.argsort(np.concatenate([datamodule.indices[split] for split in parts]))
@@ -85,11 +96,14 @@ def encoded(plan: Plan, label_names: Sequence[str] | None, seconds: float) -> Em
     unlabelled = features.get("unlabelled", rows[:0])
     others = datamodule.token_rows("unlabelled")[0] if len(unlabelled) else []
     unlabelled_counts = token_counts(others, counts.shape[1])
-    taken = (time.perf_counter() - started) / (len(rows) + len(unlabelled))
-    seconds = min(taken, seconds) if taken > CACHED * seconds else seconds  # of few texts most is what surrounds them
+    if number:  # the cache had not all of them; of few texts most of the time is what surrounds them
+        seconds = min((time.perf_counter() - started) / number, seconds)
     names = None if label_names is None or len(label_names) > MOST_NAMES else plan.class_names(label_names)
     anchors = None if names is None else names(encoder).numpy()
-    return Embeddings(rows, counts, is_cut, unlabelled, unlabelled_counts, anchors, seconds, _weights_mib(plan.encoder))
+    return Embeddings(
+        rows, counts, is_cut, unlabelled, unlabelled_counts, anchors, seconds, _weights_mib(plan.encoder),
+        encoder_name(plan.plain["encoder"]), len(blocks_of(encoder.model)[1]),
+    )  # fmt: skip
 
 
 @torch.inference_mode()
@@ -105,8 +119,7 @@ def encoded_texts(
         part = list(texts[start : start + TOKENIZED_TOGETHER])
         for batch in predict_loader(part, tokenizer, limit, plan.sampler()):
             places = batch["indices"].numpy() + start
-            inputs = (batch[key].to(plan.device) for key in ("input_ids", "attention_mask"))
-            rows[places] = encoder(*inputs).cpu().numpy()
+            rows[places] = _encode(plan, encoder, batch)
             for place, ids, mask in zip(places, batch["input_ids"], batch["attention_mask"].bool(), strict=True):
                 tokens[place] = ids[mask].numpy()
     is_cut = np.array([len(ids) == limit for ids in tokens], bool)

@@ -53,7 +53,7 @@ def fit_on_all_rows(study: Study, candidate: Candidate, more: dict[str, Any], ma
     assert not isinstance(path, str)
     rows, texts = rows_of(study, candidate), study.texts.tolist()
     model = fitted(path, rows, study.labels, texts, study.num_classes, candidate.name not in UNSCALED)
-    plan = plan_of([*study.words, *candidate.words, *protocol_words(candidate.name, None), "logger=null"])
+    plan = plan_of([*study.words, *study.words_of(candidate), *protocol_words(candidate.name, None), "logger=null"])
     scorer: Any = model.scorer
     if candidate.name == "neighbours":
         models.write_neighbours(run, plan, *place, scorer, texts, model.calibration, more)

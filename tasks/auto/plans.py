@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
@@ -35,6 +36,13 @@ def plan_of(words: Sequence[str]) -> Plan:
         if key in OF_A_FOLD:
             OmegaConf.update(config, key.lstrip("+"), yaml.safe_load(value))
     return Plan.make(config)
+
+
+def encoder_name(encoder: Mapping[str, Any]) -> str:
+    """What people call an encoder: its folder or repository, where its config names another one, or its config."""
+    usual = compose_run((f"encoder={encoder['name']}",)).config.get("encoder", {})
+    others = (str(encoder[key]) for key in ("path", "repo") if encoder.get(key) and encoder[key] != usual.get(key))
+    return next((Path(other).name for other in others), encoder["name"])
 
 
 def data_words(rows: Path, name: str, max_length: int, markup: str, descriptions: Path | None = None) -> list[str]:

@@ -24,6 +24,7 @@ from tasks.auto.embeddings import Embeddings
 from tasks.auto.folds import FoldOutcome, cross_calibrated, each_fold, load_outcome
 
 FOLDS, FOLDS_OF_MANY = 5, 3
+SHOWN = {"minilm": "MiniLM"}  # an encoder in titles, where that is not its name
 PAIR_STEPS = (80, 64, 48)  # to choose among by the time: more bring nothing on train rows of six sets
 MANY_ROWS = 5000  # from which there are fewer folds
 # held out and predicted, on which a candidate is compared where there is no time for all folds
@@ -152,10 +153,10 @@ class Study:
 
     def enter(self, candidates: Sequence[Candidate]) -> None:
         """An entry for each, which is skipped as long as nothing else is known of it."""
-        encoder = "encoder" if self.embeddings is None else self._encoder_name()
+        encoder = "Encoder" if self.embeddings is None else SHOWN.get(self.embeddings.encoder, self.embeddings.encoder)
         for candidate in candidates:
-            title = candidate.title.format(encoder=encoder)
-            entry = Entry(candidate.name, title[0].upper() + title[1:], list(candidate.words), candidate.cost)
+            title = (candidate.title[0].upper() + candidate.title[1:]).format(encoder=encoder)
+            entry = Entry(candidate.name, title, self.words_of(candidate), candidate.cost)
             entry.can_be_recommended, entry.parts = candidate.kind != "counts", list(candidate.parts)
             entry.is_known_to_gain = candidate.is_known_to_gain and self.is_usual
             self.entries[candidate.name] = entry
@@ -170,9 +171,9 @@ class Study:
         """Whether texts have one label and no candidate reads texts without: where fine-tuning was measured to gain."""
         return not (self.several or self.unlabelled)
 
-    def _encoder_name(self) -> str:
-        name = next((word.split("=", 1)[1] for word in self.words if word.startswith("encoder=")), "minilm")
-        return {"minilm": "MiniLM"}.get(name, name)
+    def words_of(self, candidate: Candidate) -> list[str]:
+        """Overrides of the candidate's runs over this encoder."""
+        return candidate.words_of(None if self.embeddings is None else self.embeddings.blocks)
 
     def is_finished(self, candidate: Candidate) -> bool:
         return self.entries[candidate.name].status == "finished"

@@ -83,7 +83,7 @@ def _try_words(study: Study, candidate: Candidate) -> None:
 def _try_cheap(study: Study, candidate: Candidate, repeat: int, later: Sequence[Candidate] = ()) -> bool:
     entry, path = study.entries[candidate.name], path_of(study, candidate)
     if isinstance(path, str):
-        entry.reason = path
+        entry.status, entry.reason = "skipped" if path == NO_ENCODER else "dropped", path
         return False
     for fold, test in enumerate(each_fold(study.labels, list(study.texts), study.folds, repeat)):
         outcome = study.known(candidate.name, repeat, fold)

@@ -191,6 +191,9 @@ def test_nothing_finished(tmp_path):
     told = [entry | {"needed_seconds": seconds} for entry, seconds in zip(entries * 2, (90.0, 30.0), strict=True)]
     (folder / "candidates.json").write_text(json.dumps(told))
     assert "the same line with minutes=3 goes on" in write_report(folder)["sentence"]
+    dropped = entries[0] | {"status": "dropped", "reason": "the labels are codes"}
+    (folder / "candidates.json").write_text(json.dumps([dropped]))
+    assert write_report(folder)["sentence"].endswith(" has finished; MiniLM with SharpReCL: the labels are codes.")
 
 
 def test_without_a_learning_curve_the_page_says_why(tmp_path):

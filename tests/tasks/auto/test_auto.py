@@ -40,7 +40,9 @@ def tables(folder):
 
 
 @pytest.mark.slow
-def test_the_answer_is_the_same_after_a_kill_and_its_model_predicts(words, use, tmp_path, toy_csv):
+def test_the_answer_is_the_same_after_a_kill_and_its_model_predicts(
+    words, use, tmp_path, toy_csv, tiny_encoder_dir
+):
     whole = command([*words, f"paths.runs={tmp_path / 'whole'}"])
     expected = tables(whole.folder)
     assert set(expected) >= {"majority.parquet", "logistic.parquet", "tfidf_linear.parquet", "ce.parquet"}
@@ -58,6 +60,9 @@ def test_the_answer_is_the_same_after_a_kill_and_its_model_predicts(words, use, 
     again = {file.name: file.stat().st_mtime_ns for file in (half / "folds").iterdir()}
     assert before and before.items() <= again.items()  # what had ended was not done again
 
+    titles = {entry["candidate"]: entry["title"] for entry in json.loads((half / "candidates.json").read_text())}
+    assert titles["ce"] == f"{tiny_encoder_dir.name}, fine-tuned, cross-entropy"
+    assert question_of(half)["encoder"] == tiny_encoder_dir.name
     metrics = result.metrics
     assert metrics["status"] == "finished" and f"{metrics['recommended']}.parquet" in expected
     assert metrics["minutes"]["used"] < 3.3

@@ -7,12 +7,14 @@ from typing import Any, cast
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from scipy.sparse import csr_matrix
 from sklearn.metrics import f1_score
 
 from callbacks import time_limit
 from engine.identify import compose_run
 from engine.identity import completed
+from engine.plan import Plan
 from reporting.auto.report import write_report
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
@@ -34,11 +36,11 @@ from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, 
 from tasks.auto.clock import Clock
 from tasks.auto.data import facts, notes_of_length, sampled, texts_cut
 from tasks.auto.durations import foretold_training, solving_seconds
-from tasks.auto.embeddings import Embeddings, encoded
+from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
 from tasks.auto.folds import FoldOutcome
 from tasks.auto.last_fit import longer_steps, words_of_all_rows
 from tasks.auto.legibility import ANOTHER, hardly_read, legibility
-from tasks.auto.plans import plan_of, protocol_words
+from tasks.auto.plans import encoder_name, plan_of, protocol_words
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Entry, Study, enough_folds
 from tasks.auto.trained import better_half, those_that_can_end
@@ -49,7 +51,7 @@ from tests.reporting.auto.folders import write_folder
 def embeddings_of(number: int, seconds: float) -> Any:
     """Of so many texts, each encoded in so many seconds."""
     rows, counts = np.empty((number, 2)), np.empty((number, 0))
-    of_texts = {"rows": rows, "counts": counts, "unlabelled": [], "names": None}
+    of_texts = {"rows": rows, "counts": counts, "unlabelled": [], "names": None, "encoder": "minilm", "blocks": 6}
     return SimpleNamespace(seconds_per_text=seconds, size_mib=1.0, **of_texts)
 
 
@@ -79,6 +81,9 @@ def test_candidates_follow_the_data_and_come_cheapest_first():
         with pytest.raises(InputError, match="methods: found 'svm'; allowed: majority, tfidf_linear"):
             check(["svm"])
     check_names(["bce", "ce"])
+    for alone in ([], ["majority"]):
+        with pytest.raises(InputError, match=r"methods: found \[(majority)?\]; allowed, one at least: tfidf_linear, "):
+            check_names(alone)
     with pytest.raises(InputError, match="methods: found 'ce'; allowed: majority, tfidf_linear, .*bce"):
         check_names(["ce"], several=True)
     with pytest.raises(InputError, match="methods: kontrast reads texts without a label, found none; allowed with"):
@@ -137,7 +142,7 @@ def test_where_texts_have_several_labels_the_sum_with_words_is_not_feared(tmp_pa
 
 
 def test_a_loss_that_reads_class_sizes_is_left_out_where_a_fold_has_none_of_a_class(tmp_path):
-    labels, embeddings = np.repeat([0, 1, 2], [40, 12, 1]), SimpleNamespace(names=None, rows=np.zeros((53, 4)))
+    labels, embeddings = np.repeat([0, 1, 2], [40, 12, 1]), embeddings_of(53, 0.01)
     study = Study(RunFolder(tmp_path), Clock(3), [], ["a", "b", "c"], labels, list(map(str, range(53))), embeddings)
     candidate = by_name(False)["logit_adjusted"]
     study.enter([candidate])
@@ -228,7 +233,8 @@ def test_what_trains_no_encoder_learns_from_rows_that_were_not_compared(
     assert clock.left_with_fit == pytest.approx((0.85 if is_kept else 1) * seconds - clock.report)
     clock.report = 0.0
     nothing = csr_matrix((40, 3))
-    of_drawn = Embeddings(np.ones((40, 2)), nothing, np.zeros(40, bool), np.empty((0, 2)), nothing[:0], None, 0.01, 1.0)
+    rows_drawn = np.ones((40, 2)), nothing, np.zeros(40, bool)
+    of_drawn = Embeddings(*rows_drawn, np.empty((0, 2)), nothing[:0], None, 0.01, 1.0, "tiny", 2)
     study = Study(RunFolder(tmp_path), clock, ["dataset.train=rows"], ["a", "b"], codes, drawn.texts, of_drawn)
     outcome: Any = SimpleNamespace(seconds_fit=0.02 * 32, run_id="")
     study.keep(name, 0, 0, outcome)
@@ -267,8 +273,47 @@ def test_texts_of_which_the_beginning_alone_is_encoded_are_told_by_their_tokens(
     texts = plan_of(words).corpus(whole=True).table("train")["text"].to_pylist()
     lengths = [len(ids) for ids in plan_of(words).encoder.tokenizer()(texts)["input_ids"]]
     limit = max(lengths)
-    is_cut = encoded(plan_of([*words, f"dataset.max_length={limit}"]), None, 1.0).is_cut
-    assert is_cut.tolist() == [length == limit for length in lengths]
+    plan = plan_of([*words, f"dataset.max_length={limit}"])
+    first, again = (encoded(plan, None, 1.0) for _ in range(2))
+    assert first.is_cut.tolist() == [length == limit for length in lengths]
+    assert first.seconds_per_text < 1 == again.seconds_per_text  # which encodes nothing
+
+
+def test_the_encoder_is_timed_where_it_will_work(monkeypatch):
+    class Elsewhere:
+        """Takes tokens from the device that it was moved to."""
+
+        eval = lambda self: self  # noqa: E731
+
+        def to(self, device):
+            self.device = device
+            return self
+
+        def __call__(self, *inputs):
+            assert {tensor.device for tensor in inputs} == {self.device}
+            return torch.zeros(1)
+
+    monkeypatch.setattr(Plan, "device", torch.device("meta"))
+    plan = plan_of(["dataset=trec", "method=prototypes"])
+    monkeypatch.setattr(plan.encoder, "load", lambda seed: Elsewhere())
+    assert seconds_per_text(plan, ["a text", "another"]) > 0
+
+
+@pytest.mark.parametrize(("blocks", "half"), [(6, "3"), (12, "6"), (1, "1")])
+def test_half_of_an_encoder_is_half_of_its_blocks(blocks, half):
+    assert f"encoder.num_top_layers={half}" in by_name(several=False)["setfit_brief"].words_of(blocks)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ({}, "minilm"),
+        ({"path": "/models/mine/"}, "mine"),
+        ({"repo": "sentence-transformers/all-mpnet-base-v2"}, "all-mpnet-base-v2"),
+    ],
+)
+def test_an_encoder_is_called_by_what_was_typed_of_it(typed, name):
+    assert encoder_name(compose_run(("encoder=minilm",)).config["encoder"] | typed) == name
 
 
 def test_a_datastore_of_neighbours_counts_as_part_of_the_model(tmp_path):
@@ -483,7 +528,7 @@ def test_the_brief_candidate_is_tried_after_all_where_the_longer_does_not_end(tm
 )
 def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, candidate, seconds, epochs):
     """Of 100 rows in batches of 32, 80, 64, 48, 32 and 24 steps are to take at most 29, 25, 19, 14 and 11 s."""
-    embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
+    embeddings: Any = embeddings_of(100, 1e-2)
     labels, texts, clock = np.arange(100) % 2, list(map(str, range(100))), Clock(seconds / 60, now=lambda: 0.0)
     clock.report = 0.0
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
@@ -500,7 +545,7 @@ def test_all_rows_take_more_steps_of_pairs_where_there_is_time(tmp_path, candida
 def test_steps_on_all_rows_that_take_longer_than_told_give_way_to_fewer(tmp_path, monkeypatch, capsys, may_give_way):
     """A machine that becomes slower overruns no minutes: at the least it takes the steps of the folds, unlimited where
     no other candidate can take its place."""
-    embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-2, unlabelled=[], rows=np.empty((100, 2)))
+    embeddings: Any = embeddings_of(100, 1e-2)
     labels, texts, now = np.arange(100) % 2, list(map(str, range(100))), [0.0]
     study = Study(RunFolder(tmp_path), Clock(1, now=lambda: now[0]), [], ["a", "b"], labels, texts, embeddings)
     own = study.by_name["setfit_brief"]
@@ -587,7 +632,7 @@ def test_what_trains_for_longer_goes_on_where_it_was_stopped(tmp_path, monkeypat
 
 def test_time_for_the_folds_of_a_candidate_that_began_is_kept(tmp_path, monkeypatch):
     """Otherwise first folds of several use it up, and none ends."""
-    embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-3, unlabelled=[])
+    embeddings: Any = SimpleNamespace(names=None, seconds_per_text=1e-3, unlabelled=[], encoder="minilm", blocks=6)
     texts = list(map(str, range(100)))
     study = Study(RunFolder(tmp_path), Clock(1), [], ["a", "b"], np.arange(100) % 2, texts, embeddings)
     brief, half = (c for c in CANDIDATES if c.name in ("setfit_brief", "ce_half"))
@@ -697,7 +742,7 @@ def test_a_part_of_a_sum_waits_where_there_is_time_for_one_of_them(tmp_path, mon
     """A fold of the part takes 4 s, of the sum 4.5: ten and a last fit do not fit into 45 s, one and five and it do."""
     labels, texts, spent = np.arange(100) % 2, list(map(str, range(100))), [0.0]
     parts = {"rows": np.ones((100, 384)), "counts": np.ones((100, 2)), "unlabelled": [], "names": None}
-    embeddings: Any = SimpleNamespace(seconds_per_text=1e-6, size_mib=1.0, **parts)
+    embeddings: Any = SimpleNamespace(seconds_per_text=1e-6, size_mib=1.0, encoder="minilm", blocks=6, **parts)
     clock = Clock(seconds / 60, now=lambda: spent[0])
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings)
 

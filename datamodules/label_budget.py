@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from datamodules.splits import rank_in_class
+from datamodules.streams import LABEL_STREAM
 from storage.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 class LabelBudget:
     """Labels in all, or of each class; with neither every row keeps its own. Then the rows without a label, at most.
 
-    With one state of the generator the rows of a smaller budget are among those of a larger.
+    With one seed the rows of a smaller budget are among those of a larger.
     """
 
     labels: int | None = None
@@ -35,17 +36,18 @@ class LabelBudget:
     def __bool__(self) -> bool:
         return self.labels is not None or self.labels_per_class is not None
 
-    def select(self, labels: np.ndarray, rng: np.random.Generator, label_names: Sequence[str]) -> np.ndarray:
+    def select(self, labels: np.ndarray, seed: int, label_names: Sequence[str]) -> np.ndarray:
         """Sorted positions of the rows that keep their label, of those that have one.
 
         Args:
             labels: ``(N,)`` class indices; or ``(N, C)`` of 0 and 1, where a row of zeros says that none applies.
-            rng: draws the rows.
+            seed: draws the rows.
             label_names: C names.
 
         Raises:
             InputError: more labels than there are, or a number for each class where texts have several.
         """
+        rng = np.random.default_rng([seed, 0, LABEL_STREAM])
         if self.labels is not None:
             if self.labels > len(labels):
                 raise InputError(f"dataset.labels: found {self.labels}, allowed: 0 to {len(labels)}, the labelled rows")

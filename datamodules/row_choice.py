@@ -12,7 +12,7 @@ from datamodules.imbalance import Listed
 from datamodules.label_budget import LabelBudget
 from datamodules.labels import label_array, without_label
 from datamodules.splits import Protocol, fold_numbers, random_split, split_together, stratified_split
-from datamodules.streams import LABEL_STREAM, SPLIT_STREAM, THIN_STREAM, UNLABELLED_STREAM
+from datamodules.streams import SPLIT_STREAM, THIN_STREAM, UNLABELLED_STREAM
 from storage.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class RowChoice:
         labelled = train[~self.has_no_label[train]]
         if not keeps_all:
             classes = self.labels["train"][labelled]
-            labelled = labelled[self.budget.select(classes, self._rng(LABEL_STREAM), self.label_names)]
+            labelled = labelled[self.budget.select(classes, self.seed, self.label_names)]
         if not len(labelled) and self.protocol.name != "fixed":
             of_names = "a method that reads the names of the classes with protocol=fixed, such as method=prototypes"
             allowed = "some labels" if self.labels["train"].ndim == 2 else f"some labels, or {of_names}"

@@ -137,7 +137,7 @@ def _columns(frame: pd.DataFrame, text: Any, label: Any) -> tuple[Any, list[Any]
         InputError: no such column, or two of the name; nothing looks like texts or labels.
     """
     from tasks.auto.guesses import NoLabels, guess_columns
-    from tasks.auto.reading import LOOKED_AT
+    from tasks.auto.reading import LOOKED_AT, likely_flags, with_flags
 
     columns, labels = list(frame.columns), list(label) if isinstance(label, list | tuple) else [label]
     for key, name in (("text", text), *(("label", name) for name in labels)):
@@ -154,7 +154,7 @@ def _columns(frame: pd.DataFrame, text: Any, label: Any) -> tuple[Any, list[Any]
     typed_text = None if text is None else str(text)
     typed_label = None if label is None else JOIN.join(map(str, labels))
     try:
-        taken_text, taken_label, guessed, _ = guess_columns(list(by_name), rows, typed_text, typed_label, "data")
+        taken_text, taken_label, guessed, others = guess_columns(list(by_name), rows, typed_text, typed_label, "data")
     except NoLabels as error:
         raise InputError(
             f"data: no column looks like labels; allowed: label=NAME of {short_list(by_name)}, or topics of the texts, "
@@ -164,6 +164,16 @@ def _columns(frame: pd.DataFrame, text: Any, label: Any) -> tuple[Any, list[Any]
         raise InputError(str(error).replace("text_column=NAME", "text=NAME")) from error
     which = " and ".join(guessed)
     print(f"data: text {taken_text!r}, label {taken_label!r}, guessed: {which} (text=, label= say others)")
+    for kind, names in others.items():
+        if names:
+            print(f"data: {kind}s may also stand in {short_list(names)}: {kind}=NAME")
+    flags = likely_flags(list(by_name), rows, taken_text, [taken_label, *others["label"]]) if label is None else []
+    all_cells = zip(*(frame[by_name[name]] for name in flags), strict=True)
+    for _ in with_flags((("data", dict(zip(flags, map(_cell, row), strict=True))) for row in all_cells), flags):
+        pass
+    if len(flags) > 1:
+        typed = [by_name[name] for name in flags]
+        print(f"data: columns {short_list(flags)} of 0 and 1 may each be a label; label={typed} learns several a text")
     return by_name.get(taken_text, taken_text), [by_name[taken_label]] if label is None else labels
 
 

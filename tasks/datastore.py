@@ -17,7 +17,7 @@ from engine.finished import load_module, open_run
 from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
-from storage.tables import Row, is_blank, label_name, label_text, text_of
+from storage.tables import Row, is_blank, is_missing, label_name, label_text, text_of
 from tasks.auto.guesses import LISTS, guess_separator, list_in
 from tasks.auto.reading import LOOKED_AT
 from tasks.predict import Encoded, pieces, read_as_learned
@@ -66,19 +66,20 @@ def with_reader_of_labels(
             raise ValueError(f"{problem}, and a text has one label in this run; allowed: null")
         return rows, _one_name
     separator = config.label_separator or getattr(plan.dataset, "label_separator", None)
+    rows = iter(rows)
+    first = list(islice(rows, LOOKED_AT))
+    cells, rows = [row.get(config.label_column) for _, row in first], chain(first, rows)
+    has_lists = any(isinstance(cell, list) for cell in cells)
     if separator is None:
-        rows = iter(rows)
-        first = list(islice(rows, LOOKED_AT))
-        cells = [row.get(config.label_column) for _, row in first]
-        rows, separator = chain(first, rows), guess_separator(cells)
+        separator = guess_separator(cells)
         learned = plan.dataset.learned_separator
         filled = [cell for cell in cells if not is_blank(cell)]
         are_lists = bool(filled) and None not in map(list_in, filled)
         if separator is None and (learned != LISTS or are_lists):  # of few cells it cannot be told
             separator = learned
-        if separator is None and not any(isinstance(cell, list) for cell in cells):
+        if separator is None and not has_lists:
             return rows, _one_or_none  # no text of the file has two
-    return rows, partial(_names, separator=None if separator == LISTS else separator)
+    return rows, partial(_names, separator=None if separator == LISTS else separator, takes_plain=has_lists)
 
 
 def labels_in(where: str, row: Row, column: str, reading: Callable[[Any], list[Any]]) -> list[str]:
@@ -112,10 +113,13 @@ def _one_or_none(field: Any) -> list[Any]:
     return [] if is_blank(field) else _one_name(field)
 
 
-def _names(field: Any, separator: str | None) -> list[Any]:
-    """Labels in a field: a list in JSON Lines; in CSV with the data set's separator, or without one a list as text."""
+def _names(field: Any, separator: str | None, takes_plain: bool) -> list[Any]:
+    """Labels in a field: a list in JSON Lines, beside which a plain label may be a text's only one; in CSV with the
+    data set's separator, or without one a list as text."""
     if isinstance(field, str) and separator is not None:
         return split_labels(field, separator)
-    if (names := list_in(field)) is None:
+    if (names := list_in(field)) is None and takes_plain and not is_missing(field):
+        return [field]
+    if names is None:
         raise ValueError('a list of labels, as ["a", "b"]')
     return list(names)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from storage.command_words import quoted_word
+from storage.command_words import quoted_word, shell_line
 from storage.run_store import COMMAND
 
 ONCE_DELETED = ", once the rows without a text are deleted"  # a line that refuses them works
@@ -42,16 +42,19 @@ def reading_words(typed: Mapping[str, Any], prefix: str = "") -> list[str]:
     return [f"{prefix}{key}={quoted_word(str(value)) if value else 'false'}" for key, value in typed.items()]
 
 
-def topics_line(file: str, text_column: str, typed: Mapping[str, Any], lacks_texts: bool) -> str:
+def topics_line(
+    file: str, text_column: str, typed: Mapping[str, Any], lacks_texts: bool, words: Sequence[str] = ()
+) -> str:
     """What to type for topics of texts without labels.
 
     Args:
         file, text_column: where the texts stand.
         typed: how to read the file, of `Labelled.about`.
         lacks_texts: whether rows have none, which must go first.
+        words: overrides that it carries too: the encoder, where things lie.
     """
-    words = [f"{COMMAND} task=cluster method=sbert_words dataset=csv dataset.train={quoted_word(file)}"]
-    words += [] if text_column == "text" else [f"dataset.text_column={quoted_word(text_column)}"]
+    line = [f"{COMMAND} task=cluster method=sbert_words dataset=csv dataset.train={quoted_word(file)}"]
+    line += [] if text_column == "text" else [f"dataset.text_column={quoted_word(text_column)}"]
     first = ONCE_DELETED if lacks_texts else ""
-    words += reading_words(typed, "dataset.")
-    return f"topics of the texts{first}: {' '.join(words)} method.num_clusters=auto"
+    line += [*reading_words(typed, "dataset."), "method.num_clusters=auto", *([shell_line(words)] if words else [])]
+    return f"topics of the texts{first}: {' '.join(line)}"

@@ -146,7 +146,8 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
     }
     separator = config.label_separator if _typed(overrides, "label_separator") else GUESS
     reading: dict[str, Any] = {key: config[key] for key in READING}
-    data = read_labelled(config.input, **columns, separator=separator, **reading)
+    words = passed_on(overrides)
+    data = read_labelled(config.input, **columns, separator=separator, **reading, words=words)
     text, label = data.about["text_columns"][0], data.about["label_column"]
     if config.unlabelled is not None:
         data.unlabelled += read_texts(config.unlabelled, text, **reading)
@@ -205,7 +206,7 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
     if budget := plan.dataset.budget:
         labelled = np.flatnonzero(has_label)
         labels = label_array(table, len(names))[labelled]
-        kept = labelled[budget.select(labels, np.random.default_rng(config.seed), names)]
+        kept = labelled[budget.select(labels, config.seed, names)]
         has_label[np.setdiff1d(labelled, kept)] = False
     rows = zip(table["text"].to_pylist(), table["label"].to_pylist(), has_label, strict=True)
     for number, (text, label, is_labelled) in enumerate(rows, 1):

@@ -181,6 +181,7 @@ def guess_columns(
     label: str | None,
     file: str,
     typed: Mapping[str, Any] | None = None,
+    words: Sequence[str] = (),
 ) -> tuple[str, str, list[str], dict[str, list[str]]]:
     """The column of the texts, that of the labels, which of the two ("text", "label") were guessed, and for either the
     columns that may be meant in place of the one that was taken.
@@ -219,7 +220,7 @@ def guess_columns(
             lacks_texts = any(not is_text(text_of(row, text)) for row in rows)
             raise NoLabels(
                 f"{file}: no column looks like labels (label_column=NAME of {short_list(columns)} says which)",
-                topics_line(file, text, typed or {}, lacks_texts),
+                topics_line(file, text, typed or {}, lacks_texts, words),
                 text,
                 lacks_texts,
             )

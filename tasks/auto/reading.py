@@ -16,7 +16,7 @@ from datamodules.labels import split_labels
 from datamodules.markup import MARKUP, without_markup
 from datamodules.splits import stratified_split
 from reporting.auto.commands import ONCE_DELETED, topics_line
-from storage.command_words import in_shell_quotes, literal, quoted, quoted_word
+from storage.command_words import in_shell_quotes, literal, quoted, quoted_word, shell_line
 from storage.errors import InputError, short, short_list
 from storage.files import expanded
 from storage.run_store import COMMAND
@@ -85,6 +85,7 @@ class Labelled:
             joined to, `lacks_texts` whether rows without a text were left out, `no_text` the first place where one is a
             number or the like, `entries` whether `lines` number the entries of an array.
         notes: what a person should know, a line each.
+        words: overrides that a line to type next carries too: the encoder, the seed, where things lie.
     """
 
     file: str
@@ -97,6 +98,7 @@ class Labelled:
     about: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     several: bool = False
+    words: Sequence[str] = ()
 
     def rows_of_label(self) -> Counter[str]:
         """How many rows have each label, in the order of the rows."""
@@ -178,6 +180,7 @@ def read_labelled(
     sheet: str | None = None,
     missing: Sequence[Any] | None = None,
     guess: str | None = None,
+    words: Sequence[str] = (),
 ) -> Labelled:
     """The labelled rows of a table; a column that is not named is guessed from names and contents.
 
@@ -185,6 +188,7 @@ def read_labelled(
         separator: between the labels of a text, or `lists`; None: one label a text; by default guessed.
         header, delimiter, sheet, guess: see `storage.tables.open_table`.
         missing: what stands in cells that are read as empty ones, such as NA.
+        words: see `Labelled`.
 
     Raises:
         InputError: no file that can be read, no such sheet or column, no column that looks like a text or a label, no
@@ -200,7 +204,7 @@ def read_labelled(
     _refuse_whole_columns(file, table, first)
     columns = list(table.columns or dict.fromkeys(key for _, row in first for key in row))
     rows = [row for _, row in first]
-    text, label, guessed, others = guess_columns(columns, rows, text_column, label_column, file, typed)
+    text, label, guessed, others = guess_columns(columns, rows, text_column, label_column, file, typed, words)
     labels = text_columns(columns, label)
     table.refuse_uncalculated([*text_columns(columns, text), *labels, *called_as(guessed, columns)])
     if len(labels) > 1:
@@ -210,7 +214,7 @@ def read_labelled(
     is_like_a_row = table.line is not None and any(words_in(name) >= PROSE for name in text_columns(columns, text))
     if is_like_a_row and {"text", "label"} <= set(guessed):
         _refuse_values(table, text_columns(columns, text), label, rows)
-    data = Labelled(file, markup=markup)
+    data = Labelled(file, markup=markup, words=words)
     data.about = {
         "path": file,
         "format": format_of(path) or "csv",
@@ -226,10 +230,8 @@ def read_labelled(
         "alone": None if text in columns or "text" not in guessed else text.split(JOIN)[-1],
     }
     data.notes += _notes_on_columns(data, others, columns if is_like_a_row else (), rows)
-    free = [name for name in columns if name not in text_columns(columns, text)]
-    likely = [name for name in free if name in (label, *others["label"])]
-    flags = [name for name in flag_columns(free, rows, likely) if JOIN not in name] if "label" in guessed else []
-    _add_rows(data, _with_flags(chain(first, table.rows), flags), markup, separator)
+    flags = likely_flags(columns, rows, text, [label, *others["label"]]) if "label" in guessed else []
+    _add_rows(data, with_flags(chain(first, table.rows), flags), markup, separator)
     data.notes += _notes_on_flags(flags)
     data.about["encoding"] = table.encoding  # known for sure once all rows are read
     data.about["likely_encoding"] = table.likely_encoding
@@ -266,7 +268,13 @@ def _notes_on_columns(
     return notes
 
 
-def _with_flags(rows: Iterable[tuple[str, Row]], flags: list[str]) -> Iterator[tuple[str, Row]]:
+def likely_flags(columns: Sequence[str], rows: Sequence[Row], text: str, labels: Sequence[str]) -> list[str]:
+    """Columns that hold 0 and 1 in these rows beside the texts; `labels` are those that may be the labels' column."""
+    free = [name for name in columns if name not in text_columns(columns, text)]
+    return [name for name in flag_columns(free, rows, [n for n in free if n in labels]) if JOIN not in name]
+
+
+def with_flags(rows: Iterable[tuple[str, Row]], flags: list[str]) -> Iterator[tuple[str, Row]]:
     """The rows; out of `flags` goes any column in which one of them holds neither 0 nor 1, or nothing where others
     hold one of these: as labels they would be refused."""
     for where, row in rows:
@@ -369,7 +377,7 @@ def _add_rows(data: Labelled, rows: Iterable[tuple[str, Row]], markup: str, sepa
         data.notes.append(f"{strange} rows whose text is a number or the like are left out; allowed: a string")
     data.about |= {"lacks_texts": empty + strange > 0, "no_text": no_text, "entries": file.endswith(": entry ")}
     if not data.labels:
-        topics = topics_line(data.file, text, data.about["typed"], data.about["lacks_texts"])
+        topics = topics_line(data.file, text, data.about["typed"], data.about["lacks_texts"], data.words)
         raise InputError(f"{data.file}: no row has a label in column {short(label)}; {topics}")
     counts = data.rows_of_label()
     if never := [name for name in data.about["flags"] if label_text(name) not in counts]:
@@ -424,8 +432,8 @@ def read_texts(
     """The texts of a table whose labels, if it has any, are not read.
 
     Args:
-        encoding, header, delimiter, sheet, missing: of the labelled rows; what the format of this file lacks is not
-            asked of it.
+        encoding: of the labelled rows; here, what text that is not UTF-8 is read as.
+        header, delimiter, sheet, missing: of the labelled rows; what the format of this file lacks is not asked of it.
 
     Raises:
         InputError: no file that can be read, no such sheet or column, no text in it; with file and line.
@@ -436,10 +444,11 @@ def read_texts(
     kind = format_of(path) or "csv"
     table = _opened(
         path,
-        encoding if kind not in ("xlsx", "parquet") else None,
+        None,
         header or kind in ("json", "parquet"),
         delimiter if kind in ("csv", "tsv") else None,
         sheet if kind == "xlsx" else None,
+        checked_encoding(encoding, "encoding"),
     ).without(missing or (), Counter())
     hint = "the text column of the labelled rows"
     table.need_text(text_column, hint)
@@ -462,6 +471,8 @@ def _add_labels(data: Labelled, file: str, cells: Sequence[Any], separator: str 
     goes to those without one."""
     data.about["label_separator"], data.several = separator, separator is not None
     texts, lines, data.texts, data.lines = data.texts, data.lines, [], []
+    if separator == LISTS and any(isinstance(cell, list | tuple) for cell in cells):  # a plain one is a list of one
+        cells = [[cell] if not is_missing(cell) and list_in(cell) is None else cell for cell in cells]
     for text, line, cell in zip(texts, lines, cells, strict=True):
         if (label := _label_of(f"{file}{line}", cell, separator)) is None:
             data.unlabelled.append(text)
@@ -531,7 +542,8 @@ def label_more_line(data: Labelled, more: int = 40) -> str:
     held_out = 0 if pool is None else _test_rows(data)
     if pool is not None and not data.several and 1 in data.rows_of_label().values():
         words.append("dataset.singleton_classes=keep_in_train")
-    return " ".join([*words, f"active.budget={len(data.labels) - held_out + more}"])
+    words.append(f"active.budget={len(data.labels) - held_out + more}")
+    return " ".join([*words, *([shell_line(data.words)] if data.words else [])])
 
 
 def _test_rows(data: Labelled) -> int:

@@ -94,6 +94,9 @@ def test_blank_parts_beside_labels_are_none(tmp_path):
     auto = read_labelled(str(table))
     assert auto.several and [list(labels) for labels in auto.labels[:3]] == trained[:3] == added[:3]
     assert trained[:4] == [["a", "b"], ["b"], ["a"], []]
+    (lines := tmp_path / "a.jsonl").write_text('{"label": ["a", "b"]}\n{"label": "c"}\n')
+    rows, reading = with_reader_of_labels(open_table(lines).rows, *_run_of_several("lists"), several=True)
+    assert [labels_in(where, row, "label", reading) for where, row in rows] == [["a", "b"], ["c"]]
 
 
 def _run_of_several(separator):

@@ -136,6 +136,10 @@ def test_columns_of_a_frame_are_guessed_as_of_a_file(tmp_path, monkeypatch, caps
     guessed = "data: text 'subject+body', label 'team', guessed: text and label (text=, label= say others)\n"
     assert guessed in capsys.readouterr().out
     assert asked[0].input == asked[1].input and asked[0].label_column == "team"
+    kontrast.auto(frame.assign(late=[0, 1] * 6, rude=[1, 0, 1] * 4, kind=list("pq") * 6), paths__data=str(tmp_path))
+    said = capsys.readouterr().out
+    assert "data: labels may also stand in " in said
+    assert "of 0 and 1 may each be a label; label=['late', 'rude'] learns several a text\n" in said
     frame.to_csv(tmp_path / "a.csv", index=False)
     of_file, of_frame = (read_labelled(file, label_column="team") for file in (str(tmp_path / "a.csv"), asked[0].input))
     assert of_frame.texts == of_file.texts and of_frame.labels == of_file.labels

@@ -24,6 +24,7 @@ from tasks.auto.clock import Clock
 from tasks.auto.data import max_length_for
 from tasks.auto.guesses import LISTS, guess_columns, guess_separator, list_in, words_in
 from tasks.auto.judged import read_test, reading_words_of, rows_shared
+from tasks.auto.plans import plan_of
 from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
 from tests.command_lines import command
 
@@ -381,6 +382,8 @@ def test_a_second_file_is_not_asked_for_what_its_format_lacks(tmp_path):
     options = {"encoding": "cp1252", "header": False, "delimiter": ";"}
     assert read_texts(str(tmp_path / "more.parquet"), "column_1", **options) == ["one"]
     assert read_texts(str(tmp_path / "more.jsonl"), "column_1", **options) == ["größe"]
+    (tmp_path / "more.jsonl").write_text('{"column_1": "größe"}')
+    assert read_texts(str(tmp_path / "more.jsonl"), "column_1", **options) == ["größe"]
 
 
 def test_a_name_may_begin_with_a_tilde(tmp_path, monkeypatch):
@@ -419,6 +422,10 @@ def test_a_data_set_of_files_hands_on_how_they_are_read(tmp_path, store):
     words = [f"dataset.train={file}", *columns, "dataset.encoding=cp1252", "dataset.delimiter=';'", *store]
     data = read_by("task=auto", "dataset=csv", *words)
     assert data.markup == "strip" and data.texts == TEXTS and data.descriptions == {}
+    budget = [*words, f"dataset.test={file}", "dataset.labels=10", "seed=3"]
+    kept = read_by("task=auto", "dataset=csv", *budget)
+    fitted = plan_of([*budget, "dataset=csv", "method=prototypes", "protocol=fixed"])
+    assert kept.texts == fitted.datamodule(fitted.corpus()).texts("train")  # the same as of task=fit
     assert predict_line(tmp_path, data.about).endswith(' encoding=cp1252 delimiter="\';\'" text_column=body')
     assert data.about["label_column"] == "kind"
     plain = write(tmp_path / "b.csv", ("text", "label"), zip(TEXTS, LABELS, strict=True))
@@ -709,9 +716,6 @@ def test_several_labels_are_read_and_one_label_where_that_is_said(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"text": "one text", "label": []}\n{"text": "two texts", "label": null}\n')
     lists = read_labelled(str(tmp_path / "b.jsonl"), separator=LISTS)  # of the second it is not known
     assert lists.labels == [()] and lists.unlabelled == ["two texts"]
-    (tmp_path / "c.jsonl").write_text('{"text": "one", "label": ["a", "b"]}\n{"text": "two", "label": "c"}\n')
-    with pytest.raises(InputError, match="c.jsonl:2: found 'c' where other cells hold lists"):
-        read_labelled(str(tmp_path / "c.jsonl"), separator=LISTS)
 
 
 def test_several_labels_are_told_from_the_first_cells_that_hold_any(tmp_path):
@@ -733,6 +737,16 @@ def test_a_plain_label_among_lists_is_refused_with_its_line(tmp_path):
     rows = zip(TEXTS, ['["red", "green"]', "red", '["green"]'] * 4, strict=True)
     with pytest.raises(InputError, match="a.csv:3: found 'red' where other cells hold lists; allowed: a list, or"):
         read_labelled(write(tmp_path / "a.csv", ("text", "label"), rows))
+
+
+def test_a_plain_label_beside_lists_of_json_is_a_list_of_one(tmp_path):
+    labels = [["red"], "red", ["green"], None] * 3
+    objects = [{"text": text, "label": label} for text, label in zip(TEXTS, labels, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, objects)))
+    with pytest.raises(InputError, match="a.jsonl:1: a list of labels; allowed: .* label_separator=lists for several"):
+        read_labelled(str(tmp_path / "a.jsonl"))
+    data = read_labelled(str(tmp_path / "a.jsonl"), separator=LISTS)
+    assert data.labels[:3] == [("red",), ("red",), ("green",)] and len(data.unlabelled) == 3
 
 
 def test_no_text_of_a_fold_is_learned_from_as_one_without_a_label():
@@ -777,6 +791,15 @@ def test_where_all_rows_have_a_label_the_line_that_labels_more_takes_texts_of_an
     result = command([*words, *options, "active.budget=11"], "12\n")
     assert result.metrics["labels"] == 11 and "test/accuracy" in result.metrics, result.err
     assert "9 of 12 answers are new, 3 are to texts that the pool has not\n" in result.err
+
+
+def test_lines_to_type_next_carry_the_encoder_and_where_things_lie(tmp_path, store):
+    words = ["encoder.path='a b'", *store, "seed=3"]
+    data = read_labelled(write(tmp_path / "a.csv", ("text", "label"), zip(TEXTS, LABELS, strict=True)), words=words)
+    assert set(words) < set(shlex.split(label_more_line(data)))
+    with pytest.raises(InputError) as error:
+        read_labelled(write(tmp_path / "b.csv", ("text", "label"), ((text, "") for text in TEXTS)), words=words)
+    assert set(words) < set(shlex.split(str(error.value)))
 
 
 def test_the_line_that_labels_more_keeps_a_class_of_one_row_in_train(tmp_path):

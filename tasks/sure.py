@@ -12,6 +12,7 @@ from reporting.calibration import abstention, answers_of_texts
 from storage.run_store import RunFolder, damage_named
 
 CHOSEN = "abstention/threshold"  # of a model of `task=auto`
+ASKED = "abstention/precision"  # that it was chosen for; older models have none
 COPIES = "val_copies.json"  # of validation rows that repeat the text of another: both places; older runs have none
 HALF_DIGIT = 5e-7  # of a probability as a run writes it
 

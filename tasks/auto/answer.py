@@ -44,6 +44,7 @@ from tasks.auto.plans import data_words, encoder_name, plan_of, protocol_words, 
 from tasks.auto.question import compared
 from tasks.auto.reading import Labelled
 from tasks.auto.study import Study
+from tasks.sure import ASKED, CHOSEN
 
 LEAST_ROWS = 200  # that an encoder is worth while for
 ROWS_OF_WORDS = 5000  # that are taken without one
@@ -229,10 +230,11 @@ def _fit_recommended(study: Study, of_all_rows: Callable[[Candidate], Study], is
     """`model/`; where it is there already, from the same folds, it gets the threshold of this answer."""
     metrics, model = study.run.read_metrics(), RunFolder(study.run.path / MODEL)
     if recommended := metrics.get("recommended"):
-        threshold = (metrics.get("abstention") or {}).get("threshold")
+        rule = metrics.get("abstention") or {}
+        threshold = rule.get("threshold")
         if recommended == "neighbours" and threshold is not None and not study.several:
             threshold = pure_vote(threshold, study.num_classes)  # the model answers with the vote itself
-        more = {"candidate": recommended, "abstention/threshold": threshold}
+        more = {"candidate": recommended, CHOSEN: threshold, ASKED: rule.get("precision")}
         if is_fitted and model.has("metrics.json"):  # of another recommendation it would be gone
             model.write_metrics(more)
             return

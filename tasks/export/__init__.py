@@ -113,6 +113,7 @@ def _facts(classifier: Classifier, config: DictConfig) -> dict:
         "unit_norm_logits": classifier.unit_norm_logits,
         "max_length": classifier.max_length,
         **({"threshold": classifier.thresholds} if classifier.thresholds is not None else {}),
+        **({"abstention": classifier.abstention} if classifier.abstention is not None else {}),
         "metrics": classifier.metrics,
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.finished import shown_id
 from engine.plan import Plan
+from reporting.auto.sentence import at_least
 from storage.run_store import RunFolder
 from tasks.export.classifier import Classifier
 
@@ -60,6 +61,7 @@ class Card:
     def _loading(self) -> Iterator[str]:
         code = self.how_to_load["one" if self.classifier.thresholds is None else "several"].format(folder=self.folder)
         yield f"## How to load\n\nWith {self.how_to_load['libraries']} alone:\n\n```python{code}```\n"
+        yield from self._sure()
         yield f"At most {self.classifier.max_length} tokens of a text are read, as in training."
         if self.plan.plain["dataset"].get("markup") == "strip":
             yield "Texts are read as they come: take tags and entities out before, as the run did (`markup=strip`)."
@@ -67,6 +69,16 @@ class Card:
             yield "When it was written the folder was loaded like this, and gave the run's own probabilities.\n"
         else:
             yield "Weights and activations have 8 bits; the figures below are those of the run, before.\n"
+
+    def _sure(self) -> Iterator[str]:
+        """Which answers to keep, of a model of `task=auto`."""
+        if (rule := self.classifier.abstention) is None:
+            return
+        of_each = "the probability of each of its labels, and 1 less that of each other, is at least"
+        what = "its probability is at least" if self.classifier.thresholds is None else of_each
+        share = f"{100 * rule['precision']:.10g} % of" if "precision" in rule else "As many as were asked for of"
+        yield f"An answer is sure where {what} {at_least(rule['threshold'])} (`abstention` in `kontrast.json`)."
+        yield f"{share} such answers to rows that the model had not seen are to be right.\n"
 
     def _training(self) -> Iterator[str]:
         plan, data, protocol = self.plan, self.plan.dataset, self.plan.plain["protocol"]["name"]

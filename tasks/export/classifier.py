@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.lora import plain_model
 from storage.run_store import RunFolder
 from tasks.export.modeling_kontrast import KontrastConfig, KontrastForSequenceClassification
+from tasks.sure import ASKED, CHOSEN
 
 
 @dataclass
@@ -27,6 +28,8 @@ class Classifier:
         tokenizer: cuts texts to `max_length` tokens where it is told to cut.
         head: `weight` (C, D) and perhaps `bias` (C,); where words count too `words` (C, V), `inverse_frequency` (V,).
         thresholds: of each label, (C,); None where a text has one label.
+        abstention: of a model of `task=auto`, the `threshold` from which on answers are sure and the `precision` that
+            was asked of these; None where there is none.
         metrics: figures of the test rows.
     """
 
@@ -42,6 +45,7 @@ class Classifier:
     unit_norm_logits: bool
     max_length: int
     thresholds: list[float] | None
+    abstention: dict[str, float] | None
     metrics: dict[str, Any]
 
     @property
@@ -97,8 +101,14 @@ def classifier_of(
         unit_norm_logits=module.unit_norm_logits,
         max_length=plan.dataset.max_length,
         thresholds=thresholds,
+        abstention=_abstention_of(metrics),
         metrics={name: value for name, value in metrics.items() if name.startswith("test/")},
     )
+
+
+def _abstention_of(metrics: Mapping[str, Any]) -> dict[str, float] | None:
+    kept = {"threshold": metrics.get(CHOSEN), "precision": metrics.get(ASKED)}
+    return None if kept["threshold"] is None else {key: value for key, value in kept.items() if value is not None}
 
 
 def as_probabilities(logits: Tensor, several_labels: bool) -> Tensor:

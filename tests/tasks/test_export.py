@@ -1,5 +1,6 @@
 """Exported folders: other libraries load them and predict what the run predicts, or are refused."""
 
+import json
 import re
 import subprocess
 import sys
@@ -43,6 +44,9 @@ def test_every_format_predicts_the_same_by_its_own_card(fit, use, toy_csv, tmp_p
     for pooling in ("mean", "first_token", "cls"):
         run = fit(f"encoder.pooling={pooling}", "method.classifier_bias=false" if pooling == "cls" else "seed=0")
         stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
+        sure = {"threshold": 0.81234567, "precision": 0.9}  # as a model of task=auto has it
+        kept = run.metrics | {f"abstention/{name}": value for name, value in sure.items()}
+        (run.folder / "metrics.json").write_text(json.dumps(kept))
         for form in FORMATS:
             folder = tmp_path / f"{pooling}-{form}"
             result = use("export", run, f"output={folder}", f"format={form}")
@@ -53,6 +57,8 @@ def test_every_format_predicts_the_same_by_its_own_card(fit, use, toy_csv, tmp_p
             assert all(file.stat().st_mode & 0o444 == 0o444 for file in folder.rglob("*"))
             card = (folder / "README.md").read_text()
             assert f"| macro_f1 | {100 * run.metrics['test/macro_f1']:.2f} % |" in card
+            assert "its probability is at least 0.8124 (`abst" in card and "\n90 % of such answers to rows" in card
+            assert json.loads((folder / "kontrast.json").read_text())["abstention"] == sure
             (snippet,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
             assert '["a text"]' in snippet
             code.append(snippet.replace('["a text"]', repr(texts)))

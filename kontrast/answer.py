@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from kontrast.estimators import LISTS, OPENING, TextClassifier, answering, label
 from kontrast.runs import HALF, config_of, overrides, unseeded, written
 from storage.errors import InputError, short, short_list
 from storage.run_store import RunFolder
-from storage.tables import JOIN, flagged, is_missing, label_name, text_columns, text_of
+from storage.tables import JOIN, date_text, flagged, is_missing, label_name, text_columns, text_of
 
 SHOWN = ["rank", "title", "macro_f1", "macro_f1_lower", "macro_f1_upper", "accuracy", "micro_f1", "within_noise",
          "recommended", "train_seconds"]  # fmt: skip
@@ -127,6 +128,8 @@ def _joined(data: pd.DataFrame, names: Sequence[Any]) -> list[list[str] | None]:
 def _label_cell(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # whole numbers, which pandas keeps as floats where some are missing
+    if isinstance(value, date) and not pd.isna(value):
+        value = date_text(value)
     return "" if pd.isna(value) else str(value)
 
 

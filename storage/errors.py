@@ -31,6 +31,11 @@ def short_list(names: Any, limit: int = 20) -> str:
     return ", ".join(short(name) for name in names[:limit]) + (", …" if len(names) > limit else "")
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """As "1 row" and "1,200 rows"."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def nearest(name: str, options: Iterable[str]) -> str:
     """The words " (did you mean …?)" with the option that a mistyped name is close to; none where none is."""
     close = difflib.get_close_matches(name, list(options), n=1)

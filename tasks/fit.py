@@ -59,8 +59,12 @@ def fit(config: DictConfig, overrides: list[str]) -> Path:
     return run.path
 
 
-def trained_run(plan: Plan) -> RunFolder:
-    """The finished run of a plan: the one that lies in the run store, or one that is done now."""
+def trained_run(plan: Plan, is_part: bool = False) -> RunFolder:
+    """The finished run of a plan: the one that lies in the run store, or one that is done now.
+
+    Args:
+        is_part: of another task, whose line does not repeat it: that it is finished already goes unsaid.
+    """
     config = plan.config
     run = RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs()))
     world = World.of(plan.plain["trainer"])
@@ -69,7 +73,7 @@ def trained_run(plan: Plan) -> RunFolder:
             _run_training(plan, run, world)
         return run
     with _held(plan, run, world):
-        record_once(run, config, run_names(plan), lambda: _run_training(plan, run, world))
+        record_once(run, config, run_names(plan), lambda: _run_training(plan, run, world), is_said=not is_part)
     return run
 
 
@@ -88,17 +92,20 @@ def _held(plan: Plan, run: RunFolder, world: World) -> Iterator[None]:
         yield
 
 
-def record_once(run: RunFolder, config: DictConfig, names: dict[str, Any], work: Callable[[], object]) -> None:
+def record_once(
+    run: RunFolder, config: DictConfig, names: dict[str, Any], work: Callable[[], object], is_said: bool = True
+) -> None:
     """Do the work of a run, unless it is finished and not to be repeated; its record says how it went.
 
     Call it inside the run's lock; `names` identify the run in tables; `work` ends with `RunFolder.finish`, and what it
-    does after that may be lost.
+    does after that may be lost. That it is finished already goes unsaid without `is_said`.
     """
     if config.force:
         run.clear()
     if run.status == "finished":
         run.drop_last_checkpoint()  # a kill may have come between
-        print(f"{run.id} is finished already; force=true repeats it")
+        if is_said:
+            print(f"{run.id} is finished already; force=true repeats it")
         return
     started, earlier = time.perf_counter(), seconds_before(run)
     try:  # from the first write on: a stop right after it is recorded too

@@ -24,6 +24,7 @@ from reporting.calibration import (
 )
 from reporting.metrics import ClassScores, class_scores, confusion_matrix
 from reporting.multilabel_metrics import label_scores
+from storage.errors import counted
 from storage.run_store import RunFolder
 
 PRECISION = 0.95  # of answers that are kept, where the question names none
@@ -294,18 +295,18 @@ def warnings(evidence: Evidence, ranking: pd.DataFrame, content: Mapping[str, An
         yield "The model learns from pairs for longer on all rows than in the folds, which these figures are of."
     repeated = content["duplicates"]
     if repeated["across_folds"]:
-        line = f"{counted(repeated['across_folds'])} in different folds"
+        line = f"{equal_pairs(repeated['across_folds'])} in different folds"
         without = repeated["macro_f1_without"]
         yield f"{line}: macro-F1 without their rows is {percent(without)}." if without is not None else f"{line}."
     if repeated["conflicting"]:
-        yield f"{counted(repeated['conflicting'])} with different labels."
+        yield f"{equal_pairs(repeated['conflicting'])} with different labels."
     rule = content.get("abstention")
     if rule and not rule["reached"]:
         yield f"No threshold is shown to keep answers that are right {asked(rule['precision'])} of the time."
     for entry in unreliable(content["per_class"]):
         span = f"{percent(entry['f1_lower'])} to {percent(entry['f1_upper'])}"
         rows = f"{entry['predicted_rows']} of its " if entry["predicted_rows"] != entry["rows_in_file"] else ""
-        yield f"{entry['label']}: {rows}{entry['rows_in_file']:,} rows, its F1 lies anywhere from {span}."
+        yield f"{entry['label']}: {rows}{counted(entry['rows_in_file'], 'row')}, its F1 lies anywhere from {span}."
 
 
 def is_longer(evidence: Evidence, name: str) -> bool:
@@ -313,6 +314,6 @@ def is_longer(evidence: Evidence, name: str) -> bool:
     return any(entry.get("learns_for_longer") for entry in evidence.candidates if entry["candidate"] == name)
 
 
-def counted(pairs: int) -> str:
+def equal_pairs(number: int) -> str:
     """As "1 pair of nearly equal texts"."""
-    return f"{pairs} pair{'' if pairs == 1 else 's'} of nearly equal texts"
+    return f"{counted(number, 'pair')} of nearly equal texts"

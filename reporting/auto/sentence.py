@@ -11,6 +11,7 @@ import pandas as pd
 
 from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import macro_f1_of, second_figure
+from storage.errors import counted
 
 FINE_TUNED = 4  # the least `cost` of a candidate that trains the encoder
 UNRELIABLE_WIDTH = 0.3  # of the interval of a class' F1
@@ -98,15 +99,15 @@ def sentence(evidence: Evidence, ranking: pd.DataFrame, per_class: Sequence[Mapp
     parts += _others(evidence, ranking, row)
     doubtful = unreliable(per_class)
     for entry in doubtful[:MOST_NAMED]:
-        more, rows = rows_to_label(entry), f"{entry['rows']} rows"
+        more, rows = rows_to_label(entry), counted(entry["rows"], "row")
         if entry["rows_in_file"] > entry["rows"]:
             rows = f"{entry['rows']} of its {entry['rows_in_file']:,} rows were read"
         advice = f": label about {more} more" if more else ""
         if alike := entry.get("alike"):
             advice = f": it may be one class with {' and '.join(alike[:MOST_NAMED])} (one spelling in the file)"
         parts.append(f"{entry['label']} is unreliable, {rows}{advice}")
-    if len(doubtful) > MOST_NAMED:
-        parts.append(f"so are {len(doubtful) - MOST_NAMED} more classes")
+    if more := len(doubtful[MOST_NAMED:]):
+        parts.append(f"so {'is' if more == 1 else 'are'} {counted(more, 'more class', 'more classes')}")
     return "; ".join(parts) + "."
 
 

@@ -17,8 +17,10 @@ NEIGHBOURS = 6  # a text's own, and five more
 def suspect_labels(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> pd.DataFrame:
     """Rows that confident learning takes for mislabelled, the least likely label first.
 
-    A row counts where its label's class and its most likely one differ and both the noise matrix' off-diagonal share
-    of the class and the class' own threshold speak for the other (Northcutt et al. 2021), as cleanlab computes it.
+    Of the rows of a label, those whose probability of another class is the furthest above that of the label: for each
+    other class so many as the confident joint has, which counts rows whose probability of that class reaches its mean
+    over the rows that have it as label. Rows whose label is their most likely class do not count (Northcutt et al.
+    2021, pruning by noise rate, as cleanlab computes it).
 
     Args:
         labels: (N,) class indices.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -122,12 +123,21 @@ def no_values(typed: Iterable[Any]) -> list[str]:
     return list(names.values())
 
 
+def date_text(value: date) -> str:
+    """A date as text; spreadsheets and pandas keep one as its midnight."""
+    if isinstance(value, datetime) and value.time() == time.min:
+        value = value.date()
+    return value.isoformat()
+
+
 def label_text(label: Any) -> str:
-    """The name of a label as a file has it, "" of what is neither text nor number: ``1`` and ``1.0`` are one, also as
+    """The name of a label as a file has it, "" of what is no text, number or date: ``1`` and ``1.0`` are one, also as
     text, for spreadsheets and pandas write whole numbers so where some are missing; ``True`` is ``TRUE``; an accented
     letter is one character."""
     if isinstance(label, float) and label.is_integer():
         label = int(label)
+    if isinstance(label, date):
+        label = date_text(label)
     name = composed(trim(str(label))) if isinstance(label, str | int | float | Decimal) else ""
     return TRUTH.get(name) or WHOLE.sub(r"\1", name)
 
@@ -136,7 +146,7 @@ def label_name(label: Any, where: str, also: str = "") -> str:
     """`label_text` of a label.
 
     Raises:
-        InputError: it is empty, NaN, or neither text nor number; the line begins with ``where``, and ``also`` ends it.
+        InputError: it is empty, NaN, or no text, number or date; the line begins with ``where``, and ``also`` ends it.
     """
     name = label_text(label)
     if is_missing(name):

@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from storage.errors import InputError, short, short_list
-from storage.tables.cells import MAX_FIELD
+from storage.tables.cells import MAX_FIELD, date_text
 from storage.tables.header import by_position, told_apart
 from storage.tables.table import COMPARED_ROWS, Row, Table, without_values
 
@@ -187,4 +188,6 @@ def _cell(cell: Any) -> str:
         value = int(value)
     if isinstance(value, bool):
         return str(value).upper()
+    if isinstance(value, date):
+        return date_text(value)
     return "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)

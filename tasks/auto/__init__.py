@@ -92,7 +92,7 @@ def answered(config: DictConfig, overrides: Sequence[str]) -> Path:
         if config.force:
             folder.clear()
         if is_answered(folder, config):
-            print(f"{folder.id} is answered already; more minutes go on, force=true repeats it")
+            print(f"{folder.id} is answered already; more minutes go on, force=true begins anew")
         else:
             with importing():
                 from tasks.auto.answer import answer
@@ -108,7 +108,7 @@ def answered(config: DictConfig, overrides: Sequence[str]) -> Path:
             except ValueError as error:  # after all those minutes, the answer is there
                 print(f"warning: test={config.test}: the model is not judged by it: {for_terminal(str(error))}")
     for line in next_lines(folder, data):
-        print(line)
+        print(for_terminal(line))
     return folder.path
 
 

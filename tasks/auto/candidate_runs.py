@@ -155,7 +155,7 @@ def learned(candidate: Candidate, plan: Plan, datamodule: TextDataModule, num_cl
         result = _solved(plan, datamodule)
         scores = Encoded(result, plan)
     else:
-        result = trained_run(plan)
+        result = trained_run(plan, is_part=True)
         scores = _voted(result, plan) if candidate.votes else Encoded(load_module(result, plan)[0], plan)
     if not candidate.validates:
         return Learned(result, scores, None, math.nan)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from reporting.escape import for_terminal
+
 REPORT_SHARE = 0.04  # of the minutes, kept for the report
 REPORT_LEAST = 5.0  # seconds
 REPORT_MOST = 0.2  # of the minutes
@@ -61,7 +63,7 @@ class Clock:
         """Print a line with the time that it came at."""
         seconds = int(60 * self.used)
         end = time.strftime("%H:%M", time.localtime(time.time() + max(0.0, 60 * (self.minutes - self.used))))
-        print(f"[{seconds // 60}:{seconds % 60:02d}, ends by {end}] {line}", flush=True)
+        print(f"[{seconds // 60}:{seconds % 60:02d}, ends by {end}] {for_terminal(line)}", flush=True)
 
 
 def minutes_of(seconds: float) -> str:

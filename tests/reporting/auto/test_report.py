@@ -150,6 +150,7 @@ def test_a_class_that_is_called_like_another_is_not_to_be_labelled_more(tmp_path
     sentence = write_report(folder)["sentence"]
     rows = data["classes"][-1]["rows"]
     assert f"Sci/Tech is unreliable, {rows} rows: it may be one class with sci/tech (one spelling in" in sentence
+    assert not re.search(r"\b1 (rows|more classes)\b", sentence)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from datetime import datetime
 from types import SimpleNamespace
 
 import pandas as pd
@@ -13,7 +14,7 @@ from omegaconf import OmegaConf
 from datamodules.builders.user_files import Csv, Jsonl
 from datamodules.corpus import prepare
 from storage.errors import InputError
-from storage.tables import open_table
+from storage.tables import label_name, open_table
 from tasks.predict import read_as_learned, read_rows
 from tests.storage.tables.both_paths import predicted, trained
 
@@ -85,12 +86,16 @@ def test_spreadsheets_and_parquet(tmp_path):
     import pyarrow.parquet as pq
 
     book = openpyxl.Workbook()
-    for line in (["text", "label", "year", None], ["red", 1.0, 2020], [], ["blue", "b", True, None]):
+    day = datetime(2020, 1, 2)
+    later = day.replace(hour=3)
+    for line in (["text", "label", "year", "on"], ["red", 1.0, 2020, day], [], ["blue", "b", True, later]):
         book.active.append(line)
     book.save(tmp_path / "a.xlsx")
     assert trained(tmp_path / "a.xlsx") == predicted(tmp_path / "a.xlsx")
     assert [row for _, row in open_table(tmp_path / "a.xlsx").rows] == [
-        {"text": "red", "label": "1", "year": "2020"}, {"text": "blue", "label": "b", "year": "TRUE"}]  # fmt: skip
+        {"text": "red", "label": "1", "year": "2020", "on": "2020-01-02"},
+        {"text": "blue", "label": "b", "year": "TRUE", "on": "2020-01-02T03:00:00"}]  # fmt: skip
+    assert [label_name(label, "") for label in (day, day.date())] == ["2020-01-02"] * 2  # as Parquet has them
     assert [where for where, _ in open_table(tmp_path / "a.xlsx").rows] == [f"{tmp_path}/a.xlsx:{n}" for n in (2, 4)]
     pq.write_table(pa.table({"text": ["red", "blue"], "label": [1, 2]}), tmp_path / "a.parquet")
     assert trained(tmp_path / "a.parquet") == predicted(tmp_path / "a.parquet") == [

@@ -109,12 +109,13 @@ class Counts(Imbalance):
         self.counts = counts
 
     def target_sizes(self, sizes: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+        rows = dict(zip(label_names, sizes.tolist(), strict=True))
         counts = self._by_name(label_names)
-        for name, size in zip(label_names, sizes, strict=True):
-            count = counts.get(name, size)
-            if isinstance(count, bool) or count != int(count) or not 1 <= count <= size:
-                raise InputError(f"imbalance.counts: found {count} for class {name!r}, allowed: 1 to {size} rows")
-        return np.array([int(counts.get(name, size)) for name, size in zip(label_names, sizes, strict=True)])
+        for name, count in counts.items():
+            if isinstance(count, bool) or count != int(count) or not 1 <= count <= rows[name]:
+                allowed = f"1 to {rows[name]} rows" if rows[name] else "no number, for it has no train row"
+                raise InputError(f"imbalance.counts: found {count} for class {name!r}, allowed: {allowed}")
+        return np.array([int(count) for count in (rows | counts).values()])
 
     def _by_name(self, label_names: Sequence[str]) -> dict:
         if isinstance(self.counts, Mapping):
@@ -190,15 +191,25 @@ class Listed:
         self.unlabelled = unlabelled
 
     def answers(self, num_classes: int) -> np.ndarray | None:
-        """What somebody else said of the rows: (n,) class indices, or (n, C) of 0 and 1; None: nothing."""
+        """What somebody else said of the rows: (n,) class indices, or (n, C) of 0 and 1; None: nothing.
+
+        Raises:
+            InputError: a number that is no class, or numbers beside lists of them.
+        """
         if self.labels is None:
             return None
         several = [[*label] for label in self.labels if isinstance(label, Sequence)]
+        if several and len(several) != len(self.labels):
+            raise InputError("imbalance.labels: found numbers beside lists of them, allowed: one kind")
+        numbers = [number for label in self.labels for number in (label if isinstance(label, Sequence) else [label])]
+        for number in numbers:
+            if not 0 <= number < num_classes:
+                raise InputError(f"imbalance.labels: found {number}, allowed: 0 to {num_classes - 1}")
         if not several:
             return np.array(self.labels, dtype=np.int64)
         answers = np.zeros((len(self.labels), num_classes), np.uint8)
-        for row, numbers in zip(answers, several, strict=True):
-            row[numbers] = 1
+        for row, of_row in zip(answers, several, strict=True):
+            row[of_row] = 1
         return answers
 
     def among(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -220,5 +231,7 @@ class Listed:
 
 def _check_among(option: str, named: np.ndarray, rows: np.ndarray) -> None:
     if len(outside := np.setdiff1d(named, rows)):
-        allowed = f"0 to {len(rows) - 1}" if len(rows) and rows.max() == len(rows) - 1 else "train rows with a label"
+        is_whole = len(rows) and rows.max() == len(rows) - 1
+        of_some = "train rows with a label that no fold or validation holds out"
+        allowed = f"0 to {len(rows) - 1}" if is_whole else of_some
         raise InputError(f"{option}: found {outside[0]}, allowed: {allowed}")

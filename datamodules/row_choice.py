@@ -104,7 +104,12 @@ class RowChoice:
 
     def _answers(self) -> np.ndarray | None:
         """Classes that a person has given to rows of train, where one was asked."""
-        return self.imbalance.answers(len(self.label_names)) if isinstance(self.imbalance, Listed) else None
+        answers = self.imbalance.answers(len(self.label_names)) if isinstance(self.imbalance, Listed) else None
+        if answers is not None and answers.ndim != self.labels["train"].ndim:
+            kinds = {1: "a number a row", 2: "a list of numbers a row"}
+            allowed = kinds[self.labels["train"].ndim]
+            raise InputError(f"imbalance.labels: found {kinds[answers.ndim]}, allowed here: {allowed}")
+        return answers
 
     def _thins_all(self) -> bool:
         """Whether `imbalance` thins all train rows with a label, those too that validate: none is held out before."""

@@ -341,7 +341,7 @@ class Reversed(_ByFrequency):
 
 
 class MPerClass(ByClass):
-    """Batches of different classes with the same number of rows each; all classes come equally often.
+    """Batches of different classes with the same number of rows each; in expectation all classes come equally often.
 
     The rows differ within a batch, unless the class has fewer than that.
 

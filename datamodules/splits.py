@@ -74,6 +74,7 @@ def stratified_split(
     rng: np.random.Generator,
     singleton_classes: Literal["refuse", "keep_in_train"] = "refuse",
     label_names: Sequence[str] | None = None,
+    unit: str = "train row",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split row positions into train and validation, class by class; rows of several labels by `multilabel_split`.
 
@@ -87,6 +88,7 @@ def stratified_split(
         rng: draws the rows.
         singleton_classes: what to do with classes of one row; rows of several labels always stay in train.
         label_names: names for the error message.
+        unit: what a row is there.
 
     Returns:
         Sorted positions of the train rows and of the validation rows.
@@ -95,15 +97,15 @@ def stratified_split(
         InputError: a class of one row under ``refuse``.
     """
     if labels.ndim == 2:
-        return multilabel_split(labels, val_fraction, rng)
+        return multilabel_split(labels, val_fraction, rng, unit)
     sizes = np.bincount(labels)
     singletons = np.flatnonzero(sizes == 1)
     if len(singletons) and singleton_classes == "refuse":
         first = singletons[0] if label_names is None else repr(label_names[singletons[0]])
         raise InputError(
-            f"dataset.singleton_classes: class {first} has one train row ({len(singletons)} such classes), too few for "
-            "a stratified validation split; allowed: at least 2 rows per class beside the test rows (without a file of "
-            "these one at least of each class), or dataset.singleton_classes=keep_in_train"
+            f"dataset.singleton_classes: class {first} has one {unit} ({len(singletons)} such classes), too few for a "
+            f"stratified validation split; allowed: at least 2 {unit}s per class beside the test rows (without a file "
+            "of these one at least of each class), or dataset.singleton_classes=keep_in_train"
         )
     quota = np.clip(np.floor(val_fraction * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 0))
     is_val = rank_in_class(labels, rng) < quota[labels]
@@ -111,7 +113,7 @@ def stratified_split(
 
 
 def multilabel_split(
-    labels: np.ndarray, val_fraction: float, rng: np.random.Generator
+    labels: np.ndarray, val_fraction: float, rng: np.random.Generator, unit: str = "train row"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split rows of several labels so that each label has about its share of them in validation.
 
@@ -122,6 +124,7 @@ def multilabel_split(
         labels: ``(N, C)`` of 0 and 1; rows without a label are allowed.
         val_fraction: wanted share of validation rows, 0 < f < 1.
         rng: draws the rows.
+        unit: what a row is in the error message.
 
     Returns:
         Sorted positions of the train rows and of the validation rows.
@@ -132,7 +135,7 @@ def multilabel_split(
     from iterstrat.ml_stratifiers import MultilabelStratifiedShuffleSplit
 
     if len(labels) < 3:
-        raise InputError(f"train split: found {len(labels)} rows, allowed: at least 3, one of which validates")
+        raise InputError(f"train split: found {len(labels)} {unit}s, allowed: at least 3, one of which validates")
     splitter = MultilabelStratifiedShuffleSplit(
         n_splits=1,
         test_size=min(max(round(val_fraction * len(labels)), 1), len(labels) - 2),
@@ -145,7 +148,7 @@ def multilabel_split(
         if not labels[~is_val, label].any():
             is_val[rng.choice(np.flatnonzero(labels[:, label]))] = False
     if not is_val.any():
-        raise InputError("train split: every row has a label of its own; allowed: labels of more than one train row")
+        raise InputError(f"train split: every {unit} has a label of its own; allowed: labels of more than one {unit}")
     return np.flatnonzero(~is_val), np.flatnonzero(is_val)
 
 
@@ -202,7 +205,7 @@ def split_together(
 ) -> tuple[np.ndarray, np.ndarray]:
     """`stratified_split` with equal texts on one side, as `fold_numbers` has them."""
     group, first = _groups(texts)
-    _, val = stratified_split(labels[first], val_fraction, rng, singleton_classes, label_names)
+    _, val = stratified_split(labels[first], val_fraction, rng, singleton_classes, label_names, "different text")
     is_val = np.isin(group, val)
     return np.flatnonzero(~is_val), np.flatnonzero(is_val)
 

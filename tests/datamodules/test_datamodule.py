@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.augment.base import Augmentation
-from datamodules.imbalance import Exponential
+from datamodules.imbalance import Exponential, Listed
 from datamodules.label_budget import LabelBudget
 from datamodules.samplers import LengthGrouped, Shuffle
 from datamodules.texts.datamodule import TextDataModule, predict_loader
@@ -212,6 +212,14 @@ def test_the_folds_hold_out_every_row_once(make):
     few = make(protocol=protocol, budget=LabelBudget(labels=20)).indices  # a budget is of the rows that may train
     assert np.array_equal(few["test"], alone["test"]) and len(few["train"]) == 20
     assert sorted([*few["train"], *few["unlabelled"]]) == alone["train"].tolist()
+    held = int(alone["test"][0])
+    with pytest.raises(InputError, match=f"imbalance.rows: found {held}, allowed: .* that no fold or validation holds"):
+        make(protocol=protocol, imbalance=Listed([held]))
+
+
+def test_answers_that_are_none_of_the_labels_kind_are_one_line(make):
+    with pytest.raises(InputError, match="found a list of numbers a row, allowed here: a number a row"):
+        make(imbalance=Listed([0, 1, 2], [[0], [1], [2]]))
 
 
 def test_transductive_protocol_serves_all_rows_without_labels(make):

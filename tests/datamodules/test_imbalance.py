@@ -89,6 +89,7 @@ def test_counts_by_list_and_by_name():
     assert thinned(Counts([2, 3]), [5, 5]).tolist() == [2, 3]
     assert thinned(Counts({"b": 1}), [5, 5], label_names=["a", "b"]).tolist() == [5, 1]
     assert thinned(Counts({7: 2, 8: 3}), [5, 5], label_names=["7", "8"]).tolist() == [2, 3]
+    assert thinned(Counts({"a": 2}), [5, 4, 0], label_names=["a", "b", "c"]).tolist() == [2, 4, 0], "c is not named"
 
 
 def test_the_rng_draws_and_smaller_sets_are_nested():
@@ -112,6 +113,7 @@ def test_the_rng_draws_and_smaller_sets_are_nested():
         (lambda: thinned(Counts([1, 6]), [5, 5]), r"imbalance.counts: found 6 for class '1', allowed: 1 to 5 rows"),
         (lambda: thinned(Counts([1, 0]), [5, 5]), r"imbalance.counts: found 0 for class '1'"),
         (lambda: thinned(Counts([1, 1.5]), [5, 5]), r"imbalance.counts: found 1.5 for class '1'"),
+        (lambda: thinned(Counts([1, 2]), [5, 0], label_names=["a", "b"]), "found 2 for class 'b', allowed: no number"),
         (lambda: thinned(Counts([1]), [5, 5]), r"imbalance.counts: found 1, allowed: one for each of 2 classes"),
         (lambda: thinned(Counts({"c": 1}), [5, 5]), r"imbalance.counts: found class 'c', allowed: 0, 1"),
     ],
@@ -129,7 +131,7 @@ def test_listed_rows_are_kept_as_they_are():
     assert [part.tolist() for part in Listed([30], unlabelled=[20, 30]).among(10 * rows)] == [[30], [20]]
     with pytest.raises(InputError, match="imbalance.rows: found 4, allowed: 0 to 3"):
         Listed([4]).among(rows)
-    with pytest.raises(InputError, match="imbalance.unlabelled: found 3, allowed: train rows with a label"):
+    with pytest.raises(InputError, match="imbalance.unlabelled: found 3, allowed: train rows with a label that no"):
         Listed([30], unlabelled=[3]).among(10 * rows)
     with pytest.raises(InputError, match="imbalance.rows: found a row twice"):
         Listed([1, 1])
@@ -141,3 +143,8 @@ def test_what_a_person_said_of_listed_rows():
     assert Listed([3, 0]).answers(3) is None
     assert Listed([3, 0], [2, 1]).answers(3).tolist() == [2, 1]
     assert Listed([3, 0, 1], [[2, 0], [], [1]]).answers(3).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    for labels, shown in (([0, 7], 7), ([[1], [0, 2]], 2), ([-1, 0], -1)):
+        with pytest.raises(InputError, match=f"imbalance.labels: found {shown}, allowed: 0 to 1"):
+            Listed([3, 0], labels).answers(2)
+    with pytest.raises(InputError, match="imbalance.labels: found numbers beside lists of them, allowed: one kind"):
+        Listed([3, 0], [[1], 0]).answers(2)

@@ -149,9 +149,9 @@ def test_degenerate_label_sets():
     assert [len(part) for part in multilabel_split(same, 0.2, rng)] == [8, 2]
     none = np.zeros((10, 3), np.uint8)
     assert [len(part) for part in multilabel_split(none, 0.2, rng)] == [8, 2]
-    with pytest.raises(InputError, match="every row has a label of its own"):
+    with pytest.raises(InputError, match="every train row has a label of its own"):
         multilabel_split(np.eye(5, dtype=np.uint8), 0.2, rng)
-    with pytest.raises(InputError, match="found 2 rows"):
+    with pytest.raises(InputError, match="found 2 train rows"):
         multilabel_split(same[:2], 0.2, rng)
 
 

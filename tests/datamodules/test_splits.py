@@ -75,6 +75,8 @@ def test_folds_share_out_each_class_and_keep_equal_texts_together():
     for seed in range(5):
         train, val = split_together(labels, texts, 0.3, np.random.default_rng(seed), "keep_in_train")
         assert sorted([*train, *val]) == list(range(len(labels))) and len({3, 40, 41} & set(val)) in (0, 3)
+    with pytest.raises(InputError, match="class 1 has one different text .*; allowed: at least 2 different texts per"):
+        split_together(np.array([0, 0, 1, 1]), ["a", "b", "c", "C "], 0.3, np.random.default_rng(0))
     with pytest.raises(InputError, match="found 5 for 1 different texts"):
         fold_numbers(labels, ["same"] * len(labels), 5)
 

@@ -8,7 +8,8 @@ A strategy is a function of keyword arguments that touches nothing but them. It 
 - `mc_probabilities` (T, N, C): the same from T passes with dropout on, `None` before there is a model;
 - `embeddings` (N, D) float32 or float64: the pool's embeddings;
 - `guesses` (N,) int64: the classes that the names of the classes tell before there is a model, otherwise `None`;
-- `labelled` (L,) int64 positions, `labels` (L,) int64 their classes, `num_classes`,
+- `labelled` (L,) int64 positions, `labels` (L,) int64 their classes, `num_classes`;
+- `num_labels`: how many labels a text may have, where its probabilities are those of `label_by_label`, otherwise 1,
 
 and its own options, and returns a `Selection`. `needed_by(strategy)` says which; rows of the pool that stand neither
 in `unlabelled` nor in `labelled` are never looked at. A query as large as what is left returns all of it.
@@ -26,7 +27,7 @@ import numpy as np
 BLOCK = 16_384  # rows at a time: what a strategy holds besides the pool stays small
 INPUTS = frozenset(
     ["probabilities", "mc_probabilities", "embeddings", "guesses", "unlabelled", "labelled", "labels", "num_classes"]
-    + ["query_size", "rng"]
+    + ["num_labels", "query_size", "rng"]
 )
 
 
@@ -67,8 +68,8 @@ def needed_by(strategy: Strategy) -> frozenset[str]:
 
 def label_by_label(probabilities: np.ndarray) -> np.ndarray:
     """Probabilities (…, C) of classes that apply each by itself, as those (…, 2 C) of one event: a class drawn at
-    random, and whether it applies. Its entropy is log C more than the mean of the classes' entropies; divergence and
-    mutual information are such means, too."""
+    random, and whether it applies. Its entropy is log C more than the mean of the classes' entropies, of which
+    `num_labels` tells; divergence and mutual information are such means, too."""
     return np.concatenate([probabilities, 1 - probabilities], axis=-1) / probabilities.shape[-1]
 
 

@@ -62,6 +62,7 @@ def drawn_pool(size: int, classes: int = CLASSES, passes: int = 10) -> dict:
         "labels": probabilities[order[:LABELLED]].argmax(axis=1),
         "unlabelled": np.sort(order[LABELLED:]),
         "num_classes": classes,
+        "num_labels": 1,
         "query_size": QUERY,
     }
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 
 from active_learning.selection import Selection, blocks, highest, query_strategy
-from active_learning.strategies.uncertainty import over_blocks, shannon_entropy
+from active_learning.strategies.uncertainty import mean_entropy, over_blocks, shannon_entropy
 
 MAX_ROWS = 50_000
 
@@ -131,6 +131,7 @@ def clun(
     query_size: int,
     rng: np.random.Generator,
     probabilities: np.ndarray | None = None,
+    num_labels: int = 1,
     max_rows: Annotated[int, ">= 1"] = MAX_ROWS,
     starts: Annotated[int, ">= 1"] = 10,
 ) -> Selection:
@@ -147,7 +148,7 @@ def clun(
         )
     centres = published_centres(embeddings, unlabelled, query_size, rng, max(max_rows, query_size), starts)
     clusters, _ = nearest_centre(embeddings, unlabelled, centres)
-    scores = over_blocks(shannon_entropy, probabilities, unlabelled)
+    scores = mean_entropy(probabilities, unlabelled, num_labels)
     best, numbers = best_of_each(clusters, scores, query_size, rng)
     phrases = _phrases("highest in cluster", numbers, query_size)
     reasons = [f"entropy {score:.2f} nats, {phrase}" for score, phrase in zip(scores[best], phrases, strict=True)]
@@ -163,6 +164,7 @@ def rep_clun(
     query_size: int,
     rng: np.random.Generator,
     probabilities: np.ndarray | None = None,
+    num_labels: int = 1,
     max_rows: Annotated[int, ">= 1"] = MAX_ROWS,
     starts: Annotated[int, ">= 1"] = 10,
 ) -> Selection:
@@ -174,6 +176,7 @@ def rep_clun(
         query_size=query_size,
         rng=rng,
         probabilities=probabilities if len(labelled) else None,
+        num_labels=num_labels,
         max_rows=max_rows,
         starts=starts,
     )

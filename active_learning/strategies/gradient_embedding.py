@@ -56,8 +56,9 @@ def badge(
         distances = to_pick if len(chosen) == 1 else np.minimum(distances, to_pick)
         distances[chosen] = 0
         distances[closed] = 0
-    reasons = [f"squared gradient distance {score:.3g} to the nearest chosen" for score in scores]
-    reasons[0] = f"longest gradient, squared length {scores[0]:.3g}"
+    kind, end = ("gradient", "") if gradients is not None else ("embedding", ", no model yet")
+    reasons = [f"squared {kind} distance {score:.3g} to the nearest chosen{end}" for score in scores]
+    reasons[0] = f"longest {kind}, squared length {scores[0]:.3g}{end}"
     return Selection(positions[chosen], np.array(scores), reasons)
 
 

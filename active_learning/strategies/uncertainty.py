@@ -28,14 +28,25 @@ def _most(scores, unlabelled, query_size, rng, phrase: str) -> Selection:
     return Selection(unlabelled[best], scores[best], [phrase.format(abs(score)) for score in scores[best]])
 
 
+def mean_entropy(probabilities: np.ndarray, rows: np.ndarray, num_labels: int) -> np.ndarray:
+    """Entropy (n,) of the pool's `rows` in nats; of several labels the mean over them."""
+    return over_blocks(shannon_entropy, probabilities, rows) - np.log(num_labels)
+
+
 @query_strategy
 def entropy(
-    *, unlabelled: np.ndarray, query_size: int, rng: np.random.Generator, probabilities: np.ndarray | None = None
+    *,
+    unlabelled: np.ndarray,
+    query_size: int,
+    rng: np.random.Generator,
+    probabilities: np.ndarray | None = None,
+    num_labels: int = 1,
 ) -> Selection:
-    """Highest Shannon entropy of the predicted classes (Shannon 1948; Settles 2009, §3.1). Score: entropy in nats."""
+    """Highest Shannon entropy of the predicted classes (Shannon 1948; Settles 2009, §3.1), of several labels the mean
+    over them. Score: entropy in nats."""
     if probabilities is None:
         return at_random(unlabelled, query_size, rng, NO_MODEL)
-    scores = over_blocks(shannon_entropy, probabilities, unlabelled)
+    scores = mean_entropy(probabilities, unlabelled, num_labels)
     return _most(scores, unlabelled, query_size, rng, "entropy {:.2f} nats")
 
 

@@ -11,7 +11,7 @@ from active_learning.strategies.uncertainty import over_blocks
 
 
 def _ask(strategy: Strategy, **inputs) -> Selection:
-    return strategy(**{name: inputs[name] for name in needed_by(strategy)})
+    return strategy(**{name: inputs[name] for name in needed_by(strategy) & inputs.keys()})
 
 
 @query_strategy
@@ -29,9 +29,9 @@ def class_balanced(
 ) -> Selection:
     """Asks `strategy` class by predicted class, for as many texts as bring the labelled counts nearest to equal (Bengar
     et al. 2022, greedily, as small-text's ClassBalancer): each place goes to the class with the fewest labelled and
-    promised texts that still has candidates. Scores are the wrapped strategy's; the order goes from class to class, for
-    a person may answer the first of them alone. Before there is a model, `guesses` are the predicted classes; without
-    them, the wrapped strategy chooses alone."""
+    promised texts that still has candidates. Scores are the wrapped strategy's, 0 where all candidates of a class are
+    taken; the order goes from class to class, for a person may answer the first of them alone. Before there is a
+    model, `guesses` are the predicted classes; without them, the wrapped strategy chooses alone."""
     inputs |= {"labels": labels, "num_classes": num_classes, "rng": rng}
     inputs |= {"probabilities": probabilities, "guesses": guesses}
     if probabilities is not None:
@@ -48,8 +48,11 @@ def class_balanced(
         for number in asked
     ]
     told = "predicted class {}" if probabilities is not None else "class {} by the names"
-    reasons = [f"{reason}; {told.format(number)}"
-               for number, part in zip(asked, parts, strict=True) for reason in part.reasons]  # fmt: skip
+    reasons = []
+    for number, part in zip(asked, parts, strict=True):
+        of_class, is_whole = told.format(number), quotas[number] == candidates[number]  # there was nothing to choose
+        reasons += [f"all {len(part.reasons)} of {of_class}" if is_whole else f"{reason}; {of_class}"
+                    for reason in part.reasons]  # fmt: skip
     in_turn = np.argsort(np.concatenate([np.arange(len(part.indices)) for part in parts]), kind="stable")
     indices, scores = (np.concatenate(arrays)[in_turn] for arrays in zip(*(part[:2] for part in parts), strict=True))
     return Selection(indices, scores, [reasons[place] for place in in_turn])

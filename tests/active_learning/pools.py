@@ -37,6 +37,7 @@ def pool(n=60, dimension=5, classes=3, labelled=6, seed=0, dtype=np.float64, que
         "labelled": known,
         "labels": truth[known],
         "num_classes": classes,
+        "num_labels": 1,
         "query_size": query_size,
     }
 

@@ -91,6 +91,9 @@ def test_badge(seed, labelled):
     selection = ask(strategies.badge, state)
     assert list(selection.indices) == chosen
     np.testing.assert_allclose(selection.scores, scores, rtol=1e-8)
+    assert selection.reasons[0] == f"longest gradient, squared length {scores[0]:.3g}"
+    before = ask(strategies.badge, state | {"probabilities": None})
+    assert before.reasons[0] == f"longest embedding, squared length {before.scores[0]:.3g}, no model yet"
 
 
 @SEEDS
@@ -246,6 +249,10 @@ def test_class_balanced_asks_within_predicted_classes():
         wanted = [1, 3, 5][number]
         own = selection.indices[predicted[selection.indices] == number]
         assert list(own) == list(inside[np.argsort(-entropies)[:wanted]])
+    of_two = np.flatnonzero(predicted == 2)[3:]
+    few = ask(WRAPPERS["class_balanced"], state | {"unlabelled": np.setdiff1d(state["unlabelled"], of_two)})
+    taken = np.count_nonzero(predicted[few.indices] == 2)
+    assert few.reasons.count(f"all {taken} of predicted class 2") == taken in (1, 2, 3)
 
 
 def test_class_balanced_asks_within_guessed_classes_before_there_is_a_model():

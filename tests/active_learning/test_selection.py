@@ -55,7 +55,7 @@ def test_needed_by_sees_through_partials_and_wrappers():
     assert needed_by(strategies.random) == {"unlabelled", "query_size", "rng"}
     assert needed_by(functools.partial(strategies.clun, starts=1)) == {
         *("unlabelled", "query_size", "rng"),
-        *("embeddings", "probabilities"),
+        *("embeddings", "probabilities", "num_labels"),
     }
 
 
@@ -81,9 +81,14 @@ def test_classes_that_apply_by_themselves_are_asked_by_their_mean_entropy():
     pairs = label_by_label(probabilities)
     np.testing.assert_allclose(pairs.sum(axis=1), 1)
     asked = {"unlabelled": np.arange(40), "query_size": 7, "rng": np.random.default_rng(0)}
-    chosen = strategies.entropy(probabilities=pairs, **asked)
+    chosen = strategies.entropy(probabilities=pairs, num_labels=5, **asked)
     assert chosen.indices.tolist() == np.argsort(-entropies)[:7].tolist()
-    np.testing.assert_allclose(chosen.scores, np.sort(entropies)[::-1][:7] + np.log(5))
+    np.testing.assert_allclose(chosen.scores, np.sort(entropies)[::-1][:7])
+    among = {"strategy": strategies.rep_clun, "embeddings": probabilities}
+    among |= {"unlabelled": np.arange(39), "labelled": np.array([39])}
+    of_cluster = strategies.subsample(probabilities=pairs, num_labels=5, **(asked | among))
+    np.testing.assert_allclose(of_cluster.scores, entropies[of_cluster.indices])
+    assert of_cluster.reasons[0].startswith(f"entropy {of_cluster.scores[0]:.2f} nats")
 
 
 def test_strategies_that_take_one_class_say_so():

@@ -15,6 +15,7 @@ from storage.tables import label_text
 
 NO_LABEL = {"skip": -1, "ambiguous": -2, "no class fits": -3}  # what may stand in place of a class, and its number
 NONE_FITS = "no class fits"
+NEEDED = ("text", "label")  # of a line; a text may be empty
 Label = str | tuple[str, ...]  # where texts have several classes those of a text, in the order of the alphabet
 
 
@@ -93,7 +94,8 @@ class AnswerBook:
     def record_all(self, answers: Sequence[Answer]) -> None:
         """Keep them, written at once: a kill loses those at the end alone."""
         self._append(*(
-            {name: value for name, value in asdict(answer).items() if value not in ("", None)} for answer in answers
+            {name: value for name, value in asdict(answer).items() if name in NEEDED or value not in ("", None)}
+            for answer in answers
         ))  # fmt: skip
         for answer in answers:
             self._take(answer)

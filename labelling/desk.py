@@ -24,6 +24,7 @@ from labelling.answers import (
     record_new,
 )
 from storage.errors import InputError, short
+from storage.tables import is_missing, label_text
 
 LEASE = 60.0  # seconds without a sign of life after which a text that is open in a browser is asked of others
 GLANCE = 5.0  # seconds without one after which nobody has the page open
@@ -116,13 +117,14 @@ class Desk:
             self._change.notify_all()
 
     def wait(self, size: int, taken: frozenset[int]) -> list[int]:
-        """Positions of the answered texts outside `taken`, once `size` of them have a class, nothing is left to ask, or
-        the person has had enough."""
+        """Positions of the answered texts outside `taken`, once `size` of them have a class, the budget is spent (by a
+        text inside, too), nothing is left to ask, or the person has had enough."""
         with self._change:
             while True:
                 ready = self.answered(taken)
                 labelled = sum(self.label_of(position) not in NO_LABEL for position in ready)
-                if labelled >= size or self.is_finishing or not self._is_anything_left():
+                is_spent = self._labelled() >= self.budget or not self._is_anything_left()
+                if labelled >= size or is_spent or self.is_finishing:
                     return ready
                 self._change.wait(0.5)  # short: a signal reaches the main thread between two waits
 
@@ -216,10 +218,10 @@ class Desk:
     def add_class(self, name: str) -> None:
         """A class more. Raises InputError: it is there already, means no class, or this data set's are fixed."""
         with self._change:
-            name = " ".join(name.split())
+            name = label_text(" ".join(name.split()))  # as answers, tables and the training will have it
             if not self.can_add_classes:
                 raise InputError("class: the classes of this data set are fixed; allowed with dataset.label_names=[…]")
-            if not name or name in self.classes or name in NO_LABEL or len(name) > 100:
+            if is_missing(name) or name in self.classes or name in NO_LABEL or len(name) > 100:
                 raise InputError(f"class: found {short(name)}; allowed: a new name of 1 to 100 characters")
             if self.book.separator and self.book.separator in name:
                 problem = f"class: found {short(name)} where {self.book.separator!r} stands between classes"

@@ -18,12 +18,13 @@ def file(tmp_path):
 
 def test_what_stands_is_what_was_said_last(file):
     with AnswerBook(file) as book:
-        for text, label in ((HOSTILE, "no"), ("b", "yes"), (HOSTILE, "skip"), ("c", "yes")):
+        for text, label in (("", "no"), (HOSTILE, "no"), ("b", "yes"), (HOSTILE, "skip"), ("c", "yes")):
             book.record(Answer(text, label, note="n", guess="no", probability=0.25, time=1.5))
         book.withdraw("c")
         book.add_class("maybe")
     with AnswerBook(file) as again:
         assert [(a.text, a.label, a.guess, a.probability, a.time) for a in again.all()] == [
+            ("", "no", "no", 0.25, 1.5),
             ("b", "yes", "no", 0.25, 1.5),
             (HOSTILE, "skip", "no", 0.25, 1.5),
         ]

@@ -156,12 +156,14 @@ def test_a_class_more(make):
     with pytest.raises(InputError, match=r"are fixed; allowed with dataset\.label_names=\[…\]"):
         fixed.add_class("maybe")
     desk = make(can_add_classes=True)
-    for wrong in ("", "  ", "yes", "skip", "x" * 101):
+    desk.add_class("1.0")
+    for wrong in ("", "  ", "\u200b", "nan", "yes", "skip", "1", "x" * 101):
         with pytest.raises(InputError, match="class: found"):
             desk.add_class(wrong)
     desk.add_class(" may  be ")
+    desk.add_class("True")
     desk.answer("a", "", 0, "may be")
-    assert make(can_add_classes=True).classes == ["no", "yes", "may be"]
+    assert desk.classes == make(can_add_classes=True).classes == ["no", "yes", "1", "may be", "TRUE"]
     with pytest.raises(InputError, match="class: found 'rain', which describes another; allowed: a new name"):
         make(can_add_classes=True, descriptions=["sun", "rain"]).add_class("rain")
     with pytest.raises(InputError, match="label: found 'other'; allowed: no, yes, skip"):
@@ -182,6 +184,18 @@ def test_finishing_ends_the_wait_and_the_questions(make):
     desk.answer("a", "", 0, "yes")
     desk.finish()
     assert desk.wait(10, frozenset()) == [0] and desk.question("a", "") == {"wait": "finished"}
+
+
+def test_a_budget_that_a_text_of_an_earlier_round_fills_ends_the_wait(make):
+    desk = make(budget=2)
+    desk.answer("a", "", 0, "skip")  # of an earlier round
+    heard = []
+    training = threading.Thread(target=lambda: heard.append(desk.wait(2, frozenset({0}))), daemon=True)
+    training.start()
+    desk.answer("a", "", 10, "yes")
+    desk.answer("a", "", 0, "yes")
+    training.join(10)
+    assert heard == [[10]] and desk.question("a", "") == {"wait": "the budget is spent"}
 
 
 def test_figures_of_the_labelling():

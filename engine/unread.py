@@ -93,8 +93,11 @@ def _unread_by_method(plain: Mapping[str, Any]) -> tuple[dict[str, str], dict[st
     method, active = plain["method"], plain.get("active")
     target, never = target_class(method), f"method={method['name']} does not read"
     idle, conditions = {}, {}
-    reads_unlabelled = bool(active) or getattr(target, "reads_unlabelled", False)
-    for key in ("dataset.unlabelled", "dataset.most_unlabelled"):
+    by_method = getattr(target, "reads_unlabelled", False)
+    for key, reads_unlabelled in (
+        ("dataset.unlabelled", bool(active) or by_method),  # people are asked for texts of such a file
+        ("dataset.most_unlabelled", by_method),
+    ):
         if not reads_unlabelled:
             idle[key] = f"{never} texts without labels"
         elif reads_unlabelled is not True:

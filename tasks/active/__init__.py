@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+
+from storage.run_store import RunFolder
+from storage.settings import relevant
 
 
 def active(config: DictConfig, overrides: list[str]) -> Path:
@@ -22,9 +27,31 @@ def active(config: DictConfig, overrides: list[str]) -> Path:
 
     with ExitStack() as stack:
         oracle = ORACLES.get(str(options_of(config).get("oracle")))  # any other value is the plan's to refuse
-        people = stack.enter_context(oracle(config)) if oracle else None
+        people = stack.enter_context(oracle(config)) if oracle and not _is_finished(config, overrides) else None
         if people:
             people.begin()
         from tasks.active.rounds import learn
 
         return learn(config, overrides, people)
+
+
+def _is_finished(config: DictConfig, overrides: list[str]) -> bool:
+    """Whether the run store holds this curve finished, so that nobody is asked; PyTorch is loaded only where a finished
+    one has these settings, for other files may stand behind them."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    curves = [RunFolder(file.parent) for file in Path(config.paths.runs).glob("*/state.json")]
+    finished = [curve for curve in curves if curve.status == "finished"]
+    if config.force or not any(_is_part_of(relevant(plain), curve.read_config()) for curve in finished):
+        return False
+    from engine.identity import run_id
+    from engine.plan import Plan
+
+    plan = Plan.make(config, overrides)
+    return RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs())).status == "finished"
+
+
+def _is_part_of(part: Any, whole: Any) -> bool:
+    """Whether a config says all that another says, which may say more."""
+    if isinstance(part, Mapping):
+        return isinstance(whole, Mapping) and all(_is_part_of(item, whole.get(key)) for key, item in part.items())
+    return bool(part == whole)

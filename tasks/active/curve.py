@@ -42,7 +42,7 @@ class Round:
     run: str | None = None  # none yet, or too few labels to train
     figures: dict[str, float] = field(default_factory=dict)
     is_done: bool = False
-    seconds: float = 0.0
+    seconds: float = 0.0  # that the query took
     guesses: list[list[Any]] = field(default_factory=list)  # of each text class and probability, where a person answers
 
 
@@ -113,7 +113,8 @@ def figures(rounds: list[Round], run: RunFolder, begins_by_names: bool) -> dict[
     figures: dict[str, Any] = {key: value for key, value in last.items() if key.startswith(f"{split}/")}
     figures["reads"] = "".join(sorted(letters | ({"N"} if begins_by_names else set())))
     figures |= {"last_run": trained[-1].run, "rounds": len(rounds), "labels": labels[-1]}
-    figures |= {"seconds/total": sum(round_.seconds for round_ in rounds)}
+    seconds = {round_.run: metrics["seconds/total"] for round_, metrics in zip(trained, runs, strict=True)}
+    figures["seconds/total"] = sum(seconds.values()) + sum(round_.seconds for round_ in rounds)
     figures["active/non_uniformity"] = points[-1]["non-uniformity"]
     for metric in METRICS:
         heights = [point[f"{split}/{metric}"] for point in points]

@@ -60,11 +60,11 @@ def first_of_equal(texts: Sequence[str]) -> list[int]:
     return sorted(first.values())
 
 
-def options_of(config: DictConfig) -> dict[str, Any]:
-    """`config.active` with each default that stands in no file. Raises ConfigError: a target that is not allowed."""
-    plain: Any = OmegaConf.to_container(config.active, resolve=True)
-    check_targets({"active": plain})  # before anything that it names is imported
-    return completed({"active": plain})["active"]
+def options_of(config: DictConfig, group: str = "active") -> dict[str, Any]:
+    """A group with each default that stands in no file. Raises ConfigError: a target that is not allowed."""
+    plain: Any = OmegaConf.to_container(config[group], resolve=True)
+    check_targets({group: plain})  # before anything that it names is imported
+    return completed({group: plain})[group]
 
 
 def answers_file(config: DictConfig, answers: str | None) -> Path:
@@ -117,16 +117,32 @@ class People:
         )
 
     def begin(self) -> None:
-        """Ask, where the pool is known already: all train rows, if some of them have no label."""
+        """Ask, where the pool is known already: all train rows, if some of them have no label.
+
+        Raises:
+            InputError: such a pool is to be thinned, which takes the labels of all rows.
+        """
         table = self.corpus.table("train")
         if not without_label(table).any():
             return
+        self._refuse_thinning()
         texts = table.column("text").to_pylist()
         different = first_of_equal(texts)
         places = not_held_out(self.corpus, different)
         if number := len(different) - len(places):
             print(f"{number} texts of the pool are also in test or validation: not asked for", file=sys.stderr)
         self.use({place: texts[place] for place in places}, self.corpus.label_names)
+
+    def _refuse_thinning(self) -> None:
+        reason = "where texts of the pool have no label"
+        for key in ("labels", "labels_per_class"):
+            if (value := self.config.dataset.get(key)) is not None:
+                raise InputError(f"dataset.{key}: found {value} {reason}, and people are asked; allowed: null")
+        thinning: dict[str, Any] = options_of(self.config, "imbalance") if self.config.get("imbalance") else {}
+        if thinning and thinning.get("ir", 1) is not None:
+            kind = thinning["_target_"].rpartition(".")[2]
+            shown = f"imbalance.ir: found {thinning['ir']}" if "ir" in thinning else f"imbalance: found {kind}"
+            raise InputError(f"{shown} {reason}, which cannot be thinned by class; allowed: imbalance.ir=null")
 
     def use(self, texts: Mapping[int, str], label_names: Sequence[str]) -> None:
         """The pool: position -> text, each text once. Raises InputError: answers that are no class of these."""
@@ -218,6 +234,10 @@ class InFile(People):
 class InTerminal(People):
     """Keys in the terminal; the first round is asked at random, before anything is loaded, unless names choose it."""
 
+    def __init__(self, config: DictConfig) -> None:
+        super().__init__(config)
+        self.asked_first: dict[int, Suggestion] = {}
+
     def begin(self) -> None:
         super().begin()
         if self.plain["cold_start"] is not None:
@@ -226,7 +246,11 @@ class InTerminal(People):
         missing = min(self.first_size(), len(order)) - len(self.answered(frozenset()))
         if missing > 0:
             chosen = [place for place in order if self.book.label(self.texts[place]) is None][:missing]
-            self._prompt().ask({self.texts[place]: Suggestion(AT_RANDOM) for place in chosen})
+            self.asked_first = dict.fromkeys(chosen, Suggestion(AT_RANDOM))
+            self._prompt().ask({self.texts[place]: shown for place, shown in self.asked_first.items()})
+
+    def reason_of(self, position: int) -> Suggestion:
+        return self.asked_first.get(position) or super().reason_of(position)
 
     def _prompt(self) -> Prompt:
         budget = self.plain["budget"] if isinstance(self.plain["budget"], int) else None

@@ -131,8 +131,6 @@ def _pool_rows(plan: Plan, corpus: Corpus) -> tuple[np.ndarray, np.ndarray | Non
                 f"active.oracle: found labels, but {unlabelled} of {len(labels)} texts of the pool have none; "
                 f"allowed: file, prompt, browser"
             )
-        if (plan.plain.get("imbalance") or {}).get("ir") is not None:
-            raise ValueError("imbalance.ir: a pool without labels cannot be thinned by class; allowed: null")
         return np.arange(len(labels)), None
     datamodule = plan.datamodule(corpus, num_views=1)
     parts = ["train", "val"] if plan.plain["protocol"]["name"] == "few_shot" else ["train"]

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from active_learning import strategies
 from active_learning.experiment import ActiveLearning
-from active_learning.selection import PROBABILITIES, Selection, label_by_label, needed_by, takes_one_class
+from active_learning.selection import PROBABILITIES, Selection, Strategy, label_by_label, needed_by, takes_one_class
 from active_learning.strategies import random as at_random
 from callbacks.open_logs import close_logs, log_outcome
 from clustering.kmeans import unit_rows
@@ -117,14 +117,15 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
     experiment: ActiveLearning = instantiate(plan.config.active)
     rounds = [Round(**state) for state in run.read_json("state.json")] if (run.path / "state.json").exists() else []
     while True:
-        started = time.perf_counter()
         is_changed = False
         if people:
             is_changed = _take_changes(rounds, people)
             people.say("choosing texts", _points(run, rounds))  # here, so that the last point is shown too
         if not rounds or rounds[-1].is_done:
             new_round = _new_round(plan, experiment, pool, rounds, run, people)
-            if new_round is None and is_changed:  # while the last one was trained
+            if new_round is None and people:
+                is_changed |= _take_changes(rounds, people)
+            if new_round is None and is_changed:  # while the last one was trained, or instead of others
                 new_round = Round([], [], [], [])
             if new_round is None:
                 break
@@ -140,7 +141,7 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
             if people:
                 people.say(f"learning from {len(labelled(rounds)[0])} labels")
             _train(plan, experiment, pool, rounds)
-        last.is_done, last.seconds = True, time.perf_counter() - started
+        last.is_done = True
         _save(run, rounds)
         write_curve(run, rounds, pool.texts, pool.label_names, pool.separator)
         if experiment.keep_weights == "last":
@@ -152,7 +153,8 @@ def _rounds(plan: Plan, pool: Pool, run: RunFolder, people: People | None) -> li
         raise ValueError(
             f"active: found {number} labelled texts and none left to ask for; allowed: at least {_min_labels(plan)}"
         )
-    _with_weights(round_run(run, trained_rounds(rounds)[-1]), plan)
+    for round_ in trained_rounds(rounds)[0 if experiment.keep_weights == "all" else -1 :]:
+        _with_weights(round_run(run, round_), plan)
     return rounds
 
 
@@ -162,11 +164,14 @@ def _min_labels(plan: Plan) -> int:
 
 
 def _drop_weights(run: RunFolder, rounds: list[Round]) -> None:
-    """But those with which another curve, that shares the run, ended."""
-    curves = (RunFolder(file.parent) for file in run.path.parent.glob("*/state.json"))
-    last = {curve.read_metrics().get("last_run") for curve in curves if curve.has("metrics.json")}
+    """But those that another curve, which shares the run, keeps: of all its rounds, or of that with which it ended."""
+    kept = set()
+    for curve in (RunFolder(file.parent) for file in run.path.parent.glob("*/state.json")):
+        kept.add(curve.read_metrics().get("last_run"))
+        if curve.has("config.yaml") and (curve.read_config().get("active") or {}).get("keep_weights") == "all":
+            kept |= {state["run"] for state in curve.read_json("state.json")}
     for round_run_ in (round_run(run, round_) for round_ in rounds):
-        if round_run_.id not in last:
+        if round_run_.id not in kept:
             (round_run_.checkpoints / "best.ckpt").unlink(missing_ok=True)
 
 
@@ -189,9 +194,13 @@ def _new_round(
 ) -> Round | None:
     """The next texts, with labels where people have given them already; None where the budget is spent, no text is
     left, or the person has had enough."""
+    started = time.perf_counter()
     if people is None:
         queried = _query(plan, experiment, pool, rounds, run, 1)
-        return queried and Round(queried[0].indices.tolist(), queried[0].scores.tolist(), list(queried[0].reasons))
+        if queried is None:
+            return None
+        indices, scores, reasons = queried[0]
+        return Round(indices.tolist(), scores.tolist(), list(reasons), seconds=time.perf_counter() - started)
     taken = frozenset(position for round_ in rounds for position in round_.positions)
     size = min(experiment.size_of(len(rounds)), experiment.budget - len(labelled(rounds)[0]))
     ready = people.answered(taken)
@@ -202,22 +211,23 @@ def _new_round(
     ):
         return _answered_round(people, ready)
     queried = _query(plan, experiment, pool, rounds, run, people.ahead, frozenset(ready))
+    seconds = time.perf_counter() - started  # without those in which a person is waited for
     if queried is None and not people.is_asked_while_training:
         return None
     suggestions = _suggestions(pool, rounds, *queried) if queried else {}
     if people.is_asked_while_training:
         ready = people.collect(run, suggestions, size, taken)
-        return _answered_round(people, ready) if ready else None
+        return _answered_round(people, ready, seconds) if ready else None
     positions, shown = list(suggestions), list(suggestions.values())
     guesses = [[shown_.guess, shown_.probability] for shown_ in shown if shown_.guess is not None]
-    return Round(positions, [s.score for s in shown], [s.reason for s in shown], guesses=guesses)
+    return Round(positions, [s.score for s in shown], [s.reason for s in shown], seconds=seconds, guesses=guesses)
 
 
-def _answered_round(people: People, positions: list[int]) -> Round:
+def _answered_round(people: People, positions: list[int], seconds: float = 0.0) -> Round:
     """A round of texts that have their answers."""
     shown = [people.reason_of(position) for position in positions]
     labels = [people.class_of(position) for position in positions]
-    return Round(positions, [s.score for s in shown], [s.reason for s in shown], labels)
+    return Round(positions, [s.score for s in shown], [s.reason for s in shown], labels, seconds=seconds)
 
 
 def _points(run: RunFolder, rounds: list[Round]) -> list[dict[str, Any]]:
@@ -233,8 +243,10 @@ def _query(
     plan: Plan, experiment: ActiveLearning, pool: Pool, rounds: list[Round], run: RunFolder, ahead: int,
     also_asked: frozenset[int] = frozenset(),
 ) -> tuple[Selection, dict[str, Any]] | None:  # fmt: skip
-    """The next texts to label, `ahead` times as many as the round takes, and what the strategy was told; None where the
-    budget is spent or no text is left."""
+    """The next texts to label, and what the strategy was told; None where the budget is spent or no text is left.
+
+    The strategy is asked `ahead` times, each time for as many as the round takes, among what is left then.
+    """
     known, labels = labelled(rounds)
     asked = [position for round_ in rounds for position in round_.positions]
     unlabelled = np.setdiff1d(pool.distinct, np.array([*asked, *also_asked], dtype=np.int64))
@@ -249,7 +261,8 @@ def _query(
         "labelled": known,
         "labels": None if pool.has_several else np.array(labels, dtype=np.int64),
         "num_classes": len(pool.label_names),
-        "query_size": size * ahead,
+        "num_labels": len(pool.label_names) if pool.has_several else 1,
+        "query_size": size,
         "rng": np.random.default_rng([plan.plain["seed"], number, QUERY_STREAM]),
         "probabilities": None,
         "mc_probabilities": None,
@@ -266,13 +279,31 @@ def _query(
     told = {name: value for name, value in inputs.items() if name in needed}
     if pool.has_several:
         told |= {name: label_by_label(told[name]) for name in PROBABILITIES & told.keys() if told[name] is not None}
-    selection = strategy(**told)
+    selection = _in_turn(strategy, told, ahead)
     if plan.plain["active"]["oracle"] in ("prompt", "browser") and trained and "probabilities" not in outputs:
         module = _round_module(round_run(run, trained[-1]), plan)
         inputs |= pool.model_outputs(module, places=[*selection.indices.tolist(), *known.tolist()])
     if pool.has_several and trained:
         inputs["threshold"] = round_run(run, trained[-1]).read_metrics()["threshold"]
     return selection, inputs
+
+
+def _in_turn(strategy: Strategy, told: dict[str, Any], times: int) -> Selection:
+    """What a strategy chooses first, then of what that leaves, and so on: many texts at once are not its first ones and
+    more (it makes as many clusters)."""
+    selection = strategy(**told)
+    left = np.setdiff1d(told["unlabelled"], selection.indices)
+    if times == 1 or not len(left):
+        return selection
+    told = told | {"unlabelled": left}
+    if "labelled" in told and "labels" not in told:  # by then they are
+        told["labelled"] = np.concatenate([told["labelled"], selection.indices])
+    indices, scores, reasons = _in_turn(strategy, told, times - 1)
+    return Selection(
+        np.concatenate([selection.indices, indices]),
+        np.concatenate([selection.scores, scores]),
+        [*selection.reasons, *reasons],
+    )
 
 
 def _of_all_classes(rows: np.ndarray, name: str, num_classes: int) -> np.ndarray:

@@ -120,6 +120,10 @@ def refused(line: str) -> list[str]:
         ),
         ("method=ce dataset.class_descriptions=x.yaml active=random active.oracle=browser", []),
         ("method=ce dataset.class_descriptions=x.yaml active=random", ["dataset.class_descriptions"]),
+        (
+            "method=ce active=random active.oracle=browser dataset.unlabelled=x.csv dataset.most_unlabelled=9",
+            ["dataset.most_unlabelled"],
+        ),
         ("method=dualcl dataset.class_descriptions=x.yaml", []),
         ("method=dualcl method.label_tokens=names dataset.class_descriptions=x.yaml", ["dataset.class_descriptions"]),
         ("method=kontrast loss.q=0.5", []),

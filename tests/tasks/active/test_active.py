@@ -6,11 +6,17 @@ import shutil
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 import yaml
 
+from active_learning import strategies
+from active_learning.selection import needed_by
 from labelling.answers import Answer
+from labelling.desk import AT_RANDOM
 from tasks.active.people import InTerminal
+from tasks.active.rounds import _in_turn
+from tests.active_learning.pools import pool
 from tests.command_lines import best_weights, rows
 
 STRATEGIES = [
@@ -112,6 +118,17 @@ def test_an_interrupt_changes_nothing(learn, tmp_path):
         assert (again / name).read_text() == (whole / name).read_text()
 
 
+@pytest.mark.parametrize("strategy", [strategies.rep, strategies.coreset])
+@pytest.mark.parametrize("left", [54, 18])
+def test_a_person_is_asked_first_what_the_strategy_chooses(strategy, left):
+    state = pool()
+    told = {name: (state | {"rng": None})[name] for name in needed_by(strategy)}
+    told["unlabelled"] = told["unlabelled"][:left]
+    alone, ahead = (_in_turn(strategy, told | {"rng": np.random.default_rng(0)}, times) for times in (1, 3))
+    assert ahead.indices[:7].tolist() == alone.indices.tolist() and ahead.reasons[:7] == alone.reasons
+    assert len(set(ahead.indices.tolist())) == len(ahead.reasons) == len(ahead.scores) == min(21, left)
+
+
 def pool_of(path, texts):
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([("text", "label"), *texts])
@@ -201,7 +218,11 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
 
     assert "no column 'label'" in ask("dataset.test=null", "active.oracle=file").error
     assert "allowed: file, prompt, browser" in ask(NAMES, test, "active.oracle=labels").error
-    assert "cannot be thinned" in ask(NAMES, test, "active.oracle=file", "imbalance.ir=2").error
+    by_people = [NAMES, test, "active.oracle=prompt"]  # before whom all this is said
+    assert "imbalance.ir: found 2 where texts of the pool have no label" in ask(*by_people, "imbalance.ir=2").error
+    counts = ask(*by_people, "imbalance=counts", "imbalance.counts={metal:1}").error
+    assert "imbalance: found Counts where texts of the pool have no label, which cannot be thinned by class" in counts
+    assert "dataset.labels: found 9 where texts of the pool have no label" in ask(*by_people, "dataset.labels=9").error
     first = ask(NAMES, test, "active.oracle=file")
     assert "4 texts to label" in first.error and "texts of the pool" not in first.err
     (asked,) = tmp_path.glob("runs/*/to_label.csv")
@@ -228,11 +249,14 @@ def test_a_pool_without_labels_is_labelled_by_a_person(fit, toy_csv, tmp_path):
         assert 0 <= float(curve[f"{split}/accuracy"]) <= 1 and len(curve) == 5
         assert result.metrics[f"{split}/accuracy"] == float(curve[f"{split}/accuracy"])
         assert [row["label"] for row in rows(result.folder / "chosen.csv")] == answers
+        if split == "val":  # two of an earlier start
+            reasons = [row["reason"] for row in rows(result.folder / "chosen.csv")]
+            assert reasons == ["labelled before"] * 2 + [AT_RANDOM] * 2
         assert ("say little" in result.out) == (split == "val")
 
 
 @pytest.mark.slow
-def test_answers_outlive_the_run_that_they_were_given_to(fit, toy_csv, tmp_path):
+def test_answers_outlive_the_run_that_they_were_given_to(fit, toy_csv, tmp_path, monkeypatch):
     """A larger budget, another strategy and a file from elsewhere go on with every answer there is."""
     pool = tmp_path / "pool.csv"
     pool.write_text("text\n" + "".join(f"{row['text']}\n" for row in rows(toy_csv["train"])))
@@ -245,6 +269,9 @@ def test_answers_outlive_the_run_that_they_were_given_to(fit, toy_csv, tmp_path)
     first = ask("active=random", "active.budget=4", stdin="1234\n")
     assert [row["label"] for row in rows(first.folder / "chosen.csv")] == ["weather", "metal", "fruit", "animal"]
     assert "of 1 val texts right" in first.err  # and not a share of one
+    with monkeypatch.context() as patched:
+        patched.setattr(InTerminal, "begin", lambda people: pytest.fail("a finished curve asks nobody"))
+        assert ask("active=random", "active.budget=4").folder == first.folder
     second = ask("active=entropy", "active.budget=8", stdin="4n32\n1\n")
     labels = [row["label"] for row in rows(second.folder / "chosen.csv")]
     assert labels[:4] == ["weather", "metal", "fruit", "animal"] and "no class fits" in labels[4:]
@@ -345,6 +372,20 @@ def test_weights_of_earlier_rounds_are_dropped_and_made_again_where_another_curv
 
 
 @pytest.mark.slow
+def test_all_weights_are_kept_of_rounds_that_other_curves_share(learn, tmp_path):
+    line = ["active=entropy", "active.seed_rounds=1", "trainer.max_epochs=1"]
+    last = learn(*line, "active.budget=16")
+    every = learn(*line, "active.budget=16", "active.keep_weights=all")
+    curve = rows(every.folder / "curve.csv")
+    assert last.folder != every.folder and curve == rows(last.folder / "curve.csv")
+    learn(*line, "active.budget=24")
+    runs = [tmp_path / "runs" / row["run"] for row in curve]
+    assert all((run / "checkpoints" / "best.ckpt").is_file() for run in runs)
+    seconds = [json.loads((run / "metrics.json").read_text())["seconds/total"] for run in runs]
+    assert every.metrics["seconds/total"] > 0.9 * sum(seconds), "rounds that were found count as what they took"
+
+
+@pytest.mark.slow
 def test_the_published_protocol_chooses_by_test_and_says_so(learn):
     result = learn("active=random", "protocol=published", "active.budget=8")
     assert "protocol published" in result.out and result.metrics["protocol"] == "published"
@@ -391,14 +432,15 @@ def test_every_label_trains_where_nothing_validates(fit, toy_csv, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_changed_while_the_last_round_is_trained_counts(fit, toy_csv, tmp_path, monkeypatch):
+@pytest.mark.parametrize("moment", ["learning", "choosing"])
+def test_an_answer_that_is_changed_after_the_last_question_counts(fit, toy_csv, tmp_path, monkeypatch, moment):
     pool, answers = tmp_path / "pool.csv", tmp_path / "answers.jsonl"
     texts = [row["text"] for row in rows(toy_csv["train"])][:8]
     pool.write_text("text\n" + "".join(f"{text}\n" for text in texts))
     answers.write_text("".join(f"{json.dumps({'text': text, 'label': 'metal'})}\n" for text in texts))
 
     def say(people, stage, curve=None):
-        if stage.startswith("learning"):
+        if stage.startswith(moment) and curve != []:  # there was a round
             people.book.record(Answer(texts[0], "fruit"))
 
     monkeypatch.setattr(InTerminal, "say", say)

@@ -26,7 +26,7 @@ from storage.files import NO_SPACE, is_stdout, write_text
 SHARED_WORDS = "KONTRAST_SHARED_WORDS"  # set where words are said to several methods: idle ones are then allowed
 FAULT, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 # groups that a config names whether or not there is such a file
-OPTIONAL = ("method_dataset", "method_protocol", "method_active")
+OPTIONAL = ("all_methods", "method_dataset", "method_protocol", "method_active")
 OF_THE_SWEEP = ("hydra", "paths")  # groups that say how and where it runs, before there is a job
 OF_TEXT = (
     *("input", "output", "unlabelled", "test", "class_descriptions", "add", "run", "text_column", "label_column"),

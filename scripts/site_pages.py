@@ -148,7 +148,7 @@ def choices() -> str:
     for folder in sorted(path for path in (ROOT / "conf").iterdir() if path.is_dir()):
         files = sorted(folder.glob("[!_]*.yaml"))
         lines = [f"| `{path.stem}` | {choice_summary(path)} |" for path in files]
-        if folder.name not in OPTIONAL:  # used for their method by themselves
+        if folder.name not in OPTIONAL:  # used for their method or data set by themselves
             parts += [f"## {folder.name}", "\n".join(["| choice | what |", "|---|---|", *lines])]
     return "\n\n".join(parts) + "\n"
 

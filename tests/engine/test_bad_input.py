@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+from engine.allowed_targets import CONF
+from engine.command_line import check_pair
 from tests.command_lines import RUN_PY, command
 
 ONE_LINE = [
@@ -66,6 +69,16 @@ def test_a_bad_setting(fit, store, arguments: list[str], words: list[str]) -> No
     on_a_run = any(word in ("task=predict", "task=evaluate") for word in arguments)
     error = command([*arguments, *store]).error if on_a_run else fit(*arguments).error
     assert [word for word in words if word not in error] == [], error
+
+
+def test_a_choice_that_a_group_does_not_have_though_the_config_names_it_as_optional() -> None:
+    entries = yaml.safe_load((CONF / "config.yaml").read_text())["defaults"]
+    keys = [key for entry in entries if isinstance(entry, dict) for key in entry]
+    groups = [key.removeprefix("optional ") for key in keys if key.startswith("optional ")]
+    assert len(groups) > 3
+    for group in groups:
+        with pytest.raises(ValueError, match=f"{group}=nonsense: unknown choice; allowed: "):
+            check_pair([f"{group}=nonsense"])
 
 
 def test_more_gpus_than_there_are(fit, monkeypatch) -> None:

@@ -51,6 +51,7 @@ REFUSED = [
     ("callbacks=null", "callbacks.best: found null; a run is tested with the weights it keeps"),
     ("head=text_to_text", "head=text_to_text: found method=sharprecl; allowed: "),
     ("head=text_to_text method=ce loss=focal", "loss: found focal; allowed with head=text_to_text: cross_entropy"),
+    ("head=text_to_text method=ce encoder.train=frozen", "encoder.train: found frozen"),
     ("task=cluster method=tfidf_kmeans retrieval=knn", "retrieval: has no effect with method=tfidf_kmeans; allowed: "),
     ("task=cluster method=tfidf_kmeans sampler=shuffle", "sampler: has no effect with method=tfidf_kmeans; allowed: "),
     ("task=cluster method=sccl imbalance=step imbalance.ir=5", "imbalance: has no effect with method=sccl; allowed: "),

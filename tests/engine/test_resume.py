@@ -56,6 +56,34 @@ def test_killed_in_training_after_an_epoch_and_in_the_test(fit, start, tmp_path)
     assert_equal(run, undisturbed)
 
 
+QUEUE = ["method.queue_size=50", "trainer.max_epochs=6"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["method=tsc", *QUEUE],  # queue, key modules, targets, two stages
+        ["method=paco", *QUEUE],
+        ["method=bbn"],  # two draws a step
+        ["method=two_heads_words"],
+        ["method=mislas"],  # a second stage with draws of its own
+    ],
+    ids=lambda line: line[0],
+)
+def test_killed_in_training_what_a_method_keeps_of_its_own_goes_on(fit, start, tmp_path, line):
+    line = ["sampler.batch_size=8", "trainer.max_epochs=4", STATES, *line]
+    undisturbed = fit(*line, f"paths.runs={tmp_path}/undisturbed").folder
+    process = start(*line)
+    wait_for(lambda: any(tmp_path.glob("runs/*/checkpoints/last.ckpt")), process)
+    process.kill()
+    process.join()
+    run = the_run(tmp_path)
+    assert status(run) == "running" and len(rows(run / "history.csv")) < len(rows(undisturbed / "history.csv"))
+    assert start(*line).join() is None
+    assert_equal(run, undisturbed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("epochs", [0, 2])

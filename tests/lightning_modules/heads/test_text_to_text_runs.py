@@ -44,18 +44,3 @@ def test_strategies_read_probabilities_over_label_words(answer):
     assert len({row["position"] for row in chosen}) == 16
     assert len({row["score"] for row in chosen if row["round"] == "1"}) > 1  # entropies
     assert 0 <= result.metrics["test/unparsable"] <= 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["method=sharprecl"], "head=text_to_text: found method=sharprecl; allowed: balanced_softmax, ce, "),
-        (["method=ce", "loss=focal"], "loss: found focal; allowed with head=text_to_text: cross_entropy"),
-        (["method=ce", "encoder.train=frozen"], "encoder.train: found frozen"),
-        (["method=ce", "head.unparsable=guess"], "head.unparsable: found 'guess'; allowed: error, first_class"),
-        (["method=ce", "trainer.gradient_cache_chunk=4"], "trainer.gradient_cache_chunk: allowed with"),
-    ],
-)
-def test_what_does_not_go_together_is_one_line(answer, options, message):
-    result = answer(*options)
-    assert result.code == 2 and message in result.err

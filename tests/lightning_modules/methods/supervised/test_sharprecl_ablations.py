@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 import lightning_modules.methods.supervised.sharprecl as sharprecl
+from engine.allowed_targets import CONF
 from losses import LogitCompensatedCrossEntropy
 from tests.engine.plans import composed, plain
 
@@ -37,6 +38,10 @@ class Embedding(nn.Module):
 
     def forward(self, input_ids, attention_mask):
         return self.table(input_ids[:, 0])
+
+
+def test_every_row_of_the_table_is_there():
+    assert ABLATIONS.keys() == {path.stem for path in (CONF / "experiment").glob("sharprecl_wo_*.yaml")}
 
 
 def flat(node, prefix=""):

@@ -39,16 +39,3 @@ def test_pools_and_centres_of_spcl_lie_in_the_checkpoint(fit):
     weights = best_weights(result.folder)
     assert weights["pool"].shape == (4, 16, 32) and weights["pool_filled"].min() >= 1
     assert weights["is_centre"].all() and weights["bank_labels"].min() >= 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["method=simcse", "method.num_views=1"], "method.num_views: found 1; allowed: 2"),
-        (["method=scl_ce", "method.mu=1.5"], "method.mu: found 1.5; allowed"),
-        (["method=dualcl", "method.label_tokens=some"], "found 'some'; allowed: class_names, names, learned"),
-    ],
-)
-def test_what_does_not_fit_is_one_line(fit, options, message):
-    result = fit(*options)
-    assert result.code == 2 and message in result.err

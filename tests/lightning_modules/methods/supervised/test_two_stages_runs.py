@@ -1,4 +1,4 @@
-"""BBN, MiSLAS, DisAlign, cRT and tau-norm from the command line: the rows they learn from, and runs that are killed."""
+"""BBN, MiSLAS, DisAlign, cRT and tau-norm from the command line: the rows they learn from, and what is refused."""
 
 from pathlib import Path
 
@@ -7,9 +7,7 @@ import pytest
 from lightning.pytorch import Callback
 
 from engine.plan import Plan, instantiate_partial
-from tests.command_lines import rows
 from tests.engine.plans import composed, findings
-from tests.own_process import assert_equal, status, the_run, wait_for
 
 
 class Labels(Callback):
@@ -64,21 +62,6 @@ def test_both_draws_stand_in_every_batch_of_bbn(labels_of):
     assert len(first) % 5 == 0 and np.all(sizes % 5 == 0)  # each row once an epoch
     expected = (1 / sizes) / (1 / sizes).sum()
     assert np.bincount(second) / len(second) == pytest.approx(expected, abs=0.08)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["bbn", "two_heads_words", "mislas", "crt"])
-def test_killed_in_training_a_run_ends_with_the_same_bits(fit, start, tmp_path, method):
-    line = [f"method={method}", "sampler.batch_size=8", "trainer.max_epochs=4", "callbacks.last.every_seconds=0"]
-    undisturbed = fit(*line, f"paths.runs={tmp_path}/undisturbed").folder
-    process = start(*line)
-    wait_for(lambda: any(tmp_path.glob("runs/*/checkpoints/last.ckpt")), process)
-    process.kill()
-    process.join()
-    run = the_run(tmp_path)
-    assert status(run) == "running" and len(rows(run / "history.csv")) < 4
-    assert start(*line).join() is None
-    assert_equal(run, undisturbed)
 
 
 @pytest.mark.slow

@@ -10,12 +10,15 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor
 
+from tests.own_process import context
+
 Loss = Callable[..., Tensor | tuple[Tensor, Tensor]]
 
 
 def in_two_processes(function: Callable[..., None], folder: Path, *arguments: object) -> None:
     """Call `function(rank, *arguments)`, of the top level of a module, in two processes that form a group."""
-    mp.spawn(_enter, (function, f"file://{folder}/rendezvous", arguments), nprocs=2)
+    words = (function, f"file://{folder}/rendezvous", arguments)
+    mp.start_processes(_enter, words, nprocs=2, start_method=context.get_start_method())
 
 
 def _enter(rank: int, function: Callable[..., None], address: str, arguments: tuple[object, ...]) -> None:

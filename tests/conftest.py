@@ -71,6 +71,13 @@ def expected_data() -> Path:
     return _required_folder(_mirror_path().parent / "data")
 
 
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of prepared data sets, built once for all tests and test processes: `prepare` locks each of them."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "prepared"
+
+
 @pytest.fixture
 def runs_dir(tmp_path: Path) -> Path:
     """A run store of the test's own: pass it as paths.runs."""

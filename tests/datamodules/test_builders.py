@@ -44,17 +44,10 @@ def dataset(name: str, **options) -> Dataset:
     return instantiate(node(name) | options)
 
 
-@pytest.fixture(scope="module")
-def prepared(mirror, tmp_path_factory):
-    """Name -> corpus, each prepared once."""
-    folder, corpora = tmp_path_factory.mktemp("data"), {}
-
-    def get(name: str) -> Corpus:
-        if name not in corpora:
-            corpora[name] = prepare(dataset(name), folder, mirror)
-        return corpora[name]
-
-    return get
+@pytest.fixture
+def prepared(mirror, data_dir):
+    """Name -> corpus."""
+    return lambda name: prepare(dataset(name), data_dir, mirror)
 
 
 def rows_of(corpus: Corpus, split: str) -> list[dict]:

@@ -31,9 +31,9 @@ MAX_LENGTH = 64
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(file.stem for file in KNOWN.glob("*.yaml")))
 @torch.inference_mode()
-def test_names_belong_to_their_labels(name, mirror, tmp_path):
+def test_names_belong_to_their_labels(name, mirror, data_dir, tmp_path):
     """The nearest name is right far more often than chance, and a class's texts are nearer to its name than others."""
-    folders = [f"paths.data={tmp_path}", f"paths.cache={tmp_path}", f"paths.source_mirror={mirror}"]
+    folders = [f"paths.data={data_dir}", f"paths.cache={tmp_path}", f"paths.source_mirror={mirror}"]
     if name == "amazon_reviews":
         lines = [f'{stars},"{text}",Review,en' for stars, texts in REVIEWS.items() for text in texts]
         (tmp_path / "train.csv").write_text("\n".join(["stars,review_body,review_title,language", *lines]))

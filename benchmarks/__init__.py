@@ -1,4 +1,4 @@
-"""Races against peers; none is a test, and none is imported by anything else."""
+"""Races against peers; none is a test, and nothing beside them but their tests imports one."""
 
 import os
 

@@ -6,19 +6,15 @@ for `augment=wordnet`; n = alpha * (words of the text), at least 1. A text of on
 """
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
-
-from datamodules.augment.base import WORD, Augmentation, Fetch, below, draw, with_capitals_of
-from datamodules.augment.wordnet import Synonyms, lexicon_digest, load_lexicon
+from datamodules.augment.base import WORD, below, draw, with_capitals_of
+from datamodules.augment.wordnet import OfSynonyms
 
 
 @dataclass
-class EDA(Augmentation):
+class EDA(OfSynonyms):
     """Synonym replacement, random insertion, random swap, or random deletion.
 
     Args:
@@ -29,14 +25,6 @@ class EDA(Augmentation):
     alpha: Annotated[float, ">= 0", "<= 1"] = 0.1
 
     name = "eda"
-
-    def prepare(
-        self, tokenizer: Any, token_embeddings: Callable[[], np.ndarray], fetch: Fetch, cache: Path | None = None
-    ) -> None:
-        self.synonyms = Synonyms(load_lexicon(fetch, cache))
-
-    def content(self) -> str:
-        return lexicon_digest()
 
     def change(self, text: str, rng: random.Random) -> str:
         words = text.split()

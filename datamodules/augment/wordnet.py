@@ -136,8 +136,20 @@ def inflect(lemma: str, ending: str) -> str:
     return lemma + ending
 
 
+class OfSynonyms(Augmentation):
+    """An augmentation that reads synonyms."""
+
+    def prepare(
+        self, tokenizer: Any, token_embeddings: Callable[[], np.ndarray], fetch: Fetch, cache: Path | None = None
+    ) -> None:
+        self.synonyms = Synonyms(load_lexicon(fetch, cache))
+
+    def content(self) -> str:
+        return lexicon_digest()
+
+
 @dataclass
-class WordNet(Augmentation):
+class WordNet(OfSynonyms):
     """Synonym replacement.
 
     Args:
@@ -147,14 +159,6 @@ class WordNet(Augmentation):
     rate: Annotated[float, ">= 0", "<= 1"] = 0.3
 
     name = "wordnet"
-
-    def prepare(
-        self, tokenizer: Any, token_embeddings: Callable[[], np.ndarray], fetch: Fetch, cache: Path | None = None
-    ) -> None:
-        self.synonyms = Synonyms(load_lexicon(fetch, cache))
-
-    def content(self) -> str:
-        return lexicon_digest()
 
     def change(self, text: str, rng: random.Random) -> str:
         return replace_words(text, self.rate, self.synonyms, rng)

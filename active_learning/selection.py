@@ -217,4 +217,5 @@ def one_of_the_highest(scores: np.ndarray, rng: np.random.Generator) -> int:
 
 
 def squared_norms(rows: np.ndarray) -> np.ndarray:
+    """Squared lengths (n,) of the rows (n, d)."""
     return np.einsum("nd,nd->n", rows, rows)

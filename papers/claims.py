@@ -117,6 +117,7 @@ class Verdict:
 
 
 def load_claims() -> list[Claim]:
+    """Every claim of `definitions/claims.yaml`, in its order."""
     nodes = yaml.safe_load((HERE / "definitions" / "claims.yaml").read_text(encoding="utf-8"))
     lists = ("metrics", "against_metrics", "against_rows", "b", "columns", "tuned_on")
     return [Claim(**{**node, **{key: _names(node.get(key, ())) for key in lists}}) for node in nodes]

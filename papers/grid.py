@@ -118,6 +118,7 @@ class Cell:
 
 
 def table_names() -> list[str]:
+    """What `table=` may name, by name."""
     return sorted(path.stem for path in TABLES.glob("*.yaml"))
 
 

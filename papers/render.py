@@ -71,6 +71,7 @@ def figure_text(cell: CellReport) -> str:
 
 
 def printed_text(cell: CellReport) -> str:
+    """The figure of the paper; nothing where the paper has no such cell."""
     if cell.printed is None:
         return ""
     return str(cell.printed) or MISSING
@@ -143,10 +144,12 @@ def test_row(test: Comparison, report: TableReport) -> tuple[str, ...]:
 
 
 def interval_text(interval: tuple[float, float], scale: float) -> str:
+    """Both ends, scaled and signed."""
     return " to ".join(f"{scale * end:+.2f}" for end in interval)
 
 
 def p_text(p: float | None) -> str:
+    """A p value to three digits; `MISSING` where there was no test."""
     if p is None:
         return MISSING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

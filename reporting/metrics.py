@@ -73,7 +73,7 @@ def _checked(
 
 
 def thirds(class_counts: ArrayLike) -> dict[str, NDArray[np.int64]]:
-    """Classes in three groups by train size: ``head`` the largest, ``middle``, ``tail`` the smallest.
+    """Classes in three groups by train size (C,): ``head`` the largest, ``middle``, ``tail`` the smallest.
 
     Equally large classes keep their order. Where C is no multiple of 3 the larger groups come first; with C < 3 the
     last ones are empty.

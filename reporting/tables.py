@@ -123,6 +123,7 @@ def percent(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
+    """Seconds as people say them: 3.2 s, 4 min 05 s, 1 h 20 min."""
     if seconds is None:
         return MISSING
     if seconds < 60:

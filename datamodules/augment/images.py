@@ -82,7 +82,8 @@ class ImageAugmentation:
 
 
 def cropped(pixels: Tensor, size: int, padding: float) -> Tensor:
-    """A random square (B, 3, size, size) of each image; of images of that size, of the image with a black border."""
+    """A random square of each image, (B, 3, H, W) to (B, 3, size, size); of images of that size, of the image with a
+    black border."""
     if pixels.shape[-1] == size:
         border = round(padding * size)
         pixels = torch.nn.functional.pad(pixels, (border, border, border, border))
@@ -95,12 +96,12 @@ def cropped(pixels: Tensor, size: int, padding: float) -> Tensor:
 
 
 def flipped(pixels: Tensor) -> Tensor:
-    """Each image, or with probability 1/2 its mirror image."""
+    """Each image of (B, C, H, W), or with probability 1/2 its mirror image."""
     return torch.where(torch.rand(len(pixels), 1, 1, 1) < 0.5, pixels.flip(3), pixels)
 
 
 def cut_out(pixels: Tensor, side: int) -> Tensor:
-    """Each image with a black square of `side` pixels around a random pixel; what lies outside the image is cut off."""
+    """Each image (B, C, H, W) with a black square of `side` pixels around a random pixel, cut off at the borders."""
     height, width = pixels.shape[-2:]
     rows, columns = (torch.randint(n, (len(pixels), 1)) - side // 2 for n in (height, width))
     in_rows, in_columns = (
@@ -116,7 +117,7 @@ def auto_augmented(images: Tensor) -> Tensor:
 
 
 def rand_augmented(images: Tensor, number: int = 2) -> Tensor:
-    """So many different operations of RandAugment at magnitude 10 of 30, drawn for each image; in [0, 1]."""
+    """So many different operations of RandAugment at magnitude 10 of 30, drawn for each; (B, 3, H, W) in [0, 1]."""
     operations = _rand_operations()
     for draw in torch.rand(len(images), len(operations)).argsort(1)[:, :number].T:
         images = _by_draw(images, draw, operations)

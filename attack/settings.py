@@ -12,16 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 import engine.choices
-from attack.command import ROOT
+from engine.allowed_targets import CONF
 from engine.composition import serves
+from engine.identify import compose_config
 from engine.validation import HYDRA_KEYS, SUPPLIED, Paths, Top, signature, target_nodes
 
-CONF = ROOT / "conf"
 # word on the command line -> what it is as a value
 SCALARS: dict[str, Any] = {
     "0": 0, "-1": -1, "1": 1, "2": 2, "1000000": 10**6, "1e19": 1e19, "-1e19": -1e19, "1e-320": 1e-320, "0.5": 0.5,
@@ -148,9 +147,8 @@ def _group(rng: random.Random) -> Setting:
 def composed(words: tuple[str, ...]) -> dict[str, Any]:
     """The config of a line as plain values; empty where there is none."""
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            plain: Any = OmegaConf.to_container(compose("config", overrides=list(words)), resolve=True)
-            return plain
+        plain: Any = OmegaConf.to_container(compose_config(words), resolve=True)
+        return plain
     except Exception:
         return {}
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from lightning.pytorch import Callback
 from tabulate import tabulate
 
-from benchmarks._measure import ROOT
+from engine.identify import compose_config
 from engine.plan import Plan, instantiate_partial
 
 WARM_UP = 2
@@ -67,13 +66,12 @@ def measured(options: argparse.Namespace, folder: Path) -> Shares:
     """Train as long as every stage needs to have its steps."""
     words = ["task=cluster", "method=aecl", f"dataset={options.dataset}", f"encoder.train={options.train}"]
     words += [f"paths.runs={folder}", f"trainer.num_threads={options.threads}", "~callbacks.clustering_curve"]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        plan = Plan.make(compose("config", overrides=words))
-        corpus = plan.corpus(whole=True)
-        batches = len(plan.datamodule(corpus).train_dataloader())
-        epochs = -(-(options.steps + WARM_UP) // batches)
-        words += [f"method.stage{stage}_epochs={epochs}" for stage in (1, 2)] + [f"trainer.max_epochs={3 * epochs}"]
-        plan = Plan.make(compose("config", overrides=words))
+    plan = Plan.make(compose_config(words))
+    corpus = plan.corpus(whole=True)
+    batches = len(plan.datamodule(corpus).train_dataloader())
+    epochs = -(-(options.steps + WARM_UP) // batches)
+    words += [f"method.stage{stage}_epochs={epochs}" for stage in (1, 2)] + [f"trainer.max_epochs={3 * epochs}"]
+    plan = Plan.make(compose_config(words))
     datamodule, shares = plan.datamodule(corpus), Shares()
     module = plan.clustering_module(len(corpus.label_names))
     plan.encode_once(module.encoder, datamodule)

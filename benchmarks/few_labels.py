@@ -23,15 +23,14 @@ from contextlib import redirect_stdout
 
 import numpy as np
 import torch
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from tabulate import tabulate
 
-from benchmarks._measure import ROOT
 from datamodules.texts.datamodule import TextDataModule
 from engine.choices import choices
+from engine.identify import compose_config
 from engine.plan import Plan
 from lightning_modules.encoders.transformer import PretrainedEncoder, TextEncoder
 from tasks.fit import trained_run
@@ -45,8 +44,7 @@ def composed(options: argparse.Namespace, method: str, seed: int, folder: str) -
     words += [f"dataset.labels_per_class={options.labels_per_class}", f"trainer.num_threads={options.threads}"]
     place = f"{folder}/{method.replace('=', '-')}"  # no method reads what another has encoded
     words += [f"paths.cache={place}/cache", f"paths.runs={place}/runs"]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return compose("config", words)
+    return compose_config(words)
 
 
 def embedder(plan: Plan) -> Callable[[list[str]], torch.Tensor]:

@@ -10,29 +10,26 @@ further train rows, mean of the drawings. `method.name_rows`, the least shrinkag
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 import torch
-from hydra import compose, initialize_config_dir
 from tabulate import tabulate
 from torch import Tensor
 
 from benchmarks.two_views import train_rows
 from datamodules.splits import rank_in_class
+from engine.identify import compose_config
 from engine.plan import Plan
 from lightning_modules.heads.discriminant import best_discriminant, nearest_prototype
 from reporting.metrics import classification_metrics
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
 DATASETS = ("agnews", "biomedical", "cr", "dblp", "ohsumed", "r52", "searchsnippets", "stackoverflow", "trec")
 MOST_TEXTS, FURTHER = 4000, 2000
 
 
 def anchors_of(dataset: str) -> Tensor:
     """(C, D) embeddings of the names of the classes."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        plan = Plan.make(compose("config", overrides=["method=prototypes", f"dataset={dataset}"]))
+    plan = Plan.make(compose_config(["method=prototypes", f"dataset={dataset}"]))
     names = plan.class_names(plan.corpus().label_names)
     assert names is not None
     with torch.no_grad():

@@ -26,14 +26,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from hydra import compose, initialize_config_dir
 from lightning.pytorch import Callback
 from tabulate import tabulate
 from torch import nn
 from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 
-from benchmarks._measure import ROOT
 from benchmarks._peak import Work, time_by_kind
+from engine.identify import compose_config
 from engine.plan import Plan, instantiate_partial
 from lightning_modules.encoders.transformer import TextEncoder
 from lightning_modules.schedules import linear_warmup
@@ -123,8 +122,7 @@ class Classifier(nn.Module):
 def make_plan(epochs: int, batch_size: int, folder: Path):
     overrides = ["method=ce", "dataset=ohsumed", f"sampler.batch_size={batch_size}", f"trainer.max_epochs={epochs}"]
     overrides += [f"paths.{name}={folder / name}" for name in ("runs", "data", "cache")]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return Plan.make(compose("config", overrides=overrides))
+    return Plan.make(compose_config(overrides))
 
 
 def our_trainer(plan, *callbacks: Callback):

@@ -9,17 +9,15 @@ after a small step to warm up. The loss of every line is the same up to rounding
 import argparse
 import json
 import time
-from pathlib import Path
 
 import torch
-from hydra import compose, initialize_config_dir
 from tabulate import tabulate
 
 from benchmarks._measure import extra_peak_mib, in_own_process
+from engine.identify import compose_config
 from engine.plan import Plan
 from engine.trainer import keep_freed_memory
 
-ROOT = Path(__file__).resolve().parents[1]
 NUM_CLASSES = 20
 
 
@@ -38,8 +36,7 @@ def measure(method: str, size: int, length: int, chunk: int | None) -> dict[str,
     """Peak MiB above the model and its gradients, seconds, and the loss of one step."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", overrides=[f"method={method}", "dataset=cr"])
+    config = compose_config([f"method={method}", "dataset=cr"])
     torch.manual_seed(0)
     counts = torch.full((NUM_CLASSES,), 100)
     module = Plan.make(config).bare_module(counts, [str(label) for label in range(NUM_CLASSES)])

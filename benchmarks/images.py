@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from hydra import compose, initialize_config_dir
 from lightning.pytorch import Callback
 from tabulate import tabulate
 from torch import Tensor, nn
@@ -28,10 +27,10 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks._autoaugment import auto_augmented, cut_out
 from datamodules.builders.cifar import Cifar100
 from datamodules.corpus import Corpus, prepare
+from engine.identify import compose_config
 from engine.plan import Plan, instantiate_partial
 from lightning_modules.encoders.resnet import CIFAR_MEAN, CIFAR_STD, SmallResNet
 
-ROOT = Path(__file__).resolve().parents[1]
 BATCH, CLASSES, STEPS = 128, 100, 4  # steps of a turn
 ROWS = BATCH * 40
 
@@ -122,8 +121,7 @@ def make_plan(folder: Path, policy: str, precision: str, threads: int) -> Plan:
     overrides = ["method=ce", "dataset=cifar100", f"augment={policy}", f"trainer.num_threads={threads}"]
     overrides += [f"trainer.precision={precision}"]
     overrides += [f"paths.{name}={folder / name}" for name in ("runs", "data", "cache")]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return Plan.make(compose("config", overrides=overrides))
+    return Plan.make(compose_config(overrides))
 
 
 def race(folder: Path, policy: str, precision: str, pairs: int, threads: int) -> None:

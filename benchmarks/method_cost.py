@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 import yaml
-from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
 from lightning.pytorch import Callback
 from tabulate import tabulate
 
 from benchmarks._measure import ROOT, spread
 from engine.choices import choices
+from engine.identify import compose_config
 from engine.plan import Plan, instantiate_partial
 from lightning_modules.base import ClassifierModule
 from lightning_modules.methods.supervised.two_stages import TwoStageModule
@@ -61,8 +61,7 @@ def turn(method: str, steps: int, folder: Path) -> tuple[list[float], int]:
     overrides = [f"method={method}", "dataset=ohsumed", f"trainer.max_steps={WARM_UP + steps}"]
     overrides += OF_STAGE_ONE if issubclass(get_object(choices("method")[method]), TwoStageModule) else []
     overrides += [f"paths.{name}={folder / name}" for name in ("runs", "data", "cache")]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        plan = Plan.make(compose("config", overrides=overrides))
+    plan = Plan.make(compose_config(overrides))
     datamodule, times = plan.datamodule(plan.corpus()), StepTimes()
     module = plan.module(datamodule)
     with tempfile.TemporaryDirectory() as runs:

@@ -16,16 +16,15 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 from numpy.typing import NDArray
 from tabulate import tabulate
 
 from clustering.kmeans import unit_rows
 from clustering.number import estimate_num_clusters
 from engine.assign import Embeddings
+from engine.identify import compose_config
 from engine.plan import Plan
 
 DIMENSION, SAMPLE = 384, 6000
@@ -55,9 +54,7 @@ def mixture(num_clusters: int, size: int, apart: float, mass: float, seed: int) 
 
 def sample_of(name: str) -> tuple[int, NDArray[np.float32]]:
     """How many labels a set has, and embeddings (n, 384) of length 1 of a sample, by MiniLM as it comes."""
-    conf = Path(__file__).resolve().parents[1] / "conf"
-    with initialize_config_dir(str(conf), version_base="1.3"):
-        plan = Plan.make(compose("config", overrides=["task=cluster", "method=sbert_kmeans", f"dataset={name}"]))
+    plan = Plan.make(compose_config(["task=cluster", "method=sbert_kmeans", f"dataset={name}"]))
     corpus = plan.corpus(whole=True)
     texts = corpus.table("train")["text"].to_pylist()
     rows = np.random.default_rng(0).permutation(len(texts))[:SAMPLE]

@@ -33,12 +33,12 @@ from typing import Any
 import numpy as np
 import torch
 import uvloop
-from hydra import compose, initialize_config_dir
 from sklearn.metrics import f1_score
 from tabulate import tabulate
 
 from benchmarks._measure import ROOT, paired_milliseconds, ratio, spread
 from engine.finished import load_module, open_run
+from engine.identify import compose_config
 from engine.plan import Plan
 from storage.run_store import RunFolder
 from tasks.export.onnx_folder import INPUTS, MODEL
@@ -56,8 +56,7 @@ def run_line(*words: str) -> str:
 
 def opened(folder: Path, store: list[str]) -> tuple[RunFolder, Plan]:
     """A run, and its plan."""
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", [f"run={folder.name}", *store])
+    config = compose_config([f"run={folder.name}", *store])
     return open_run(config)
 
 

@@ -13,12 +13,12 @@ import platform
 from collections.abc import Callable
 
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from tabulate import tabulate
 from torch import Tensor
 
-from benchmarks._measure import ROOT, paired_milliseconds, ratio, spread
+from benchmarks._measure import paired_milliseconds, ratio, spread
+from engine.identify import compose_config
 from engine.trainer import multiplies_bf16
 from lightning_modules.encoders.transformer import TextEncoder
 
@@ -49,8 +49,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", ["encoder.train=top_layers", f"encoder.num_top_layers={options.layers}"])
+    config = compose_config(["encoder.train=top_layers", f"encoder.num_top_layers={options.layers}"])
     encoder = instantiate(config.encoder).load()
     tokens = torch.randint(1000, 20_000, (options.texts, options.tokens), generator=torch.Generator().manual_seed(0))
     batch = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}

@@ -26,7 +26,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from sklearn.feature_extraction.text import CountVectorizer
@@ -38,6 +37,7 @@ from clustering.number import estimate_num_clusters
 from clustering.scores import clustering_scores
 from clustering.topics import TOKEN, top_words
 from clustering.vectors import WordVectors
+from engine.identify import compose_config
 from engine.plan import Plan
 
 SETS = (
@@ -64,9 +64,7 @@ print(loaded - started, time.perf_counter() - loaded)
 
 def texts_of(name: str) -> tuple[list[str], NDArray, NDArray[np.float32]]:
     """Texts, labels (N,) and embeddings (N, D) of MiniLM as it comes, of length 1."""
-    conf = Path(__file__).resolve().parents[1] / "conf"
-    with initialize_config_dir(str(conf), version_base="1.3"):
-        plan = Plan.make(compose("config", overrides=["task=cluster", "method=sbert_kmeans", f"dataset={name}"]))
+    plan = Plan.make(compose_config(["task=cluster", "method=sbert_kmeans", f"dataset={name}"]))
     corpus = plan.corpus(whole=True)
     table = corpus.table("train")
     vectors = np.array(plan.features(plan.datamodule(corpus))["train"][0])

@@ -13,10 +13,8 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from hydra import compose, initialize_config_dir
 from numpy.typing import NDArray
 from tabulate import tabulate
 
@@ -26,6 +24,7 @@ from clustering.scores import clustering_scores
 from clustering.two_views import GROUPINGS, agreed_clusters
 from clustering.vectors import WordVectors
 from engine.assign import Embeddings
+from engine.identify import compose_config
 from engine.plan import Plan
 
 SETS = ("trec", "dblp", "r52", "ohsumed")
@@ -34,9 +33,7 @@ STARTS = (*GROUPINGS, *(f"{by}_of_both" for by in GROUPINGS))
 
 def train_rows(name: str, number: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.float32]]:
     """Texts, labels (n,) and embeddings (n, 384) of length 1 of a draw of train rows."""
-    conf = Path(__file__).resolve().parents[1] / "conf"
-    with initialize_config_dir(str(conf), version_base="1.3"):
-        plan = Plan.make(compose("config", overrides=["method=logistic", f"dataset={name}"]))
+    plan = Plan.make(compose_config(["method=logistic", f"dataset={name}"]))
     table = plan.corpus().table("train")
     drawn = np.sort(np.random.default_rng(0).permutation(len(table))[:number])
     texts = [plan.dataset.cleaned(table["text"][int(row)].as_py()) for row in drawn]

@@ -7,7 +7,7 @@ from functools import cache
 import yaml
 from hydra.utils import get_object
 
-from engine.identify import CONF
+from engine.allowed_targets import CONF
 
 
 @cache

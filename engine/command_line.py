@@ -312,17 +312,14 @@ def _is_of_composing(error: Exception) -> bool:
 
 def _first_unreadable() -> str:
     """The first word of the command line with which it cannot be composed."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
+    from engine.identify import compose_config
 
     words = [word for word in sys.argv[1:] if word[0] != "-"]
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        for number, word in enumerate(words, 1):
-            try:
-                compose("config", overrides=words[:number])
-            except Exception:
-                return word
+    for number, word in enumerate(words, 1):
+        try:
+            compose_config(words[:number])
+        except Exception:
+            return word
     return " ".join(words)
 
 
@@ -386,17 +383,15 @@ def _unknown_key(key: str, words: Sequence[str]) -> str:
 
 def _keys_under(parent: str, words: Sequence[str]) -> list[str] | None:
     """The keys of a node in the config as composed from the group choices among the words alone."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf import DictConfig, OmegaConf
 
+    from engine.identify import compose_config
+
     plain = [word for word in words if re.fullmatch(r"\w+=\w+|~\w+", word)]
     choices = [word for word in plain if (CONF / word.lstrip("~").split("=")[0]).is_dir()]
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose("config", overrides=choices)
+        config = compose_config(choices)
         node = OmegaConf.select(config, parent) if parent else config
     except (HydraException, ValueError):
         return None

@@ -60,11 +60,11 @@ def show_help(words: Sequence[str]) -> None:
 
 def composed(words: Sequence[str]) -> str:
     """The config of a command line."""
-    from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        text = OmegaConf.to_yaml(compose("config", overrides=list(words)), resolve=True)
+    from engine.identify import compose_config
+
+    text = OmegaConf.to_yaml(compose_config(words), resolve=True)
     return f"Config as this command line composes it; any line can be set by key=value\n\n{text}"
 
 

@@ -34,7 +34,7 @@ def expand_home(config: DictConfig) -> None:
             config.paths[name] = os.path.expanduser(path)
 
 
-def composed(overrides: Sequence[str]) -> DictConfig:
+def compose_config(overrides: Sequence[str]) -> DictConfig:
     """The config of these overrides. Raises HydraException: they do not compose."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
@@ -54,7 +54,7 @@ def compose_run(overrides: tuple[str, ...]) -> ComposedRun:
     from omegaconf.errors import OmegaConfBaseException
 
     try:
-        config = composed(overrides)
+        config = compose_config(overrides)
         return ComposedRun(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
     except (HydraException, OmegaConfBaseException) as error:
         return ComposedRun({}, explain(error, overrides))

@@ -17,7 +17,6 @@ from typing import Any
 
 import griffe
 import yaml
-from hydra import compose, initialize_config_dir
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -26,6 +25,7 @@ from omegaconf import OmegaConf
 
 from engine.choices import choices as targets
 from engine.command_line import OPTIONAL
+from engine.identify import compose_config
 from papers.grid import Line, load_grid
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,9 +64,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, uri, abs_src_path=str(path)))
     files.append(File.generated(config, "methods/index.md", content=methods_index()))
     files.append(File.generated(config, "choices.md", content=choices()))
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        for name in method_names():
-            files.append(File.generated(config, f"methods/{name}.md", content=method_page(name)))
+    for name in method_names():
+        files.append(File.generated(config, f"methods/{name}.md", content=method_page(name)))
     return files
 
 
@@ -119,9 +118,9 @@ def group(target: str) -> str:
 
 
 def method_page(name: str) -> str:
-    """Markdown of a method's page; inside `initialize_config_dir`, for the loss is that of the composed config."""
+    """Markdown of a method's page; the loss is that of the composed config."""
     content = (ROOT / "conf" / "method" / f"{name}.yaml").read_text(encoding="utf-8")
-    config: Any = OmegaConf.to_container(compose("config", overrides=[f"method={name}"]))
+    config: Any = OmegaConf.to_container(compose_config([f"method={name}"]))
     parts = [f"# {name}", summary(content), _code("", usage(name, config))]
     if formulas := formulas_of(name):
         parts += ["## Formula, and where it differs from print and code", formulas]

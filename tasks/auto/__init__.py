@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from datamodules.class_descriptions import names_of, read_descriptions
 from engine.command_line import importing, seconds_so_far
-from engine.identify import composed
+from engine.identify import compose_config
 from reporting.auto.commands import evaluate_line, predict_line, run_word
 from reporting.escape import for_terminal
 from storage.command_words import shell_line, value_word
@@ -70,7 +70,7 @@ def _topics(config: DictConfig, overrides: Sequence[str], error: NoLabels) -> Pa
     with importing():
         from tasks.cluster import cluster
 
-    return cluster(composed(words), words)
+    return cluster(compose_config(words), words)
 
 
 def answered(config: DictConfig, overrides: Sequence[str]) -> Path:

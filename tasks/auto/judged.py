@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from engine.identify import composed
+from engine.identify import compose_config
 from reporting.auto.evidence import OWN_TEST
 from reporting.auto.report import write_report
 from storage.command_words import value_word
@@ -77,7 +77,7 @@ def judge(folder: RunFolder, model: RunFolder, test: Labelled, shared: int, word
 
     typed = [word for word in words if word.startswith(("paths.", "trainer.num_threads"))]
     typed += ["task=evaluate", f"run={value_word(folder.path.absolute())}", f"input={value_word(test.file)}", *reading]
-    evaluate(composed(typed), typed)
+    evaluate(compose_config(typed), typed)
     figures = model.read_json(FILE)
     about |= {key: figures[key] for key in ("rows", "rows_of_unknown_labels", "rows_left_out_for_labels")}
     own = {key.removeprefix("test/"): value for key, value in figures.items() if key.startswith("test/")}

@@ -17,6 +17,7 @@ from datamodules.augment.none import NoAugmentation
 from datamodules.augment.source import Source
 from datamodules.augment.wordnet import Synonyms, WordNet, build_lexicon, inflect, load_lexicon
 from datamodules.sources import fetch
+from engine.allowed_targets import CONF
 from storage.errors import InputError
 
 LEXICON = {
@@ -356,11 +357,10 @@ def test_damaged_neighbor_table_is_made_again(tokenizer, tmp_path):
 
 @pytest.mark.parametrize("name", ["source", "wordnet", "eda", "embedding", "dropout", "none"])
 def test_every_config_builds_what_it_names(name):
-    from pathlib import Path
 
     from hydra.utils import instantiate
     from omegaconf import OmegaConf
 
-    config = OmegaConf.load(Path(__file__).parents[2] / "conf" / "augment" / f"{name}.yaml")
+    config = OmegaConf.load(CONF / "augment" / f"{name}.yaml")
     augmentation = instantiate(config)
     assert isinstance(augmentation, base.Augmentation) and augmentation.name == name

@@ -14,8 +14,8 @@ from hydra.utils import instantiate
 
 from datamodules.builders.base import Dataset
 from datamodules.corpus import Corpus, prepare
+from engine.allowed_targets import CONF
 
-CONF = Path(__file__).resolve().parents[2] / "conf" / "dataset"
 FOLDERS = {  # data set -> folder of its expected rows
     "ohsumed": "ohsumed_titles",
     "trec": "trec6",
@@ -36,7 +36,7 @@ SHORT_TEXTS = (
 
 
 def node(name: str) -> dict:
-    config = yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    config = yaml.safe_load((CONF / "dataset" / f"{name}.yaml").read_text())
     return config.get("dataset", config)
 
 
@@ -190,7 +190,7 @@ def test_config_states_every_option_with_its_default(name):
     for base in target.__mro__[:-1]:
         parameters |= {key: value for key, value in inspect.signature(base.__init__).parameters.items()
                        if value.kind is value.POSITIONAL_OR_KEYWORD and key != "self"} | parameters  # fmt: skip
-    of_all = yaml.safe_load((CONF.parent / "config.yaml").read_text())["dataset"]  # stated once, for every data set
+    of_all = yaml.safe_load((CONF / "config.yaml").read_text())["dataset"]  # stated once, for every data set
     assert config.keys() | of_all.keys() <= parameters.keys()
     assert name not in ("csv", "jsonl", "hub") or config.keys() | of_all.keys() == parameters.keys()
     required = {key for key, value in config.items() if value == "???"}
@@ -201,7 +201,7 @@ def test_config_states_every_option_with_its_default(name):
 
 @pytest.mark.parametrize("name", [*FOLDERS, *SHORT_TEXTS])
 def test_augmented_sets_choose_their_own_texts(name, mirror):
-    text = (CONF / f"{name}.yaml").read_text()
+    text = (CONF / "dataset" / f"{name}.yaml").read_text()
     builder = dataset(name)
     row = next(builder.rows({file.path: file.local(mirror) for file in builder.sources})["train"])
     assert ("override /augment: source" in text) == ("aug" in row)

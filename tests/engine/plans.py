@@ -1,24 +1,20 @@
 """Plans of command lines, as far as a config goes without data."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from engine.command_line import without_null_groups
+from engine.identify import compose_config
 from engine.plan import Plan
 from engine.validation import ConfigError, signature
-
-CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 def composed(*overrides: str) -> DictConfig:
     """The config of a command line."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", overrides=without_null_groups(list(overrides)))
+    return compose_config(overrides)
 
 
 def plain(*overrides: str) -> dict:

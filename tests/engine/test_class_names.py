@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
 from datamodules.builders.json_array import json_array_rows
 from datamodules.builders.sgm import AAPD
 from datamodules.class_descriptions import KNOWN
 from datamodules.labels import label_array
-from engine.command_line import CONF
+from engine.identify import compose_config
 from engine.plan import Plan
 from lightning_modules.heads.discriminant import nearest_prototype
 from lightning_modules.methods.few_labels.class_names import ClassNames
@@ -43,8 +42,7 @@ def test_names_belong_to_their_labels(name, mirror, data_dir, tmp_path):
         (tmp_path / "text_train").write_text("\n".join(row["text"] for row in rows))
         (tmp_path / "label_train").write_text("\n".join(" ".join(row["label"]) for row in rows))
         folders += [f"dataset.folder={tmp_path}"]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        plan = Plan.make(compose("config", ["method=nearest_name", f"dataset={name}", *folders]))
+    plan = Plan.make(compose_config(["method=nearest_name", f"dataset={name}", *folders]))
     corpus, encoder, tokenizer = plan.corpus(), plan.encoder.load().eval(), plan.encoder.tokenizer()
     table, classes = corpus.table("train"), len(corpus.label_names)
     labels = label_array(table, classes)
@@ -73,8 +71,7 @@ def _length(row):
 
 def test_names_that_the_encoder_cannot_tell_apart_are_not_used(capsys):
     """Of a script that is not in its vocabulary every word is the same token."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        plan = Plan.make(compose("config", ["method=nearest_name", "dataset=csv", "dataset.train=none.csv"]))
+    plan = Plan.make(compose_config(["method=nearest_name", "dataset=csv", "dataset.train=none.csv"]))
     assert plan.class_names(["sport", "ስፖርት", "politics"]) is not None
     assert plan.class_names(["sport", "ስፖርት", "ፖለቲካ"]) is None
     assert "encoder=minilm reads 'ስፖርት' and 'ፖለቲካ' as the same tokens, names are not used" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
+from engine.allowed_targets import CONF
 from engine.choices import choices
 from engine.command_line import with_brackets, with_keys_of_each_job, with_literal_texts
 from engine.composition import serves
@@ -19,7 +20,7 @@ from engine.plan import Plan
 from engine.validation import validate
 from tasks.active import active
 from tasks.active.people import options_of
-from tests.engine.plans import CONF, bare, composed, findings, refused, without_defaults
+from tests.engine.plans import bare, composed, findings, refused, without_defaults
 
 TASKS = {"classification": "fit", "clustering": "cluster"}
 # a line; what it is refused for; which of what is allowed is typed, as a whole line

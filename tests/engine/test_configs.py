@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from engine.allowed_targets import CONF
 from engine.validation import SUPPLIED, ConfigError, Paths, Top, mismatch, signature, validate
-from tests.engine.plans import CONF, composed, findings
+from tests.engine.plans import composed, findings
 
 FILES = sorted(path.relative_to(CONF).with_suffix("") for path in CONF.rglob("*.yaml") if path.parent != CONF)
 # what has no default and must be given with the choice

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from hydra.utils import get_object
 
+from engine.allowed_targets import CONF
 from engine.choices import choices
 from engine.identity import ROOT
 from engine.validation import HYDRA_KEYS, signature
-from tests.engine.plans import CONF
 
 # files there say what a data set is, where things lie, or what of other groups goes together
 NO_DEFAULTS = {"all_methods", "dataset", "experiment", "hydra", "paths", "sweep"}

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+
+from engine.identify import compose_config
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = {case["id"]: case for case in json.loads((ROOT / "tests/golden/aecl.json").read_text())["cases"]}
@@ -18,8 +19,7 @@ def inputs(name, key):
 
 
 def test_stage_3_of_the_published_code(monkeypatch):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", overrides=["experiment=aecl_as_published", "dataset=searchsnippets"])
+    config = compose_config(["experiment=aecl_as_published", "dataset=searchsnippets"])
     loss = instantiate(config.loss)
     # the golden clusters of L_I are not the arg max of the golden logits
     clusters, instance = torch.tensor(GOLDEN[VECTORS]["inputs"]["argmax_labels"]), loss.instance.forward

@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from engine.identify import CONF, compose_run
+from engine.identify import compose_config, compose_run
 from engine.identity import run_id
 from papers import reproduce
 from papers.dataset_facts import train_rows
@@ -82,8 +81,7 @@ def finished(finished_once, toy, tmp_path):
 
 def test_ids_are_those_of_the_run_itself():
     overrides = ("encoder=tiny", "dataset=trec", "imbalance.ir=50", "experiment=sharprecl_wo_mi")
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", overrides=[*overrides, "seed=3"])
+    config = compose_config([*overrides, "seed=3"])
     assert compose_run(overrides).id(3) == run_id(OmegaConf.to_container(config, resolve=True))
 
 

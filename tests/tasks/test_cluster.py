@@ -5,17 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from clustering.number import NEARLY_BEST
 from clustering.scores import clustering_scores
 from engine.allowed_targets import MODULES
+from engine.identify import compose_config
 from tasks.cluster import cluster
 from tests.command_lines import command
 from tests.tasks.prototype_clustering import PrototypeClustering
-
-CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 @pytest.fixture
@@ -192,8 +190,7 @@ def learned(texts, store, tiny_encoder_dir, monkeypatch):
         overrides += ["task=cluster", "optimizer=adamw", "scheduler=constant", "augment=none", "callbacks=clustering"]
         overrides += ["~callbacks.progress", f"encoder.path={tiny_encoder_dir}", "encoder.sha256=null"]
         overrides += ["logger=csv", "encoder.train=full", "trainer.max_epochs=3", "sampler.batch_size=16", *words]
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose("config", overrides=overrides)
+        config = compose_config(overrides)
         OmegaConf.set_struct(config, False)
         config.paths.runs = f"{config.paths.runs}/{name}"
         target = "tests.tasks.prototype_clustering.PrototypeClustering"

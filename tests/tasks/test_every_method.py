@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from engine.allowed_targets import CONF
 from tests.command_lines import rows
-from tests.conftest import ROOT
 
-YAML = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "conf" / "method").glob("*.yaml"))}
+YAML = {path.stem: path.read_text(encoding="utf-8") for path in sorted((CONF / "method").glob("*.yaml"))}
 TESTED_APART = {"llm_lora", "logistic", "tfidf_labels", "bce_words"}  # need another encoder, or train nothing
 MULTILABEL = [
     name

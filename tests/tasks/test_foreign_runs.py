@@ -13,7 +13,7 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-from engine.allowed_targets import MODULES, target_findings
+from engine.allowed_targets import CONF, MODULES, target_findings
 from engine.finished import check_encoder
 from storage.run_store import RunFolder
 
@@ -70,8 +70,7 @@ def test_a_target_is_of_its_groups_own_kind(target):
 
 
 def test_every_group_with_targets_has_its_modules():
-    conf = Path(__file__).resolve().parents[2] / "conf"
-    named = {file.relative_to(conf).parts[0] for file in conf.glob("*/*.yaml") if "_target_:" in file.read_text()}
+    named = {file.relative_to(CONF).parts[0] for file in CONF.glob("*/*.yaml") if "_target_:" in file.read_text()}
     assert named - {"experiment", "method_active", "method_dataset", "method_protocol", "sweep"} <= set(MODULES)
 
 

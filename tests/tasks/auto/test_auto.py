@@ -13,7 +13,7 @@ from scipy.special import logit
 
 import kontrast
 from attack.toy import FILLERS
-from engine.identify import composed
+from engine.identify import compose_config
 from engine.plan import Plan
 from reporting.auto import ranking
 from storage.errors import InputError
@@ -171,7 +171,7 @@ def test_without_labels_the_answer_is_topics(words, tmp_path, toy_csv, monkeypat
     said = result.out.splitlines()[1]
     assert f"task=cluster {typed}" in said and said.endswith(" seed=3")
     line = [word for word in options if not word.startswith(("task=", "minutes="))]
-    assert [*asked, result.folder] == [composed(["task=cluster", *typed.split(), *line, "seed=3"]), tmp_path]
+    assert [*asked, result.folder] == [compose_config(["task=cluster", *typed.split(), *line, "seed=3"]), tmp_path]
     refused = command([*options, f"input={source}", "methods=[logistic]"])
     assert "no column looks like labels" in refused.error
     assert "no column looks like labels" in command([*options, f"input={source}", "missing=[NA]"]).error

@@ -19,6 +19,7 @@ from engine.rivals import rival_metrics
 from tests.command_lines import Result, command, rows
 from tests.conftest import ROOT
 from tests.datamodules.test_images import archive
+from tests.engine.plans import findings
 from tests.engine.test_kinds import refusal
 from tests.own_process import assert_equal, context, die_at_write, run_alone, the_run
 
@@ -130,9 +131,9 @@ def test_listed_files_from_one_line_to_figures(store, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in choices("method") if name not in APART])
-def test_every_method_trains_on_images_or_is_refused_in_one_line(method, train, store):
+def test_every_method_trains_on_images_or_is_refused_in_one_line(method, train):
     if refusal(DIGITS_NODE, method=method) or serves({"_target_": choices("method")[method]}) == "clustering":
-        assert command(["dataset=digits", *store, f"method={method}"]).error.startswith("method: found ")
+        assert findings(f"dataset=digits method={method}")[0].startswith("method: found ")
         return
     run = train(f"method={method}", "trainer.max_epochs=1")
     if get_object(choices("method")[method]).multilabel:

@@ -40,6 +40,14 @@ def comparable(scores: Tensor) -> Tensor:
     return (scores.double() - scores.double().mean(1, keepdim=True)) / spread(scores)
 
 
+def lowest_present(scores: Tensor, is_present: Tensor) -> Tensor:
+    """Of each row of scores (N, C) the lowest (N, 1) among the classes that are present (C,).
+
+    It stands for the score of a class without a row to learn from: the bias of a regression runs away from that.
+    """
+    return scores[:, is_present].amin(1, keepdim=True)
+
+
 def stacking_weights(held_out: Tensor, labels: Tensor, penalty: float = PENALTY) -> Tensor:
     """Weights w (M,) >= 0 that minimise cross-entropy of `sum_m w_m held_out[m]`, plus `penalty * sum_m w_m^2`.
 

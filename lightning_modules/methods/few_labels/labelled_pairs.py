@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from lightning_modules.base import EncoderModule, derived_seed
 from lightning_modules.heads.linear_solver import LinearSolution, solve_linear
+from lightning_modules.heads.stacking import lowest_present
 from losses import cosine_pairs
 
 
@@ -40,7 +41,7 @@ class LabelledPairs:
     def held_out_scores(self, folds: Tensor, steps: int) -> Tensor:
         """Scores (N, C) of every row by an encoder and a regression that have seen the other folds alone.
 
-        A class without a row in those has the lowest score of the others: the bias of a regression runs away from it.
+        A class without a row in those has the lowest score of the others (`heads.stacking.lowest_present`).
         The encoder is then what it was.
         """
         scores = torch.zeros(len(self.labels), self.num_classes, dtype=torch.float64)
@@ -51,9 +52,9 @@ class LabelledPairs:
             embeddings = functional.normalize(embeddings, dim=1)
             solution = self.regression(embeddings, folds != fold)
             of_all = embeddings.double() @ solution.weight.T + solution.bias
-            is_absent = self.labels[folds != fold].bincount(minlength=self.num_classes) == 0
-            lowest = of_all[:, ~is_absent].amin(1, keepdim=True)
-            scores[folds == fold] = torch.where(is_absent, lowest, of_all)[folds == fold]
+            is_present = self.labels[folds != fold].bincount(minlength=self.num_classes) > 0
+            of_all = torch.where(is_present, of_all, lowest_present(of_all, is_present))
+            scores[folds == fold] = of_all[folds == fold]
             with torch.no_grad():
                 for parameter, value in zip(self.parameters, before, strict=True):
                     parameter.copy_(value)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.base import Batch
-from lightning_modules.heads.stacking import comparable, spread, stacking_weights
+from lightning_modules.heads.stacking import comparable, lowest_present, spread, stacking_weights
 from lightning_modules.heads.tfidf import chosen_regression, fitted_rows, logistic_regression, token_counts, weighted
 from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
 from lightning_modules.schedules import falling_share
@@ -85,7 +85,11 @@ class TwoHeadsWordsModule(EmbeddingsAndWords):
             fit = partial(logistic_regression, rows, labels.numpy(), self.num_classes)
             regression = chosen_regression(fit, self.evaluation_loss, (val_rows, val_labels))
             word_weight, word_bias, figures["solver/C"] = regression[:3]
-            scores.append(torch.from_numpy(val_rows @ word_weight.numpy().T) + word_bias)
+            of_words = torch.from_numpy(val_rows @ word_weight.numpy().T)
+            is_present = labels.bincount(minlength=self.num_classes) > 0
+            lowest = lowest_present(of_words + word_bias, is_present).min()
+            word_bias = torch.where(is_present, word_bias, lowest)  # of the others it would be most of the spread
+            scores.append(of_words + word_bias)
         with torch.enable_grad():
             weights = stacking_weights(torch.stack([comparable(values) for values in scores]), val_labels)
         shares = weights / torch.stack([spread(values) for values in scores])

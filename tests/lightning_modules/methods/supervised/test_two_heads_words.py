@@ -22,9 +22,9 @@ class FeaturesOfTokens(Features):
         return torch.zeros(VOCABULARY, 4)
 
 
-def build(step=0, **options):
+def build(step=0, counts=COUNTS, **options):
     torch.manual_seed(0)
-    module = TwoHeadsWordsModule(FeaturesOfTokens(), BilateralLoss(), COUNTS, None, None, "two", dropout=0.0, **options)
+    module = TwoHeadsWordsModule(FeaturesOfTokens(), BilateralLoss(), counts, None, None, "two", dropout=0.0, **options)
     module.trainer = SimpleNamespace(global_step=step, estimated_stepping_batches=10)
     return module
 
@@ -82,6 +82,17 @@ def test_validation_rows_weigh_heads_and_words(read_words):
         answers = module(batch_of(tokens, embeddings))["logits"].softmax(1)
     torch.testing.assert_close(answers.double(), expected, atol=1e-4, rtol=0)
     assert bool(module.words.weight.any()) == read_words
+
+
+def test_a_class_without_a_train_row_leaves_the_words_their_say():
+    """Its bias of -10,000 in their regression would be nearly all of the spread that they are divided by."""
+    module = build(counts=torch.cat([COUNTS, torch.tensor([0])])).eval()
+    splits = {"train": rows_of(90, seed=2), "val": rows_of(60, seed=3)}
+    module.solve(splits)
+    (tokens, embeddings), labels = splits["val"]
+    with torch.no_grad():
+        answers = module(batch_of(tokens, embeddings))["logits"].argmax(1)
+    assert (answers == labels).float().mean() > 0.7 and int(answers.max()) < 3
 
 
 @pytest.mark.slow

@@ -103,11 +103,18 @@ def _centre_assigner(run: RunFolder, plan: Plan) -> tuple[Callable[[list[str]], 
             squares = distances_to_own(vectors, model["centres"], clusters)
         squares[without_direction(vectors)] = np.inf
         distances = np.sqrt(squares)
-        if (reach := model.get("reach")) is not None:  # farther than any text of the cluster: an outlier
-            clusters = np.where(distances > reach[clusters] + TOLERANCE, len(reach), clusters)
+        if (reach := model.get("reach")) is not None:
+            clusters = within_reach(clusters, distances, reach)
         return clusters, distances, vectors
 
     return assign, len(model["centres"])
+
+
+def within_reach(
+    clusters: NDArray[np.int64], distances: NDArray[np.float32], reach: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """The nearest clusters (N,), at these distances (N,), or K where none of the K has so far a text: an outlier."""
+    return np.where(distances > reach[clusters] + TOLERANCE, len(reach), clusters)
 
 
 class Embeddings:

@@ -14,14 +14,16 @@ from omegaconf import DictConfig
 
 from clustering.drift import Drift, measure_drift
 from clustering.kmeans import distances_to_own, nearest, without_direction
+from clustering.methods import DensityClustering
 from engine.assign import CLUSTERS, Assigner
+from engine.composition import target_class
 from engine.finished import open_run
 from engine.plan import Plan
 from reporting.escape import shortened
 from reporting.tables import Table
 from storage.run_store import RunFolder
 from storage.tables import check_is_other, check_output, check_replaces, is_blank, write_table
-from tasks.cluster.space import Space
+from tasks.cluster.space import FILE, Space
 from tasks.predict import pieces, read_as_learned
 
 SHOWN = 20  # clusters in the printed table
@@ -34,8 +36,8 @@ def drift(config: DictConfig, overrides: list[str]) -> Path:
     Rows without a text are said and left out.
 
     Raises:
-        ValueError: no input, no clustering, a run without a map, or rows that cannot be read; the line names file and
-            line.
+        ValueError: no input, no clustering, a run without a map, one of HDBSCAN by an earlier version, or rows that
+            cannot be read; the line names file and line.
     """
     if config.input is None:
         raise ValueError("input: task=drift needs the file with new texts, or - for stdin")
@@ -49,8 +51,7 @@ def drift(config: DictConfig, overrides: list[str]) -> Path:
     if plan.plain["trainer"]["num_threads"]:
         torch.set_num_threads(plan.plain["trainer"]["num_threads"])
     space = Space.load(run)
-    kept = run.read_csv("predictions.csv", "cluster")
-    before = space.place(np.array([int(row["cluster"]) for row in kept])), space.distances
+    before = _own_texts(run, plan, space)
     after = _new_texts(config, run, plan, space, overrides)
     result = measure_drift(before, after, np.append(space.fences, -1), _rng(plan))
     rows = list(_rows(run, space, result))
@@ -62,6 +63,17 @@ def drift(config: DictConfig, overrides: list[str]) -> Path:
 
 def _rng(plan: Plan) -> np.random.Generator:
     return np.random.default_rng(plan.config.seed)
+
+
+def _own_texts(run: RunFolder, plan: Plan, space: Space) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Place (N,) and distance (N,) of each text of the run by the rule for new texts: another rule is no drift."""
+    if space.new_clusters is not None and space.new_distances is not None:
+        return space.place(space.new_clusters), space.new_distances
+    if target_class(plan.plain["method"]) is DensityClustering:
+        problem = f"{FILE} says of no text where it would be as a new one, an earlier version did it"
+        raise ValueError(f"run={run.id}: {problem}; allowed: force=true repeats it")
+    kept = run.read_csv("predictions.csv", "cluster")
+    return space.place(np.array([int(row["cluster"]) for row in kept])), space.distances
 
 
 def _new_texts(

@@ -32,7 +32,7 @@ from clustering.two_views import Agreed
 from clustering.vectors import WordVectors
 from datamodules.streams import NUMBER_STREAM, START_STREAM
 from datamodules.texts.datamodule import TextDataModule
-from engine.assign import CLUSTERS, FINAL, OUTLIERS, described_clusters, name_of_words
+from engine.assign import CLUSTERS, FINAL, OUTLIERS, described_clusters, name_of_words, within_reach
 from engine.environment import ENVIRONMENT, environment, write_environment
 from engine.identity import run_id
 from engine.label_kind import refuse_several_labels
@@ -56,7 +56,8 @@ SHOWN = 20  # clusters in the printed table
 class Clustering:
     """A method's result: cluster, distance and confidence (N,) of each text, what was clustered, its centres (K, D).
 
-    Outliers are in cluster K, where there are any.
+    Outliers are in cluster K, where there are any. `as_new` are clusters and distances (N,) that these texts would have
+    as new ones, where those are assigned by another rule.
     """
 
     clusters: NDArray[np.int64]
@@ -65,6 +66,7 @@ class Clustering:
     vectors: Vectors
     centres: NDArray[np.float32]
     figures: dict[str, Any] = field(default_factory=dict)
+    as_new: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
 
     @property
     def num_clusters(self) -> int:
@@ -113,7 +115,8 @@ def _cluster(plan: Plan, run: RunFolder) -> dict[str, Any]:
     cluster_texts = _learn_clusters if plan.trains else _clusters_of_vectors
     result = cluster_texts(plan, run, corpus, texts)
     distances = np.sqrt(result.distances)
-    Space.measured(result.vectors, result.clusters, result.centres, distances, plan.config.seed).save(run)
+    seed = plan.config.seed
+    Space.measured(result.vectors, result.clusters, result.centres, distances, seed, result.as_new).save(run)
     names = corpus.label_names
     _write(run, texts, [] if labels is None else [names[label] for label in labels], result)
     scores = {} if labels is None else _scores(labels, result)
@@ -178,7 +181,8 @@ def _clusters_of_vectors(plan: Plan, run: RunFolder, corpus: Any, texts: list[st
         result, arrays = _by_two_views(lambda words: method.agreed(vectors, words, rng), vectors, texts)
     elif isinstance(method, DensityClustering):
         result = _by_density(method, vectors)
-        arrays = {"reach": _reach(result)}
+        arrays = {"reach": (reach := _reach(result))}
+        result = replace(result, as_new=_as_new(vectors, result.centres, reach))
     else:
         number = _num_clusters(plan, run, len(corpus.label_names), len(texts), lambda: vectors)
         if isinstance(method, TwoViewClustering):
@@ -239,6 +243,14 @@ def _reach(result: Clustering) -> NDArray[np.float32]:
     reach = np.zeros(len(result.centres), np.float32)
     np.maximum.at(reach, result.clusters[inside], np.sqrt(result.distances[inside]))
     return reach
+
+
+def _as_new(
+    vectors: NDArray[np.float32], centres: NDArray[np.float32], reach: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """What the texts get by the rule for new ones: their clusters come of the density, and new texts have none."""
+    clusters, squares = nearest(vectors, centres)
+    return within_reach(clusters, distances := np.sqrt(squares), reach), distances
 
 
 def _learn_clusters(plan: Plan, run: RunFolder, corpus: Any, texts: list[str]) -> Clustering:

@@ -28,6 +28,8 @@ class Space:
         distances: (N,), of every text to the centre of its cluster, of an outlier to the nearest one; infinite for a
             text without a known word.
         rows, points: the texts on the map, (n,) ascending, and where they lie, (n, 2).
+        new_clusters, new_distances: (N,), clusters and distances that the texts would have as new ones; None where
+            new ones get theirs by the same rule.
     """
 
     clusters: NDArray[np.int64]
@@ -36,6 +38,8 @@ class Space:
     distances: NDArray[np.float32]
     rows: NDArray[np.int64]
     points: NDArray[np.float32]
+    new_clusters: NDArray[np.int64] | None = None
+    new_distances: NDArray[np.float32] | None = None
 
     @classmethod
     def measured(
@@ -45,19 +49,22 @@ class Space:
         centres: NDArray[np.float32],
         distances: NDArray[np.float32],
         seed: int,
+        as_new: tuple[NDArray[np.int64], NDArray[np.float32]] | None,
     ) -> Space:
-        """Of a clustering just done: `assignments` of K or more are outliers, `centres` (K, D)."""
+        """Of a clustering just done: `assignments` of K or more are outliers, `centres` (K, D), `as_new` the texts'
+        clusters and distances as new ones, where these have another rule."""
         number, count = len(assignments), len(centres)
         sizes = np.bincount(assignments, minlength=count)[:count]
         clusters = np.argsort(-sizes, kind="stable")[: int((sizes > 0).sum())]
         rng = np.random.default_rng(seed)
         rows = np.sort(rng.choice(number, min(number, MOST_POINTS), replace=False))
         limits = fences(distances, assignments, int(max(assignments.max() + 1, count)))[clusters]
-        return cls(clusters, centres[clusters], limits, distances, rows, map_points(vectors[rows], seed))
+        points = map_points(vectors[rows], seed)
+        return cls(clusters, centres[clusters], limits, distances, rows, points, *(as_new or ()))
 
     def save(self, run: RunFolder) -> None:
         with replacing(run.path / FILE) as file:
-            np.savez_compressed(file, **asdict(self))
+            np.savez_compressed(file, **{name: value for name, value in asdict(self).items() if value is not None})
 
     @classmethod
     def load(cls, run: RunFolder) -> Space:

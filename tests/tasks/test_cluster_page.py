@@ -4,6 +4,7 @@ import csv
 import json
 import re
 
+import numpy as np
 import pytest
 
 from attack.toy import TOPICS
@@ -117,6 +118,16 @@ def test_outliers_are_a_cluster_of_their_own_and_clusters_train_a_classifier(lin
     again = use("predict", result, f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
     assert again.code == 0, again.err
     assert {row["cluster"] for row in rows(tmp_path / "out.csv")} <= {row["cluster"] for row in assigned}
+
+    with (tmp_path / "same.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["text"], *([row["text"]] for row in assigned)])
+    drift = use("drift", result, f"input={tmp_path / 'same.csv'}")
+    assert re.findall(r"p = (\S+)", drift.out.replace(",", "")) == ["1", "1", "1"], drift.out
+    space = dict(np.load(result.folder / "clusters/space.npz"))
+    del space["new_clusters"], space["new_distances"]
+    np.savez(result.folder / "clusters/space.npz", **space)
+    earlier = use("drift", result, f"input={tmp_path / 'same.csv'}").error
+    assert earlier.endswith("an earlier version did it; allowed: force=true repeats it"), earlier
 
     training = [f"dataset.train={result.folder}/predictions.csv", "dataset.label_column=cluster"]
     data = [word for word in line if not word.startswith(("task", "method", "dataset."))]

@@ -204,6 +204,8 @@ def _holds(plain: Mapping[str, Any], condition: str) -> bool:
         value = _argument(value, name) if isinstance(value, Mapping) else None
     if symbol == "=":
         return str(value) in wanted.split("|")
+    if isinstance(value, str):  # for a number that comes of the data, as stage2_epochs=by_clusters of aecl
+        return True
     return value is not None and (value > float(wanted) if symbol == ">" else value < float(wanted))
 
 

@@ -69,7 +69,7 @@ class AECLLoss(nn.Module):
         attention_weights: Annotated[AttentionWeights, "with guided=True"] = "trained",
         rows: Rows = "own",
         positive_in_denominator: bool = False,
-        threshold: Annotated[float, ">= 0", "<= 1"] = 0.95,
+        threshold: Annotated[float, ">= 0", "<= 1", "with pseudo_weight>0"] = 0.95,
         entropies: Entropies = "raised",
         balance: Balance = "entropy",
         instance_weight: Annotated[float, ">= 0"] = 10.0,

@@ -93,7 +93,7 @@ class ClassAwareClusteringLoss(AECLLoss):
         contrast_threshold: Annotated[float, ">= 0", "<= 1"] = 0.9,
         cluster_tau: Annotated[float, "> 0"] = 1.0,
         positive_in_denominator: bool = False,
-        threshold: Annotated[float, ">= 0", "<= 1"] = 0.95,
+        threshold: Annotated[float, ">= 0", "<= 1", "with pseudo_weight>0"] = 0.95,
         instance_weight: Annotated[float, ">= 0"] = 10.0,
         pseudo_weight: Annotated[float, ">= 0"] = 5.0,
         row_entropy_weight: Annotated[float, ">= 0"] = 0.01,

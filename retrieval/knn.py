@@ -43,7 +43,7 @@ class NearestNeighbours:
         self,
         name: str = "knn",
         index: Kind | Literal["auto"] = "auto",
-        probes: Annotated[int, ">= 1"] | None = None,
+        probes: Annotated[Annotated[int, ">= 1"] | None, "with index=auto|ivf|pq"] = None,
         num_neighbours: Sequence[int] = (1, 5, 10, 20, 50),
         temperature: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
         lam: Sequence[float] = TENTHS,

@@ -51,7 +51,7 @@ class AECLModule(PseudoLabelModule):
         *args,
         stage1_epochs: Annotated[int, ">= 0"] | Literal["by_size", "by_size_reversed"] = "by_size",
         stage2_epochs: Annotated[int, ">= 0"] | Literal["by_clusters"] = "by_clusters",
-        unit_length: bool = True,
+        unit_length: Annotated[bool, "with stage2_epochs>0"] = True,
         attention: Literal["encoder_layer", "bare", "none"] = "encoder_layer",
         projection_size: Annotated[int, ">= 1"] = 128,
         embedding_rms: Annotated[float, "> 0"] | None = 1.0,

@@ -46,7 +46,7 @@ class RSTCModule(PseudoLabelModule):
         unit_length: bool = True,
         refreshes: Annotated[int, ">= 1"] = 50,
         entropy_weight: Annotated[float, "> 0"] = 0.1,
-        size_weight: Annotated[float, "> 0"] = 0.1,
+        size_weight: Annotated[float, "> 0", "with sizes=adaptive"] = 0.1,
         sizes: Sizes = "adaptive",
         projection_size: Annotated[int, ">= 1"] = 128,
         head_dropout: Annotated[float, ">= 0", "< 1"] = 0.5,

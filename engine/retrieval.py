@@ -186,22 +186,25 @@ def _store(plan: Plan, run: RunFolder, datamodule: TextDataModule, outputs: Mode
 def _facts(
     run: RunFolder, datamodule: TextDataModule, outputs: ModelOutputs, store: Datastore, index: Index, queries: NDArray
 ) -> dict[str, Any]:
-    """Size of the datastore, recall of its index, and how alike neighbours of train rows are, themselves left out."""
+    """Size of the datastore, recall of its index, and of two rows or more how alike neighbours of train rows are,
+    themselves left out."""
     sample = np.linspace(0, len(queries) - 1, min(QUERIES, len(queries))).astype(int)
     recalled = recall(index, store.vectors(), queries[sample], NEIGHBOURS) if index.kind != "flat" else 1.0
     size = sum(file.stat().st_size for file in Path(run.path / FOLDER).rglob("*") if file.is_file())
-    train = outputs.embeddings("train")
-    train_sample = np.linspace(0, len(train) - 1, min(QUERIES, len(train))).astype(int)
-    positions = index.search(train[train_sample], min(NEIGHBOURS, len(store) - 1), itself=train_sample)[1]
-    truth = _label_rows(datamodule, "train")[train_sample]
-    return {
+    figures = {
         "retrieval/index": index.kind,
         "retrieval/probes": index.probes,
         "retrieval/rows": len(store),
         "retrieval/mib": size / 2**20,
         f"retrieval/recall_at_{NEIGHBOURS}": recalled,
-        "train/neighbours_shared_labels": shared_label_share(store.labels(positions), truth),
     }
+    if len(store) < 2:
+        return figures
+    train = outputs.embeddings("train")
+    train_sample = np.linspace(0, len(train) - 1, min(QUERIES, len(train))).astype(int)
+    positions = index.search(train[train_sample], min(NEIGHBOURS, len(store) - 1), itself=train_sample)[1]
+    truth = _label_rows(datamodule, "train")[train_sample]
+    return figures | {"train/neighbours_shared_labels": shared_label_share(store.labels(positions), truth)}
 
 
 def _monitored(monitor: str) -> str:

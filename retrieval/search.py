@@ -14,6 +14,7 @@ Kind = Literal["flat", "ivf", "hnsw", "pq"]
 ON_GPU = ("flat", "ivf")  # kinds that faiss searches on a GPU as it does on the CPU
 BLOCK = 65_536  # vectors that enter an index, or are compared, at once
 PIECE = 1024  # queries that are compared at once
+ROUNDING = 1e-5  # of a distance, as a share of the length of the query
 SAMPLE, NEIGHBOURS, RECALL = 256, 10, 0.95  # what the number of probes is chosen by
 
 
@@ -72,9 +73,12 @@ class Index:
         k = min(NEIGHBOURS, len(vectors) - 1)
         if not k:
             return
-        true = _without(rows, *exact_search([vectors], vectors[rows], k + 1))[1]
+        queries = vectors[rows]
+        true = _without(rows, *exact_search([vectors], queries, k + 1))[0]
         self._faiss.nprobe = probes = min(4, self._faiss.nlist)
-        while recall_of(self.search(vectors[rows], k, itself=rows)[1], true) < RECALL and probes < self._faiss.nlist:
+        while probes < self._faiss.nlist:
+            if recall_of([vectors], queries, self.search(queries, k, itself=rows)[1], true) >= RECALL:
+                break
             self._faiss.nprobe = probes = min(2 * probes, self._faiss.nlist)
 
     def add(self, vectors: NDArray[np.float32]) -> None:
@@ -93,6 +97,8 @@ class Index:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Distances, ascending, and positions of the nearest rows, (M, k) each; inf and -1 where there are fewer.
 
+        A query whose lists hold no row, as those of many equal ones may, is asked again with twice the probes.
+
         Args:
             queries: (M, D).
             k: how many, >= 1.
@@ -100,12 +106,31 @@ class Index:
         """
         if k < 1:
             raise ValueError(f"k must be >= 1, got {k}")
+        queries, probes = np.ascontiguousarray(queries, np.float32), self.probes
+        distances, positions = self._nearest(queries, k, itself)
+        while probes is not None and probes < self._faiss.nlist:
+            if not len(empty := np.flatnonzero((positions < 0).all(axis=1))):
+                break
+            probes = min(2 * probes, self._faiss.nlist)
+            own = None if itself is None else itself[empty]
+            distances[empty], positions[empty] = self._nearest(queries[empty], k, own, probes)
+        return distances, positions
+
+    def _nearest(
+        self, queries: NDArray[np.float32], k: int, itself: NDArray[np.integer] | None, probes: int | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """What `search` says, by the index's own number of probes or by another one."""
         count = k if itself is None else k + 1
-        queries = np.ascontiguousarray(queries, np.float32)
         if self._faiss is None:
             squared, positions = _exact(lambda: self._blocks, queries, count)
-        else:
+        elif probes is None:
             squared, positions = self._faiss.search(queries, count)
+        else:
+            import faiss
+
+            parameters = faiss.SearchParametersIVF()
+            parameters.nprobe = probes
+            squared, positions = self._faiss.search(queries, count, params=parameters)
         distances = np.sqrt(np.maximum(squared, 0))  # both measure squares
         distances[positions < 0] = np.inf
         return (distances, positions) if itself is None else _without(itself, distances, positions)
@@ -162,18 +187,31 @@ def _prepared(parts: Sequence[NDArray[np.float32]]) -> Iterator[tuple[Any, Any]]
 
 
 def recall(index: Index, vectors: Sequence[NDArray[np.float32]], queries: NDArray[np.float32], k: int = 10) -> float:
-    """Share of the k true neighbours that the index finds, mean over the queries (M, D).
+    """Share of the k neighbours by the index that are as near as the k true ones, mean over the queries (M, D).
 
     Args:
         vectors: those in the index, in parts (N_s, D); where there are fewer than k, all are true neighbours.
     """
     k = min(k, index.size)
-    return recall_of(index.search(queries, k)[1], exact_search(vectors, queries, k)[1])
+    return recall_of(vectors, queries, index.search(queries, k)[1], exact_search(vectors, queries, k)[0])
 
 
-def recall_of(positions: NDArray[np.int64], true: NDArray[np.int64]) -> float:
-    """Share of the true positions (M, k) that are among those found, mean over rows."""
-    return float(np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(positions, true, strict=True)]))
+def recall_of(
+    vectors: Sequence[NDArray[np.float32]],
+    queries: NDArray[np.float32],
+    positions: NDArray[np.int64],
+    true: NDArray[np.float32],
+) -> float:
+    """Share of the rows at `positions` (M, k), -1 being none, that are as near to the queries (M, D) as the farthest of
+    the true neighbours is, whose squared distances (M, k) are given: of equal rows any are right."""
+    squared, first = np.full(positions.shape, np.inf), 0
+    for part in vectors:
+        query, place = np.nonzero((positions >= first) & (positions < first + len(part)))
+        rows = part[positions[query, place] - first]
+        squared[query, place] = np.square(rows - queries[query], dtype=np.float64).sum(1)
+        first += len(part)
+    farthest = np.sqrt(true.max(1)) + ROUNDING * np.linalg.norm(queries, axis=1)
+    return float(np.mean(np.sqrt(squared) <= farthest[:, None]))
 
 
 def _without(itself: NDArray[np.integer], distances: NDArray, positions: NDArray) -> tuple[NDArray, NDArray]:

@@ -122,3 +122,10 @@ def test_a_run_without_retrieval_keeps_its_name():
     assert compose_run((*words, "retrieval=none")).id(0) == plain
     assert compose_run((*words, "retrieval=knn")).id(0) != plain
     assert compose_run((*words, "explain=true", "add=x.csv")).id(0) == plain
+
+
+def test_a_train_row_alone_has_no_neighbours_to_compare(solve):
+    vote = ["retrieval.num_neighbours=[3]", "retrieval.temperature=[1]", "retrieval.lam=[0.3]"]
+    result = solve("method=prototypes", "dataset.labels=1", "retrieval=knn", *vote)
+    assert result.code == 0, result.err
+    assert "train/neighbours_shared_labels" not in result.metrics and result.metrics["retrieval/rows"] == 1

@@ -70,6 +70,16 @@ def test_probes_are_chosen_for_the_recall(vectors, monkeypatch):
     assert Index(shuffled, "ivf").probes > few.probes
 
 
+@pytest.mark.parametrize("kind", ["ivf", "pq"])
+def test_equal_rows_are_as_good_as_one_another_and_no_query_is_without_any(vectors, kind):
+    copies = np.repeat(vectors[:20], 100, axis=0)
+    index = Index(copies, kind, probes=None if kind == "ivf" else 1)
+    assert index.probes <= 4 and recall(index, [copies], vectors[:20]) == 1
+    few = Index(copies, kind, probes=1)
+    assert (few.search(vectors, 5)[1][:, 0] >= 0).all() and few.probes == 1
+    assert (few.search(copies, 5, itself=np.arange(2000))[1][:, 0] >= 0).all()
+
+
 @pytest.mark.parametrize("kind", ["ivf", "hnsw", "pq"])
 def test_a_saved_index_takes_the_rows_that_came_later(vectors, kind, tmp_path, monkeypatch):
     with open(tmp_path / "index", "wb") as file:

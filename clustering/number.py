@@ -12,6 +12,7 @@ from clustering.kmeans import Vectors, kmeans, nearest, several_nearest
 FIRST_SPLITS, SPLITS = 6, 12  # with two of them, chance decides between merits a tenth apart
 FIRST_RATIO, RATIO = 1.25, 1.12  # between candidates
 STARTS, MAX_ITER = 3, 20  # a single start of k-means agrees with another by luck
+ROUNDING = 1e-3  # of a distance, as a share of the length of the rows: its square is a difference of squares in float32
 NEARLY_BEST = 0.92  # share of the best merit that is as good as it
 
 Candidate = tuple[int, float, float]  # number, separation, agreement
@@ -52,7 +53,7 @@ def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_row
         sample_rows: at most so many rows are looked at, which also bounds the candidates.
 
     Raises:
-        ValueError: fewer than 8 rows.
+        ValueError: fewer than 8 rows, or no number of groups that are apart.
     """
     number = vectors.shape[0]
     if number < 8:
@@ -62,6 +63,8 @@ def estimate_num_clusters(vectors: Vectors, rng: np.random.Generator, sample_row
     halves = [np.array_split(rng.permutation(vectors.shape[0]), 2) for _ in range(SPLITS)]
     first = [_judged(vectors, size, halves[:FIRST_SPLITS], rng) for size in candidates(vectors.shape[0])]
     best = int(_merits(first).argmax())
+    if not _merits(first)[best] > 0:
+        raise ValueError("method.num_clusters: auto found no two groups of texts that are apart, allowed: a number")
     fine: list[Candidate] = []
     for size in candidates(vectors.shape[0], RATIO):
         if size >= first[max(best - 1, 0)][0]:
@@ -113,7 +116,8 @@ def _separation_and_agreement(
 def simplified_silhouette(vectors: Vectors, centres: np.ndarray) -> float:
     """Mean of 1 - a/b: a the distance of a row to the nearest centre, b to the second nearest (Hruschka et al., 2004).
 
-    A row at two centres at once has silhouette 0.
+    A row at two centres at once, but for rounding, has silhouette 0.
     """
     near, next_near = np.sqrt(several_nearest(vectors, centres, 2)[1]).T
-    return float(np.where(next_near > 0, 1 - near / np.where(next_near > 0, next_near, 1), 0).mean())
+    apart = next_near > ROUNDING * np.linalg.norm(centres, axis=1).max()
+    return float(np.where(apart, 1 - near / np.where(apart, next_near, 1), 0).mean())

@@ -27,7 +27,7 @@ def _draw(estimate: Estimate, file: Path) -> Path:
     }
     with drawing(5.2, 3.2) as (figure, (axis,)):
         for (name, values), colour, dash in zip(curves.items(), COLOURS, DASHES, strict=False):
-            axis.plot(numbers, [value / max(values) for value in values], dash, color=colour, label=name)
+            axis.plot(numbers, [value / (max(values) or 1) for value in values], dash, color=colour, label=name)
         axis.axhline(NEARLY_BEST, color="0.75", linewidth=0.8)
         axis.axvline(estimate.number, color="0.4", linewidth=0.8)
         axis.set(xscale="log", xlabel=f"clusters; {estimate.number} taken", ylabel="share of its largest value")

@@ -100,6 +100,10 @@ def test_separated_groups_are_counted(sizes):
 def test_few_texts_are_refused():
     with pytest.raises(ValueError, match="found auto with 7 texts"):
         estimate_num_clusters(np.eye(7, dtype=np.float32), np.random.default_rng(0))
+    alike = np.repeat(np.random.default_rng(0).normal(size=(1, 32)).astype(np.float32), 20, axis=0)
+    for rows in (alike, csr_matrix(alike)):
+        with pytest.raises(ValueError, match="auto found no two groups of texts that are apart, allowed: a number"):
+            estimate_num_clusters(rows, np.random.default_rng(0))
     assert candidates(8) == [2] and candidates(20000)[-1] == 424
     assert 10 not in candidates(6000) and 10 in candidates(6000, RATIO)
 

@@ -3,7 +3,7 @@
     python -m attack [inputs=300] [effects=15] [files=100] [kills=20] [seed=0] [first=0] [folder=DIR]
 
 Settings come from the config's own schema; effects are good values that must change a result; files are good ones
-damaged; kills fall at random moments of every task.
+damaged; kills fall at random moments of the tasks in `attack.kills`.
 `first` is the number of the first case: with it a long attack can be made in pieces.
 Most inputs run up to the first step of training, every tenth to the end. A failure is printed with the line that
 repeats it, and its files stay. Exit code 1 where there is any.
@@ -68,7 +68,13 @@ class Attack:
         for case in range(self.first, self.first + number):
             base, word = effect(random.Random(f"{self.seed} effects {case}"))
             if base not in figures:
-                figures[base] = self._figures([*self._around(base), *self.place.store("bases"), *base])[1]
+                words = [*self._around(base), *self.place.store("bases"), *base]
+                outcome, figures[base] = self._figures(words)
+                if outcome.kind != "accepted":  # nothing to compare with: a refusal is no good end here
+                    kind = "unclear" if outcome.kind == "refused" else outcome.kind
+                    self._count(kind, f"base of effects {case}", words, "nothing changed", outcome)
+            if not figures[base]:
+                continue
             words = [*self._around(base), *self.place.store(f"effects-{case}"), *base, word]
             outcome, changed = self._figures(words)
             kind = outcome.kind

@@ -1,4 +1,4 @@
-"""Kills at any moment of every task: the same line, typed again, must end as one that nobody disturbed."""
+"""Kills at any moment of most tasks: the same line, typed again, must end as one that nobody disturbed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ OWN = {  # of a process, not of a result
 }  # fmt: skip
 
 
+STATES = "callbacks.last.every_seconds=0"  # a state after each epoch, however short, to go on from
 ACTIVE = ("active=random", "active.query_size=4", "active.budget=4")
 
 
@@ -56,19 +57,24 @@ def _use(*more: str, run: str = "run") -> Callable[[Place, Path], list[str]]:
 
 
 TASKS = (
-    Task("fit", _fit("method=sharprecl")),
-    Task("fit ce", _fit("method=ce")),
-    Task("fit with neighbours", _fit("method=ce", "retrieval=knn")),
+    Task("fit", _fit("method=sharprecl", STATES)),
+    Task("fit ce", _fit("method=ce", STATES)),
+    Task("fit with neighbours", _fit("method=ce", "retrieval=knn", STATES)),
+    Task("fit kontrast", _fit("method=kontrast", STATES)),
     Task("fit solved", lambda place, folder: [
         word for word in _fit("method=logistic", "encoder.train=frozen")(place, folder) if word.partition("=")[0] not in
         ("optimizer.lr", "trainer.max_epochs", "trainer.precision", "method.head_lr")]),
     Task("cluster", _cluster("method=sbert_kmeans")),
     Task("cluster trained", _cluster("method=sccl", "augment=dropout", "trainer.max_epochs=1")),
+    Task("cluster in stages", _cluster(
+        "method=aecl", "augment=dropout", "method.stage1_epochs=1", "method.stage2_epochs=1", "trainer.max_epochs=3",
+        STATES)),
     Task("active", _fit("method=ce", "trainer.max_epochs=1", *ACTIVE)),
     Task("describe", lambda place, folder: [*place.data, *place.store(folder / "runs", folder), "task=describe"]),
     Task("predict", _use("task=predict", "input={file}", "output={folder}/out.csv"), "run"),
     Task("export", _use("task=export", "output={folder}/export", run="without_neighbours"), "without_neighbours"),
     Task("evaluate", _use("task=evaluate"), "run"),
+    Task("drift", _use("task=drift", "input={file}", "output={folder}/out.csv", run="clustering"), "clustering"),
     Task(
         "auto",
         lambda place, folder: [

@@ -1,6 +1,8 @@
 """The attack tells good from bad, and a short one finds nothing."""
 
 import random
+from collections import Counter
+from types import SimpleNamespace
 from typing import Annotated, Literal
 
 import pytest
@@ -73,6 +75,16 @@ def test_a_result_that_a_kill_changed_is_named(tmp_path):
     (tmp_path / "b/x/y.csv").write_text("2")
     (tmp_path / "b/.z.tmp").write_text("")
     assert difference(content(tmp_path / "a"), content(tmp_path / "b")) == "other content: .z.tmp, x/y.csv"
+
+
+def test_a_base_line_that_fails_is_a_failure_and_nothing_is_compared_with_it(monkeypatch, capsys):
+    attack = Attack.__new__(Attack)
+    attack.seed, attack.first, attack.counts = 0, 0, Counter()
+    attack.place = SimpleNamespace(store=lambda *_: [])
+    monkeypatch.setattr(attack, "_around", lambda base: [])
+    monkeypatch.setattr(attack, "_figures", lambda words: (Outcome(2, "error: loss.tau: found 0", 1.0), {}))
+    attack.effects(1)
+    assert attack.failures == 1 and "base of effects 0" in capsys.readouterr().out
 
 
 def test_words_that_it_does_not_know():

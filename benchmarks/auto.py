@@ -44,9 +44,9 @@ from tabulate import tabulate
 
 from benchmarks._measure import ROOT
 from datamodules.splits import rank_in_class
-from reporting.auto.resampling import DRAWS
 from reporting.intervals import bootstrap_intervals
 from reporting.metrics import classification_metrics
+from reporting.resampling import DRAWS
 
 SETTINGS = (
     *("docstrings:300:1", "trec:300:1", "trec:300:20", "cr:300:5", "agnews:300:13", "agnews:1000:50"),

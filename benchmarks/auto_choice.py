@@ -32,8 +32,8 @@ from sklearn.random_projection import GaussianRandomProjection
 
 from benchmarks.two_views import train_rows
 from reporting.auto.ranking import OutOfFold, rank
-from reporting.auto.resampling import difference_test, interval
 from reporting.calibration import abstention
+from reporting.resampling import difference_test, interval
 
 SHARES = np.array([0.5, 0.25, 0.15, 0.075, 0.025])
 SOME_FOLDS, LEAST_TEST = 3, 20

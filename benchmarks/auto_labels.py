@@ -49,7 +49,7 @@ from benchmarks.auto import (
     setfit_fitted,
     tuned,
 )
-from reporting.auto import several_labels
+from reporting import several_labels
 from reporting.multilabel_metrics import best_threshold
 
 SETTINGS = ("reuters21578:300", "reuters21578:1000", "goemotions:300", "goemotions:1000")

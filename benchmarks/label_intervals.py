@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from benchmarks.label_thresholds import drawn_labels, encoded
 from benchmarks.rare_classes import Texts
-from reporting.auto import several_labels
-from reporting.auto.resampling import interval
+from reporting import several_labels
+from reporting.resampling import interval
 from tasks.auto import cheap
 from tasks.auto.calibration import decisions
 from tasks.auto.folds import Fitted, cheap_fold, each_fold, fitted

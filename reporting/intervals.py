@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from reporting import resampling, several_labels
 from reporting.metrics import classification_metrics
 
-DRAWS = 2000
-LEVEL = 0.95
-AT_ONCE = 100  # draws in memory
 INTERVAL_METRICS = ("accuracy", "macro_f1")
 MULTILABEL_INTERVAL_METRICS = ("micro_f1", "macro_f1")
 
@@ -17,12 +15,14 @@ MULTILABEL_INTERVAL_METRICS = ("micro_f1", "macro_f1")
 def bootstrap_intervals(
     labels: ArrayLike, predictions: ArrayLike, num_classes: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Percentiles of the Bayesian bootstrap over rows (Rubin 1981): `accuracy_low`, `accuracy_high`, the same of
-    `macro_f1`, as fractions; they hold `LEVEL` of `DRAWS` draws.
+    """`accuracy_low`, `accuracy_high`, the same of `macro_f1`, as fractions: bounds that hold, for 95 % of test sets of
+    this size, the figure of this very model on very many such rows.
 
-    In a draw each row has a weight, exponentially distributed, so that rows of equal label and prediction have a gamma
-    one together. Rows drawn with replacement would leave rare classes out of some draws, those of F1 0 among them, and
-    macro-F1 over the others lies above that of all.
+    Rows weigh anew within their classes, and classes by their sizes, beside a pseudo-row a class that is half right, so
+    that a few rows all right are not certain (`resampling.bootstrap`, whose widening for the models of folds is left
+    out); macro-F1 reaches further to the side on which so few rows mislead (`resampling.bias`). Other seeds and other
+    train rows are not in it. Simulated, the bounds of accuracy hold in 91 to 99 % from 20 rows on, those of macro-F1
+    too where no class is rare, but in 75 to 80 % where some have two or three rows.
 
     Args:
         labels: (N,) class indices, N >= 1.
@@ -30,56 +30,29 @@ def bootstrap_intervals(
         num_classes: C.
         rng: draws the resamples.
     """
-    cells = np.asarray(labels) * (num_classes + 1) + np.asarray(predictions) + 1
-    occurring, counts = np.unique(cells, return_counts=True)
-    true, predicted = np.divmod(occurring, num_classes + 1)
-    classes = np.arange(num_classes)
-    figures = _resampled(counts, true[:, None] == classes, predicted[:, None] - 1 == classes, rng)
-    return _bounds({name: figures[name] for name in INTERVAL_METRICS})
+    patterns = resampling.Patterns.of(labels, np.asarray(predictions)[:, None], num_classes)
+    draws, rows = resampling.bootstrap(patterns, rng), resampling.estimate(patterns)
+    return _bounds("accuracy", draws.micro_f1, rows.micro_f1) | _bounds(
+        "macro_f1", draws.macro_f1, rows.macro_f1, resampling.bias(patterns, rng)
+    )
 
 
 def multilabel_intervals(references: ArrayLike, predictions: ArrayLike, rng: np.random.Generator) -> dict[str, float]:
-    """The same of `micro_f1` and `macro_f1` where texts have several labels.
+    """The same of `micro_f1` and `macro_f1` where texts have several labels, by `several_labels.bootstrap`.
 
     Args:
         references, predictions: (N, C) of 0 and 1, N >= 1.
         rng: draws the resamples.
     """
-    true, predicted = np.asarray(references) > 0, np.asarray(predictions) > 0
-    figures = _resampled(np.ones(len(true), np.int64), true, predicted, rng)
-    return _bounds({name: figures[name] for name in MULTILABEL_INTERVAL_METRICS})
+    true, answers = np.asarray(references) > 0, np.asarray(predictions)[None] > 0
+    draws, rows = several_labels.bootstrap(true, answers, rng), several_labels.estimate(true, answers)
+    return _bounds("micro_f1", draws.micro_f1, rows.micro_f1) | _bounds("macro_f1", draws.macro_f1, rows.macro_f1)
 
 
-def _bounds(figures: dict[str, NDArray[np.float64]]) -> dict[str, float]:
-    ends = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    bounds: dict[str, float] = {}
-    for name, values in figures.items():
-        bounds[f"{name}_low"], bounds[f"{name}_high"] = map(float, np.quantile(values, ends))
-    return bounds
-
-
-def _resampled(
-    counts: NDArray[np.int64], is_true: NDArray[np.bool_], is_predicted: NDArray[np.bool_], rng: np.random.Generator
-) -> dict[str, NDArray[np.float64]]:
-    """Figures of each draw (R,), of classes (M, C) that stand for `counts` (M,) rows each.
-
-    Macro-F1 is over the classes that occur, as in `classification_metrics` and `multilabel_metrics`.
-    """
-    from scipy.sparse import csr_array
-
-    is_right = (is_true == is_predicted).all(axis=1)
-    hits_of = csr_array((is_true & is_predicted).T.astype(np.float64))
-    total_of = csr_array(is_true.T.astype(np.float64) + is_predicted.T)
-    parts: dict[str, list[NDArray[np.float64]]] = {"accuracy": [], "micro_f1": [], "macro_f1": []}
-    for _ in range(DRAWS // AT_ONCE):
-        draws = rng.standard_gamma(counts, size=(AT_ONCE, len(counts)))
-        hits, total = 2 * (hits_of @ draws.T), total_of @ draws.T  # (C, AT_ONCE)
-        occurs = total > 0
-        f1 = np.divide(hits, total, out=np.zeros(total.shape), where=occurs)
-        parts["accuracy"].append(draws[:, is_right].sum(axis=1) / draws.sum(axis=1))
-        parts["micro_f1"].append(hits.sum(axis=0) / np.maximum(total.sum(axis=0), 1e-300))
-        parts["macro_f1"].append(f1.sum(axis=0) / np.maximum(occurs.sum(axis=0), 1))
-    return {name: np.concatenate(values) for name, values in parts.items()}
+def _bounds(name: str, draws: resampling.Floats, rows: resampling.Floats, bias: float = 0.0) -> dict[str, float]:
+    """Not widened: that is for the models of folds."""
+    lower, upper = resampling.interval(draws, rows[0], widened=1.0, bias=bias)
+    return {f"{name}_low": float(lower), f"{name}_high": float(upper)}
 
 
 def majority_metrics(labels: ArrayLike, class_counts: ArrayLike) -> dict[str, float]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from reporting.auto import drawings, resampling, several_labels
+from reporting import resampling, several_labels
+from reporting.auto import drawings
 from reporting.auto.commands import evaluate_line, predict_line
 from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import GAIN_MEAN, second_figure

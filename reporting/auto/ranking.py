@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from reporting.auto import resampling, several_labels
-from reporting.auto.resampling import Patterns, Scores, interval
+from reporting import resampling, several_labels
 from reporting.calibration import Floats, answers, answers_of_texts, brier_score, expected_calibration_error
+from reporting.resampling import Patterns, Scores, interval
 from reporting.statistics import holm
 
 LEVEL = 0.05
@@ -291,10 +291,8 @@ def _figures(
     for name in ("macro_f1", "micro_f1"):
         more = float(getattr(whole.estimate(), name)[0] - getattr(same_rows, name)[0])
         value = float(np.clip(getattr(own, name)[0] + more, 0, 1))
-        lower, upper = interval(getattr(draws, name) + more, value, out_of_fold.widened)
-        if name == "macro_f1":  # may be off by this much more to one side
-            bias = out_of_fold.bias(seed)
-            lower, upper = np.maximum(lower - max(bias, 0), 0), np.minimum(upper - min(bias, 0), 1)
+        bias = out_of_fold.bias(seed) if name == "macro_f1" else 0.0
+        lower, upper = interval(getattr(draws, name) + more, value, out_of_fold.widened, bias)
         figures |= {name: value, f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
     return figures | {"ece": out_of_fold.calibration_error(), "brier": out_of_fold.brier()}
 

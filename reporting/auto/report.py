@@ -14,7 +14,6 @@ from reporting.auto.evidence import Evidence, names_of, read_evidence
 from reporting.auto.learning_curve import learning_curve
 from reporting.auto.page import html_page
 from reporting.auto.ranking import OutOfFold, rank, second_figure
-from reporting.auto.resampling import interval
 from reporting.auto.sentence import asked, not_fitted, percent, sentence, unreliable
 from reporting.auto.suspects import duplicates, suspect_label_sets, suspect_labels
 from reporting.calibration import (
@@ -24,6 +23,7 @@ from reporting.calibration import (
 )
 from reporting.metrics import ClassScores, class_scores, confusion_matrix
 from reporting.multilabel_metrics import label_scores
+from reporting.resampling import interval
 from storage.errors import counted
 from storage.run_store import RunFolder
 

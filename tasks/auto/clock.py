@@ -49,7 +49,7 @@ class Clock:
 
     def expect_report(self, rows: int, num_classes: int) -> None:
         """Keep more for the report where there is more to resample: many classes, and rows that fill them."""
-        from reporting.auto.resampling import DRAWS, num_draws
+        from reporting.resampling import DRAWS, num_draws
 
         patterns = min(rows, num_classes**2)
         expected = PATTERN_SECONDS * patterns * num_draws(patterns) / DRAWS

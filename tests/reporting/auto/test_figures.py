@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reporting.auto import resampling
+from reporting import resampling
 from reporting.auto.learning_curve import fit_power_law, learning_curve
 from reporting.auto.suspects import duplicates, suspect_label_sets, suspect_labels
 from reporting.calibration import (

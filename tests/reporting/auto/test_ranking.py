@@ -16,7 +16,7 @@ from reporting.auto.ranking import (
     rank,
     recommend,
 )
-from reporting.auto.resampling import DRAWS, Patterns, bias, bootstrap, difference_test, estimate, interval, num_draws
+from reporting.resampling import DRAWS, Patterns, bias, bootstrap, difference_test, estimate, interval, num_draws
 
 
 def rows(rng, counts=(60, 25, 8), skill=0.75, repeats=2):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 
-from reporting.auto import several_labels
+from reporting import several_labels
 from reporting.auto.evidence import read_evidence
 from reporting.auto.ranking import OutOfFold
 from reporting.auto.report import write_report

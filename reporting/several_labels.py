@@ -1,11 +1,11 @@
-"""Figures of texts with several labels under resampled rows: as `reporting.auto.resampling` has them for one label."""
+"""Figures of texts with several labels under resampled rows: as `reporting.resampling` has them for one label."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reporting.auto.resampling import DRAWS, PIECE, PRIOR, Scores, numbered
+from reporting.resampling import DRAWS, PIECE, PRIOR, Scores, numbered
 
 WIDENED = 1.8  # of `resampling.interval`: thresholds differ from fold to fold too (`benchmarks/label_intervals.py`)
 
@@ -87,7 +87,7 @@ def difference_test(
     groups: NDArray[np.int64] | None = None,
 ) -> tuple[float, float, float]:
     """Macro-F1 of `first` less that of `second`, its two-sided p and its standard error, by exchanging the answers of
-    rows, as `reporting.auto.resampling.difference_test`.
+    rows, as `reporting.resampling.difference_test`.
 
     Args:
         labels: (N, C).

@@ -37,6 +37,11 @@ class Metric:
     scale: float = 100
     lower: bool = False
 
+    @property
+    def is_share(self) -> bool:
+        """Whether it is shown in %: a figure of another kind times 100 says so in its title."""
+        return self.scale == 100 and "×100" not in self.title
+
 
 @dataclass(frozen=True)
 class Line:

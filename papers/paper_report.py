@@ -29,7 +29,7 @@ from reporting.metrics import non_uniformity
 from reporting.tables import MISSING, Table
 from storage.errors import ReportError
 from storage.files import write_text
-from storage.records import Run, is_of_changed_code, read_store
+from storage.records import Record, Run, is_of_changed_code, read_store
 from storage.run_store import RunFolder
 
 GRID = "grid.json"
@@ -37,6 +37,9 @@ GRID = "grid.json"
 
 def read_stores(stores: Sequence[Path], changed_too: bool = False) -> dict[str, Run]:
     """Finished runs of all stores by id; of several with one id the last record, or where there is none the first run.
+
+    A record is taken as it is, for records made before others were refused are of code that no commit holds
+    (`of_no_commit` counts them).
 
     Args:
         changed_too: also runs of code that no commit holds.
@@ -48,7 +51,7 @@ def read_stores(stores: Sequence[Path], changed_too: bool = False) -> dict[str, 
         elif changed_too or not is_of_changed_code(run):
             runs.setdefault(run.id, run)
         else:
-            print(f"warning: left out: {run.id}, whose code has uncommitted changes", file=sys.stderr)
+            print(f"warning: left out: {run.id}, whose code no commit holds", file=sys.stderr)
     return runs
 
 
@@ -61,7 +64,22 @@ def write_report_again(folder: Path, stores: Sequence[Path]) -> Path:
     if not (grid := read_grid(folder)):
         raise ReportError(f"{folder / GRID}: missing; it is written by make reproduce-tables BUDGET={folder.name}")
     record_folders = sorted(path for path in folder.parent.glob("*") if path.is_dir())
-    return write_report(folder, load_budget(grid["budget"]), grid["tables"], read_stores([*record_folders, *stores]))
+    runs = read_stores([*record_folders, *stores])
+    if lines := of_no_commit(grid["tables"], runs):
+        print("Of code that no commit holds, or that is not known:", *lines, sep="\n  ", file=sys.stderr)
+    return write_report(folder, load_budget(grid["budget"]), grid["tables"], runs)
+
+
+def of_no_commit(tables: Mapping[str, Any], runs: Mapping[str, Run]) -> list[str]:
+    """A line a table that has such runs, with their number in its cells and how many of them say of no code at all."""
+    lines = []
+    for table, entries in tables.items():
+        used = [runs[name] for entry in entries for name in entry["runs"].values() if name in runs]
+        changed = [run for run in used if is_of_changed_code(run)]
+        if changed:
+            silent = sum(isinstance(run, Record) and not run.read_environment() for run in changed)
+            lines.append(f"{table}: {len(changed)} of {len(used)} runs" + (f", {silent} unknown" if silent else ""))
+    return lines
 
 
 def read_grid(folder: Path) -> dict[str, Any]:
@@ -157,7 +175,7 @@ def _epoch_figures(
             if points:
                 panels.setdefault(columns[entry["column"]], {})[rows[entry["row"]]] = points
         if panels:
-            file = lines_figure(panels, "epoch", "%", folder / f"epochs-{spec['name']}")
+            file = lines_figure(panels, "epoch", spec["axis"], folder / f"epochs-{spec['name']}")
             figures[f"{spec['title']}. Mean and standard deviation over seeds."] = file
     return figures
 

@@ -11,8 +11,9 @@ from reporting.curves import lines_figure
 def sensitivity_figure(report: TableReport, file: Path) -> Path | None:
     """A table over a swept value as curves, one panel a column; None before two of its values are measured."""
     series: dict[str, dict[str, dict[float, list[float]]]] = {}
+    metrics = [metric for metric in report.grid.metrics[:2] if metric.scale == report.grid.metrics[0].scale]
     for column in report.columns:
-        for metric in report.grid.metrics[:2]:
+        for metric in metrics:
             points = {
                 row.x: list(values.values())
                 for row in report.rows
@@ -22,4 +23,5 @@ def sensitivity_figure(report: TableReport, file: Path) -> Path | None:
                 series.setdefault(column.title, {})[metric.title] = points
     if not series or report.grid.curve is None:
         return None
-    return lines_figure(series, report.grid.curve, "%", file)
+    unit = "%" if all(metric.is_share for metric in metrics) else ""
+    return lines_figure(series, report.grid.curve, unit, file, factor=metrics[0].scale)

@@ -349,7 +349,16 @@ def _caption(
     plural = "seed" if count == "1" else "seeds"
     note = " (epoch chosen on test)" if "published" in protocols else ""
     setting = "; ".join(encoders) or "not trained"
-    return f"{grid.title}. Encoder {setting}. Protocol {'/'.join(protocols)}{note}. {count} {plural}; %, mean ± SD."
+    run_with = f"Encoder {setting}. Protocol {'/'.join(protocols)}{note}. {count} {plural}"
+    return f"{grid.title}. {run_with}; {_unit(grid.metrics)}mean ± SD."
+
+
+def _unit(metrics: Sequence[Metric]) -> str:
+    """Of what the metrics have in common; a title names the unit of one that is no share."""
+    others = [metric.title for metric in metrics if not metric.is_share]
+    if len(others) == len(metrics):
+        return ""
+    return f"% but for {' and '.join(others)}; " if others else "%, "
 
 
 def _setting(run: Run) -> str | None:

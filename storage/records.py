@@ -136,15 +136,18 @@ def _leave_out(error: ReportError) -> None:
     print(f"warning: left out: {error}", file=sys.stderr)
 
 
-def is_of_changed_code(run: RunFolder) -> bool:
-    """Whether any start of a run had code that no commit holds."""
-    return run.has("environment.json") and bool(run.read_json("environment.json").get("changed"))
+def is_of_changed_code(run: Run) -> bool:
+    """Whether any start of a run had code that no commit holds, as far as is known: without a checkout nothing is."""
+    if isinstance(run, Record):
+        return run.read_environment().get("changed") is not False
+    return not run.has("environment.json") or run.read_json("environment.json").get("changed") is not False
 
 
 def add_records(runs: Iterable[RunFolder], folder: Path) -> tuple[list[str], list[str]]:
     """Add the records of finished runs; returns the ids added, and those refused.
 
-    Refused are runs of code that no commit holds. A run that the folder has, with the same content, is not added again.
+    Refused are runs of code that no commit holds, or that do not say theirs. A run that the folder has, with the same
+    content, is not added again.
     """
     recorded = _lines(folder)
     added, refused, shard = [], [], Shard()
@@ -378,7 +381,7 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(2)
     print(f"{len(added)} records added in {command.folder}")
     if refused:
-        print(f"left out, of code with uncommitted changes: {', '.join(refused)}", file=sys.stderr)
+        print(f"left out, of code that no commit holds: {', '.join(refused)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from papers import claims, predicted_rows
 from papers.claims import Claim, judge, load_claims, one_p, with_one_p
 from papers.grid import Metric, load_grid
 from papers.page import check_rows, claim_row
-from papers.paper_report import write_report_again
+from papers.paper_report import of_no_commit, read_stores, write_report_again
 from papers.render import blocks, figure_text, latex, markdown
 from papers.table_report import TableReport, table_report
 from reporting.escape import for_latex
@@ -38,6 +38,7 @@ def make_run(store, name, seed, value, **more):
     encoder = {"name": "minilm", "train": "full"}
     config = {"encoder": encoder, "trainer": {"max_epochs": 6}, "sampler": {"batch_size": 64}}
     run.write_text("config.yaml", yaml.safe_dump(config))
+    run.write_json("environment.json", {"changed": False})
     return run
 
 
@@ -170,6 +171,29 @@ def test_caption_and_notes_say_what_stands_there(report):
     notes = " ".join(report.missing)
     assert "SimCSE: not run here (method=simcse: unknown choice)" in notes
     assert "Dice loss: seeds still missing (TREC ir=50 2 of 5)" in notes
+
+
+@pytest.mark.parametrize(
+    ("table", "unit"),
+    [
+        ("sharprecl_2", "; %, mean ± SD."),
+        ("scl_hnm_6", " seed; mean ± SD."),
+        ("acl_conflict", "; % but for rank correlation with class size, ×100; mean ± SD."),
+    ],
+)
+def test_caption_says_percent_of_shares_alone(tmp_path, table, unit):
+    grid = load_grid(table)
+    run = make_run(tmp_path, "run", 0, 0.5, **{metric.key: 0.5 for metric in grid.metrics})
+    cells = [entry(grid.rows[0].key, grid.columns[0].key, ["run"])]
+    assert table_report(grid, cells, {"run": run}).caption.endswith(unit)
+
+
+def test_runs_of_no_commit_are_left_out_and_counted_where_they_are_recorded(tmp_path, capsys):
+    runs = {name: make_run(tmp_path, name, seed, 0.5) for seed, name in enumerate(("ce-0", "ce-1"))}
+    runs["ce-1"].write_json("environment.json", {"changed": None})
+    assert [*read_stores([tmp_path])] == ["ce-0"] and "left out: ce-1" in capsys.readouterr().err
+    tables = {"sharprecl_2": [entry("ce", "trec_50", [*runs])], "sharprecl_3": [entry("ce", "trec_50", ["ce-0"])]}
+    assert of_no_commit(tables, runs) == ["sharprecl_2: 1 of 2 runs"]
 
 
 def test_caption_says_which_layers_train_and_leaves_out_what_does_not(tmp_path):

@@ -70,8 +70,10 @@ def test_texts_of_people_are_not_kept(make_run, tmp_path):
 
 
 def test_code_that_no_commit_holds_leaves_no_record(make_run, tmp_path):
-    runs = [make_run("a-toy-1", changed=True), make_run("b-toy-1")]
-    assert add_records(runs, tmp_path / "kept") == (["b-toy-1"], ["a-toy-1"])
+    runs = [make_run("a-toy-1", changed=True), make_run("b-toy-1"), make_run("c-toy-1", changed=None)]
+    (silent := make_run("d-toy-1")).path.joinpath("environment.json").unlink()
+    refused = ["a-toy-1", "c-toy-1", "d-toy-1"]
+    assert add_records([*runs, silent], tmp_path / "kept") == (["b-toy-1"], refused), "nobody knows the code of two"
     assert [run.id for run in read_store(tmp_path / "kept")] == ["b-toy-1"]
 
 
@@ -178,7 +180,7 @@ def test_the_command_adds_and_joins(make_run, tmp_path, capsys):
     records.main([str(tmp_path / "runs"), str(tmp_path / "kept")])
     assert capsys.readouterr() == (
         f"1 records added in {tmp_path / 'kept'}\n",
-        "left out, of code with uncommitted changes: b-toy-1\n",
+        "left out, of code that no commit holds: b-toy-1\n",
     )
     records.main([str(tmp_path / "kept")])
     assert capsys.readouterr().out.startswith("1 records in")

@@ -20,6 +20,7 @@ def record(folder: Path, method: str, seed: int, value: float, mu: float = 1.0, 
     run = RunFolder(folder / f"{method}-{seed}-{mu}")
     run.write_text("config.yaml", f"method:\n  name: {method}\n  mu: {mu}\ndataset:\n  name: toy\nseed: {seed}\n")
     run.write_metrics({"test/accuracy": value, "test/macro_f1": value, "seed": seed, "status": status})
+    run.write_json("environment.json", {"changed": False})
 
 
 @pytest.fixture
@@ -96,6 +97,9 @@ def test_figure_and_records(store: Path, tmp_path: Path) -> None:
     seeds_figure(values, tmp_path / "figure", "toy")
     first = (tmp_path / "figure.svg").read_text()
     seeds_figure(values, tmp_path / "figure", "toy")
+    main([str(store), "dataset=toy", "columns=test/accuracy", "metric=test/accuracy", f"figure={tmp_path / 'asked'}"])
+    asked = (tmp_path / "asked.svg").read_text()
+    assert ">accuracy<" in asked and ">macro-F1<" in first and ">macro-F1<" not in asked
     assert (tmp_path / "figure.svg").read_text() == first and (tmp_path / "figure.png").stat().st_size > 1000
 
 

@@ -31,6 +31,9 @@ CONDITION = re.compile(r"'with (\w+)=([\w|]+)'")  # in an annotation
 KNOWN_BY = re.compile(r"'known by (\w+)'")  # likewise: a file whose content another argument tells
 SCHEMA = 2  # 1 hashed the whole config, places of code included
 
+FOLDER_KEYS = {"folder", "path", "root"}  # what the user's own files are named by
+FILE_KEYS = FOLDER_KEYS | {"train", "val", "test", "train_list", "val_list", "test_list", "archive"}
+FILE_KEYS |= {"class_descriptions", "unlabelled"}
 UNHASHED_KEYS = UNHASHED_ANYWHERE | (HYDRA_KEYS - {"_args_"})
 
 
@@ -42,8 +45,9 @@ def run_id(config: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -
 
     Args:
         config: resolved config (plain dicts, lists and scalars) with ``method.name`` and ``dataset.name``.
-        inputs: digests of the user's own files by path. Wherever the config names such a path, or a folder of them,
-            the digests stand in its place: an edited file is another run, a renamed one is not.
+        inputs: digests of the user's own files by path. Under a key of files such a path, and under one of folders a
+            folder of them, gives way to the digests: an edited file is another run, a renamed one is not. Other words,
+            as the name of a column, may be that of a folder too, and stay.
 
     Raises:
         ReportError: ``method.name`` or ``dataset.name`` is missing, a value is no plain scalar, or a ``_target_``
@@ -136,10 +140,10 @@ def place(target: str) -> str:
         return moved
 
 
-def _described(value: Any, digests: Mapping[Path, str]) -> Any:
+def _described(value: Any, digests: Mapping[Path, str], under: str = "") -> Any:
     """A value in canonical form: a node by the name of what it calls and the arguments that are not its defaults."""
     if isinstance(value, Mapping):
-        items = {str(key): _described(item, digests) for key, item in value.items() if key not in UNHASHED_KEYS}
+        items = {str(key): _described(item, digests, key) for key, item in value.items() if key not in UNHASHED_KEYS}
         if "_target_" not in value:
             return items
         target = place(value["_target_"])
@@ -152,9 +156,10 @@ def _described(value: Any, digests: Mapping[Path, str]) -> Any:
         return {"_is_": _kind(target), **changed}
     if isinstance(value, (list, tuple)):
         return [_described(item, digests) for item in value]
-    if isinstance(value, str) and digests:
+    if isinstance(value, str) and value and under in FILE_KEYS:
         path = expanded(value)
-        return [digests[file] for file in sorted(digests) if path in (file, *file.parents)] or value
+        folders = {file: file.parents if under in FOLDER_KEYS else () for file in digests}
+        return [digests[file] for file in sorted(digests) if path in (file, *folders[file])] or value
     if isinstance(value, float):
         if not math.isfinite(value):
             return repr(value)

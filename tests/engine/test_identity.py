@@ -89,14 +89,17 @@ def test_null_is_a_value_like_any_other(config):
 
 
 def test_own_files_count_by_content_and_not_by_name(config):
-    def of(train, test, digests):
+    def of(train, test, digests, **options):
         files = {"_target_": "datamodules.builders.user_files.Csv", "name": "csv", "train": train, "test": test}
-        return run_id({**config, "dataset": files}, digests)
+        return run_id({**config, "dataset": files | options}, digests)
 
     before = of("a.csv", "b.csv", {"a.csv": "1", "b.csv": "2"})
     assert of("/x/c.csv", "./d.csv", {"/x/c.csv": "1", "d.csv": "2"}) == before
     assert of("a.csv", "b.csv", {"a.csv": "1", "b.csv": "3"}) != before
     assert of("a.csv", "b.csv", {"a.csv": "2", "b.csv": "1"}) != before, "train and test changed places"
+    columns = {"text_column": "text", "label_names": ["", "csv"]}  # as folders of files may be called
+    places = ("train.csv", "text/train.csv", "csv/train.csv")
+    assert len({of(place, "b.csv", {place: "1", "b.csv": "2"}, **columns) for place in places}) == 1
     folder = {"_target_": "datamodules.builders.hub.Hub", "name": "hub", "path": "/x/set"}
     ids = {run_id({**config, "dataset": folder}, {f"/x/set/{name}": "1"}) for name in ("a", "b")}
     assert len(ids) == 1 and ids != {run_id({**config, "dataset": folder})}

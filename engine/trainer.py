@@ -91,7 +91,7 @@ def build_trainer(
         num_nodes=num_nodes,
         # methods with stages leave parameters out of some steps
         strategy=DDPStrategy(find_unused_parameters=True) if several else "auto",
-        sync_batchnorm=several and accelerator != "cpu",
+        sync_batchnorm=several and not on_processor(accelerator),  # it raises on the CPU
         gradient_clip_val=gradient_clip_val,
         accumulate_grad_batches=accumulate_grad_batches,
         num_sanity_val_steps=0,

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "MASTER_ADDR")
+
 
 @dataclass(frozen=True)
 class World:
@@ -42,7 +44,7 @@ class World:
 
         Raises:
             ValueError: the config asks for others than were started; several nodes, and nothing says where they are;
-            SLURM's variables do not say how many tasks a node has.
+            SLURM's variables do not say how many tasks a node has; some of torchrun's are set without the others.
         """
         world = _from_torch_variables() or _from_slurm_step(trainer)
         if world is None:
@@ -94,10 +96,11 @@ def _from_torch_variables() -> World | None:
     """Of `torchrun`, Ray Train and `engine.processes`."""
     if not is_one_of_several():
         return None
-    process, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    devices = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return World(size // devices, devices, process // devices, address, port, process)
+    if missing := [name for name in TORCH_VARIABLES if not os.environ.get(name)]:
+        told = f"WORLD_SIZE={os.environ['WORLD_SIZE']}"
+        raise ValueError(f"{told} without {', '.join(missing)}; allowed: all of them, as torchrun sets them, or none")
+    process, size, devices, port = (int(os.environ[name]) for name in TORCH_VARIABLES[:4])
+    return World(size // devices, devices, process // devices, os.environ["MASTER_ADDR"], port, process)
 
 
 def _from_slurm_step(trainer: Mapping[str, Any]) -> World | None:

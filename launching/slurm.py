@@ -32,6 +32,7 @@ class SlurmJob:
 
     def __call__(self) -> int:
         """Exit code of the command, negative after a signal."""
+        Path(self.result).unlink(missing_ok=True)  # of an earlier start
         self.process = start_in_task(self.argv, self.result, self.log)
         return self.process.wait()
 

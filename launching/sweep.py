@@ -188,7 +188,8 @@ def _one_line(text: str | None) -> str:
 def _error_line(log: Path, code: int) -> str:
     """One line on a job that left no result: the signal, a traceback's last line, or its first line of output."""
     if code < 0:
-        return f"ended by {signal.Signals(-code).name}"
+        named = -code in set(signal.Signals)  # of real-time signals but the first and the last have a name
+        return f"ended by {signal.Signals(-code).name if named else f'signal {-code}'}"
     text = log.read_text(errors="replace") if log.exists() else ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if "HYDRA_FULL_ERROR" not in line]
@@ -210,12 +211,14 @@ def _stop(running: Sequence[_Running]) -> None:
     for job in running:
         _signal(job, signal.SIGTERM)  # SIGINT is ignored in what a shell started in the background
     limit = time.monotonic() + GRACE_SECONDS
-    for job in running:
-        try:
+    try:
+        for job in running:
             job.process.wait(max(0.0, limit - time.monotonic()))
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        for job in running:
             _signal(job, signal.SIGKILL)
-            job.process.wait()
+    for job in running:
+        job.process.wait()
 
 
 def _signal(job: _Running, number: signal.Signals) -> None:

@@ -25,6 +25,7 @@ from storage.errors import ReportError
 
 STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+OF_WRITES = (*NO_SPACE, errno.EFBIG, errno.EROFS, errno.EBADF)  # what no read of another file ends in
 TRIES = 100  # to open a file that others remove meanwhile
 
 
@@ -125,7 +126,7 @@ def write_errors(path: Path | str) -> Iterator[None]:
     except BrokenPipeError:
         raise  # whoever read it has enough
     except OSError as error:
-        if error.errno is None or not _is_beside(error.filename, Path(path)):
+        if not _is_of_write(error, Path(path)):
             raise
         raise _write_error(Path(path), error) from error
     except Exception as error:
@@ -134,12 +135,17 @@ def write_errors(path: Path | str) -> Iterator[None]:
         raise _write_error(Path(path), OSError(errno.ENOSPC, "No space left on device")) from error
 
 
-def _is_beside(filename: str | bytes | int | None, path: Path) -> bool:
-    """Whether the file that an error names, if it does, is one that a write to ``path`` touches."""
-    if filename is None or isinstance(filename, int):
+def _is_of_write(error: OSError, path: Path) -> bool:
+    """Whether what an error names is touched by a write to ``path``: it, what is in it, a folder that it is in, and
+    what stands for it meanwhile; of an error without a name, whether it is one that writes alone end in."""
+    if error.filename is None or isinstance(error.filename, int):
+        return error.errno in OF_WRITES
+    name = os.fsdecode(error.filename)
+    file, target = Path(os.path.realpath(name)), Path(os.path.realpath(path))
+    if name.startswith("/proc/self/fd/") or file.is_relative_to(target) or target.is_relative_to(file):
         return True
-    file, target = os.path.realpath(os.fsdecode(filename)), os.path.realpath(path)
-    return file.startswith(os.path.dirname(target)) or target.startswith(file)
+    beside = file.relative_to(target.parent).parts[0] if file.is_relative_to(target.parent) else ""
+    return re.fullmatch(rf"\.(\d+-\w+\.tmp|{re.escape(target.name)}\.(tmp|old)-\w+)", beside) is not None
 
 
 def _write_error(path: Path, error: OSError) -> ReportError:

@@ -209,7 +209,7 @@ def test_where_another_process_holds_the_run_all_end_in_a_line(store, small, fil
     line = [*files, *store, *small, *FIT]
     plan = Plan.make(config_of(line))
     run = RunFolder(tmp_path / "runs" / run_id(plan.plain, plan.inputs()))
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     with run.lock():
         outputs = outputs_of(start_all([str(RUN_PY), *line], [place | {"RANK": str(rank)} for rank in (0, 1)]))
     said = f"error: run {run.id}: another process is working on it"

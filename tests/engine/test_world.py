@@ -28,7 +28,7 @@ def place(monkeypatch):
         ({}, {"devices": 4}, World(1, 4)),
         (HERE | {"NODE_RANK": "1"}, {"num_nodes": 2, "devices": 4}, World(2, 4, 1, "a", 7)),
         (TORCH | {"LOCAL_WORLD_SIZE": "4"}, {"devices": 4}, World(2, 4, 1, "a", 7, process=5)),
-        (TORCH, {"devices": "auto"}, World(1, 8, 0, "a", 7, process=5)),
+        (TORCH | {"LOCAL_WORLD_SIZE": "8"}, {"devices": "auto"}, World(1, 8, 0, "a", 7, process=5)),
         (SLURM | {"SLURM_STEP_NUM_TASKS": "2"}, {"devices": 4}, World(2, 4, 1, "n05", 15123)),
         (
             SLURM | {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5"},
@@ -61,6 +61,12 @@ def test_several_nodes_that_nobody_placed(place):
     place({})
     with pytest.raises(ValueError, match="trainer.num_nodes: found 2, allowed: 1, or more under torchrun, srun or Ray"):
         World.of({"num_nodes": 2, "devices": 1})
+
+
+def test_a_place_that_is_told_by_half_is_refused_in_a_line(place):
+    place({"WORLD_SIZE": "8", "MASTER_ADDR": "a", "RANK": "5"})
+    with pytest.raises(ValueError, match="^WORLD_SIZE=8 without LOCAL_WORLD_SIZE, MASTER_PORT; allowed: all of them"):
+        World.of({"num_nodes": 1, "devices": 1, "accelerator": "cpu"})
 
 
 def test_a_sweep_under_torchrun_is_refused_in_a_line(place):

@@ -120,8 +120,9 @@ def test_lightning_is_not_told_of_the_clusters_tasks(tmp_path, monkeypatch):
     code = "import os; print(os.environ.get('SLURM_NTASKS'), os.environ['KONTRAST_JOB_RESULT'])"
     assert SlurmJob(["-c", code], "result.json", str(log))() == 0
     assert log.read_text() == "None result.json\n"
-    killed = SlurmJob(["-c", "import os; os.kill(os.getpid(), 9)"], "result.json", str(log))
-    assert killed() == -signal.SIGKILL
+    (result := tmp_path / "result.json").write_text('{"status": "finished"}')  # of an earlier start
+    killed = SlurmJob(["-c", "import os; os.kill(os.getpid(), 9)"], str(result), str(log))
+    assert killed() == -signal.SIGKILL and not result.exists()
 
 
 def test_the_shells_here_read_the_stand_ins(cluster: Path):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launching.sweep import run_jobs
+from launching import sweep as module
+from launching.sweep import run_jobs, settled_job
 from tests.launching.toy_program import command, run, sweep_rows
 
 
@@ -86,6 +87,29 @@ def test_interrupt_stops_the_jobs_and_shows_all(toy, start):
     assert [row["status"] for row in sweep_rows(toy)] == ["interrupted", "not started"]
     with pytest.raises(ProcessLookupError):
         os.kill(json.loads(metrics.read_text())["pid"], 0)
+
+
+def test_a_signal_without_a_name_has_its_number(tmp_path):
+    errors = [settled_job(["x=1"], tmp_path / "none", tmp_path / "log", code, 1.0).error for code in (-9, -35)]
+    assert errors == ["ended by SIGKILL", "ended by signal 35"]
+
+
+def test_a_second_interrupt_kills_all_jobs_at_once(tmp_path, monkeypatch):
+    class Deaf:
+        """A process that ends when it is killed; the first is waited for when the second Ctrl-C comes."""
+
+        def __init__(self, pid):
+            self.pid = pid
+
+        def wait(self, seconds=None):
+            if (self.pid, signal.SIGKILL) not in sent:
+                assert self.pid == 1, "the others are not waited for"
+                raise KeyboardInterrupt
+
+    sent = []
+    monkeypatch.setattr(os, "killpg", lambda *signalled: sent.append(signalled))
+    module._stop([module._Running([], tmp_path, tmp_path, Deaf(pid)) for pid in (1, 2)])
+    assert sent == [(pid, number) for number in (signal.SIGTERM, signal.SIGKILL) for pid in (1, 2)]
 
 
 def test_a_single_run_makes_no_folders_beside_the_run_store(toy):

@@ -98,6 +98,11 @@ def test_what_cannot_be_written_is_one_line(tmp_path, monkeypatch):
             write(path, b"")
     with pytest.raises(FileNotFoundError), replacing(tmp_path / "a"):
         open("/no/such/input")  # an error of another file stays what it is
+    for other in ("a-models/best.ckpt", "b", "below/c"):
+        with pytest.raises(FileNotFoundError), replacing(tmp_path / "a"):
+            open(tmp_path / other)
+    with pytest.raises(IsADirectoryError), replacing(tmp_path / "a"):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))  # of a read that names nothing
     monkeypatch.delattr(os, "O_TMPFILE", raising=False)  # other platforms
     write(tmp_path / "b", b"new")
     with pytest.raises(KeyError), replacing(tmp_path / "b"):

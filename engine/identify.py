@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.command_line import CONF, explain, without_null_groups
 from engine.identity import run_id
+from storage.errors import ReportError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -35,13 +36,18 @@ def expand_home(config: DictConfig) -> None:
 
 
 def compose_config(overrides: Sequence[str]) -> DictConfig:
-    """The config of these overrides. Raises HydraException: they do not compose."""
+    """The config of these overrides. Raises ReportError: they do not compose."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", overrides=without_null_groups(list(overrides)))
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = compose("config", overrides=without_null_groups(list(overrides)))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ReportError(explain(error, overrides)) from error
     expand_home(config)
     return config
 
@@ -49,12 +55,13 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
 @cache
 def compose_run(overrides: tuple[str, ...]) -> ComposedRun:
     """The run of these overrides; content outside the config (own files, own weights) does not enter its id."""
-    from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     try:
         config = compose_config(overrides)
         return ComposedRun(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
-    except (HydraException, OmegaConfBaseException) as error:
+    except ReportError as error:
+        return ComposedRun({}, str(error))
+    except OmegaConfBaseException as error:
         return ComposedRun({}, explain(error, overrides))

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from launching.sweep import NOT_STARTED, run_jobs
 from papers.grid import Cell, cells, load_budget, load_grid
 from papers.paper_report import read_stores
 from papers.searches import Record, keep_search, read_searches, search_of, settings_of
-from reporting.arguments import run_command
+from reporting.arguments import flag, run_command
 from reporting.tables import SweepJob
 from storage.command_words import shell_line
 from storage.errors import ReportError
@@ -69,7 +70,7 @@ def parse(words: Sequence[str]) -> Options:
         raise ReportError(f"{bare[0]}: found a word without a value; allowed: KEY=VALUE, as dry_run=1")
     values = dict(word.partition("=")[::2] for word in words if word not in passed)
     kinds: dict[str, Callable[[str], Any]] = {"minutes": float, "jobs": int}
-    kinds |= {"runs": Path, "records": Path, "searches": Path, "dry_run": _flag, "trainer": str}
+    kinds |= {"runs": Path, "records": Path, "searches": Path, "dry_run": partial(flag, "dry_run"), "trainer": str}
     kinds |= {"budget": str, "column": _names, "row": _names}
     if unknown := [key for key in values if key not in kinds]:
         raise ReportError(f"{unknown[0]}: unknown; allowed: {', '.join(kinds)}, paths.…")
@@ -82,12 +83,10 @@ def parse(words: Sequence[str]) -> Options:
         if not (options.jobs > 0 and options.minutes > 0):
             raise ValueError("found a number that is not above 0")
         return options
+    except ReportError:
+        raise
     except ValueError as error:
         raise ReportError(f"{' '.join(words)}: {error}; allowed: minutes and jobs as numbers above 0") from error
-
-
-def _flag(text: str) -> bool:
-    return text not in ("0", "false")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ Reads reports/BUDGET/grid.json; the coordinates are kept beside the figures as p
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import numpy as np
 import yaml
 
 from papers.grid import HERE, load_grid
+from papers.paper_report import needed_grid
 from reporting.arguments import run_command, words_and_pairs
 from reporting.curves import embedding_figure
 from storage.files import replacing
@@ -111,7 +111,7 @@ def coordinates(embeddings: np.ndarray, metric: str = "cosine") -> np.ndarray:
 
 def draw(folder: Path, runs: Path, overrides: Sequence[str] = ()) -> list[Path]:
     """Every figure of ``definitions/embeddings.yaml`` that has runs here; returns the SVG files."""
-    tables = json.loads((folder / "grid.json").read_text())["tables"]
+    tables = needed_grid(folder)["tables"]
     figures = yaml.safe_load((HERE / "definitions" / "embeddings.yaml").read_text(encoding="utf-8"))
     files = []
     for spec in figures:

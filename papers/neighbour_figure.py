@@ -7,7 +7,7 @@ One t-SNE panel a run, which was trained with retrieval=knn; without `row` the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -76,9 +76,16 @@ def main(arguments: Sequence[str]) -> None:
     options = dict(pair.split("=", 1) for pair in pairs if not pair.startswith("paths."))
     if not runs or set(options) - {"row", "neighbours"}:
         raise ReportError("allowed: FOLDER, one or more runs, row=…, neighbours=…, paths.NAME=…")
-    row = int(options["row"]) if "row" in options else None
+    row = _whole(options, "row", 0) if "row" in options else None
+    k = _whole(options, "neighbours", 1) if "neighbours" in options else 80
     paths = [pair for pair in pairs if pair.startswith("paths.")]
-    print(draw(Path(folder), runs, row, int(options.get("neighbours", 80)), paths))
+    print(draw(Path(folder), runs, row, k, paths))
+
+
+def _whole(options: Mapping[str, str], key: str, least: int) -> int:
+    if not options[key].isdecimal() or int(options[key]) < least:
+        raise ReportError(f"{key}={options[key]}: allowed: a whole number, {least} or more")
+    return int(options[key])
 
 
 if __name__ == "__main__":

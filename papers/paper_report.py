@@ -61,8 +61,7 @@ def write_report_again(folder: Path, stores: Sequence[Path]) -> Path:
     Raises:
         ReportError: the folder has no grid.json.
     """
-    if not (grid := read_grid(folder)):
-        raise ReportError(f"{folder / GRID}: missing; it is written by make reproduce-tables BUDGET={folder.name}")
+    grid = needed_grid(folder)
     record_folders = sorted(path for path in folder.parent.glob("*") if path.is_dir())
     runs = read_stores([*record_folders, *stores])
     if lines := of_no_commit(grid["tables"], runs):
@@ -86,6 +85,13 @@ def read_grid(folder: Path) -> dict[str, Any]:
     """The budget and the cells of each table as the last reproduction left them; empty before the first."""
     file = folder / GRID
     return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def needed_grid(folder: Path) -> dict[str, Any]:
+    """As `read_grid`. Raises ReportError: there was no reproduction."""
+    if not (grid := read_grid(folder)):
+        raise ReportError(f"{folder / GRID}: missing; it is written by make reproduce-tables BUDGET={folder.name}")
+    return grid
 
 
 def write_report(folder: Path, budget: Budget, tables: Mapping[str, Any], runs: Mapping[str, Run]) -> Path:

@@ -30,7 +30,7 @@ from papers.grid import Budget, Cell, Grid, Line, load_budget, load_grid, table_
 from papers.hub import unreachable
 from papers.paper_report import GRID, read_grid, read_stores, write_report
 from papers.searches import tuned_cells
-from reporting.arguments import run_command
+from reporting.arguments import flag, run_command
 from reporting.tables import MISSING, SweepJob, Table, duration
 from storage.errors import ReportError
 from storage.files import write_text
@@ -39,7 +39,8 @@ from storage.run_store import list_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 RATIOS = (None, 50, 20, 10)
-PASSED_ON = ("paths.", "logger", "trainer.num_threads", "dataset.archive")  # what a run id leaves out
+PASSED_ON = ("logger", "trainer.num_threads", "dataset.archive")  # what a run id leaves out
+PASSED_BELOW = ("paths.", "logger.")  # likewise, and all keys that begin so
 
 
 @dataclass
@@ -80,11 +81,12 @@ def parse_options(words: Sequence[str]) -> Options:
     if malformed := [word for word in words if "=" not in word]:
         raise ReportError(f"{malformed[0]}: allowed: key=value, see `python -m papers.reproduce --help`")
     values = dict(word.partition("=")[::2] for word in words)
-    passed = [word for word in words if word.startswith(PASSED_ON)]
-    plain = {key: value for key, value in values.items() if value and not key.startswith(PASSED_ON)}
+    passed = [word for word in words if _is_passed_on(word.partition("=")[0])]
+    plain = {key: value for key, value in values.items() if value and not _is_passed_on(key)}
     allowed = set("budget table column row dry_run report_only runs records out jobs hours priority".split())
     if unknown := set(plain) - allowed:
-        raise ReportError(f"{unknown.pop()}: unknown; allowed: {', '.join(sorted(allowed))}, {', '.join(PASSED_ON)}…")
+        further = f"{', '.join(PASSED_ON)}, {', '.join(f'{key}…' for key in PASSED_BELOW)}"
+        raise ReportError(f"{unknown.pop()}: unknown; allowed: {', '.join(sorted(allowed))}, {further}")
     budget = load_budget(plain.get("budget", "smoke"))
     names = plain.get("table", "all")
     tables = table_names() if names == "all" else names.split(",")
@@ -93,8 +95,8 @@ def parse_options(words: Sequence[str]) -> Options:
     return Options(
         budget,
         tables,
-        dry_run=plain.get("dry_run", "0") not in ("0", "false"),
-        report_only=plain.get("report_only", "0") not in ("0", "false"),
+        dry_run=flag("dry_run", plain.get("dry_run", "0")),
+        report_only=flag("report_only", plain.get("report_only", "0")),
         runs=Path(plain.get("runs", "runs")),
         records=None if records is None else Path(records),
         out=Path(plain.get("out", "reports")),
@@ -105,6 +107,10 @@ def parse_options(words: Sequence[str]) -> Options:
         rows=_selected("row", plain, [row for grid in grids for row in grid.rows if row.overrides]),
         arguments=passed,
     )
+
+
+def _is_passed_on(key: str) -> bool:
+    return key in PASSED_ON or key.startswith(PASSED_BELOW)
 
 
 def _number(key: str, values: Mapping[str, str], kind: Callable[[str], float]) -> Any:

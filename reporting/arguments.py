@@ -10,6 +10,7 @@ from pathlib import Path
 from storage.errors import ReportError
 
 INPUT_ERROR = 2  # exit code, as of run.py
+FLAGS = {"0": False, "1": True, "false": False, "true": True}
 Where = dict[str, str]
 
 
@@ -43,6 +44,13 @@ def words_and_pairs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if not words:
         raise ReportError(f"{arguments[0]}: allowed first: a folder or a file; --help says more")
     return words, [argument for argument in arguments if "=" in argument]
+
+
+def flag(key: str, text: str) -> bool:
+    """Raises ReportError: neither yes nor no."""
+    if text.lower() not in FLAGS:
+        raise ReportError(f"{key}={text}: allowed: {', '.join(FLAGS)}")
+    return FLAGS[text.lower()]
 
 
 def run_command(main: Callable[[Sequence[str]], int | None], usage: str | None, least: int = 1) -> None:

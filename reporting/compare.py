@@ -5,7 +5,8 @@
 
 RUNS is a run store, or a folder of records (storage/records.py). `by` is any config key, or several. `along`, a key of
 numbers, is one more of them, and the figure has `metric` against it, a line a group, its standard deviation a band;
-`also`, another such folder, gives it further lines. Without a baseline the table has a row a group, too, and a column a
+`also`, another such folder, gives it further lines. Without `along` the figure has a panel for each of `columns` and
+`metric` that are asked for. Without a baseline the table has a row a group, too, and a column a
 number. Runs of one group with other settings are rows of their own, named by what differs, as in "ce
 optimizer.lr=0.0002". A difference is over the seeds that both rows have; how many pairs these are stands beside it
 where a row has more. N beside a group: it reads the names of the classes; U: texts without a label.
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from reporting.arguments import folder_and_options, run_command
-from reporting.curves import lines_figure, seeds_figure
+from reporting.curves import METRICS, lines_figure, seeds_figure
 from reporting.grouping import lookup, runs_by_seed
 from reporting.statistics import paired_comparison
 from reporting.tables import MISSING, Table, factor_of, is_share, marked, mean_and_spread
@@ -184,7 +185,12 @@ def main(arguments: Sequence[str]) -> None:
         label, file = f"{metric}{_unit([metric])}", Path(options["figure"])
         lines_figure({options["dataset"]: lines}, along, label, file, factor=factor_of(metric), bands=True)
     elif "figure" in options:
-        seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means")
+        asked = [*(columns if "columns" in options else ()), *([metric] if "metric" in options else ())]
+        keys = dict.fromkeys(asked or METRICS)
+        drawn = [key for key in keys if any(_figures(seeds, key) for seeds in values.values())]
+        if not drawn:
+            raise ReportError(f"figure: no run has {', '.join(METRICS)}; columns={_known_figures(values)}")
+        seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means", drawn)
 
 
 if __name__ == "__main__":

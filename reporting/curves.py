@@ -11,6 +11,7 @@ import numpy as np
 
 from reporting.escape import for_figure
 from reporting.figures import COLOURS, DASHES, MARKERS, PANELS_A_ROW, drawing, legend_below, picture, save
+from reporting.tables import factor_of, is_share
 
 METRICS = {"test/accuracy": "accuracy", "test/macro_f1": "macro-F1"} | {
     f"test/macro_f1_{third}": f"F1, {name} third"
@@ -156,27 +157,35 @@ def embedding_figure(
 
 
 @picture
-def seeds_figure(values: Mapping[str, Mapping[int, Mapping[str, Any]]], file: Path, title: str) -> Path:
-    """One panel a metric: each seed of each group that has it as a point, the mean as a bar.
+def seeds_figure(
+    values: Mapping[str, Mapping[int, Mapping[str, Any]]],
+    file: Path,
+    title: str,
+    metrics: Sequence[str] = tuple(METRICS),
+) -> Path:
+    """One panel a metric: each seed of each group that has it as a point, the mean as a bar; shares in %.
 
     Args:
         values: group -> seed -> metrics, as `reporting.compare.grouped` gives them.
     """
-    with drawing(2.3, 3.2, len(METRICS), panels_a_row=len(METRICS)) as (figure, panels):
-        for panel, (metric, heading) in zip(panels, METRICS.items(), strict=True):
+    are_mixed = not all(map(is_share, metrics))
+    with drawing(2.3, 3.2, len(metrics), panels_a_row=min(len(metrics), len(METRICS))) as (figure, panels):
+        for panel, metric in zip(panels, metrics, strict=True):
+            factor = factor_of(metric)
             for place, (group, seeds) in enumerate(sorted(values.items())):
-                points = [100 * figures[metric] for figures in seeds.values() if figures.get(metric) is not None]
+                points = [factor * figures[metric] for figures in seeds.values() if figures.get(metric) is not None]
                 offsets = np.linspace(-0.15, 0.15, len(points)) if len(points) > 1 else np.zeros(len(points))
                 style = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
                 panel.scatter(place + offsets, points, s=22, label=for_figure(group, 40), **style)
                 if points:
                     panel.hlines(np.mean(points), place - 0.3, place + 0.3, color=style["color"], linewidth=2)
-            panel.set_title(heading, fontsize=10)
+            unit = ", %" if are_mixed and is_share(metric) else ""
+            panel.set_title(METRICS.get(metric, for_figure(metric, 40)) + unit, fontsize=10)
             panel.set_xticks([])
             panel.set_xlim(-0.6, len(values) - 0.4)
             panel.grid(axis="y", alpha=0.3)
             panel.spines[["top", "right"]].set_visible(False)
-        panels[0].set_ylabel("%")
+        panels[0].set_ylabel("" if are_mixed else "%")
         legend_below(figure, panels[0])
         figure.suptitle(for_figure(title), fontsize=11)
         return save(figure, file)

@@ -140,6 +140,7 @@ def test_a_search_of_uncommitted_code_is_not_kept(tmp_path, capsys):
         (["dry_run=1", "column=trec"], "ohsumed, r52, trec_50"),
         (["dry_run=1", "row=c"], "acl, bcl, ce"),
         (["trainer=tpu"], "gpu, cpu"),
+        (["dry_run=no"], "0, 1, false, true$"),
         (["budget=cpu"], "evidence, all_labels"),
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from papers import embedding_figures as module
+from storage.errors import ReportError
 
 
 def test_the_largest_and_the_smallest_classes_are_shown():
@@ -22,6 +23,11 @@ def test_separate_classes_stay_separate_and_the_points_repeat():
     first, second = points[:20], points[20:]
     assert np.linalg.norm(first.mean(0) - second.mean(0)) > 2 * max(first.std(), second.std())
     assert np.array_equal(points, module.coordinates(embeddings))
+
+
+def test_a_folder_without_a_grid_is_a_line(tmp_path):
+    with pytest.raises(ReportError, match=r"typo/grid\.json: missing; it is written by make reproduce-tables"):
+        module.main([str(tmp_path / "typo")])
 
 
 @pytest.mark.slow

@@ -15,6 +15,12 @@ def test_neighbours_come_nearest_first_with_what_they_share():
     assert len(module.neighbourhood(np.zeros(2), np.ones(4), vectors, labels, 80)[1]) == 5
 
 
+@pytest.mark.parametrize("word", ["row=abc", "row=-1", "neighbours=0"])
+def test_a_number_that_is_none_is_named(word):
+    with pytest.raises(ValueError, match=f"^{word}: allowed: a whole number, "):
+        module.main(["figure", "run", word])
+
+
 @pytest.mark.slow
 def test_a_figure_of_a_run(fit, store, tmp_path):
     run = fit("method=ce", "retrieval=knn", "trainer.max_epochs=1").folder

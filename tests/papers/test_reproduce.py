@@ -213,6 +213,11 @@ def test_unknown_words_are_refused():
     for word in ("jobs=many", "jobs=0", "hours=-1", "priority=1.5"):
         with pytest.raises(ReportError, match=f"{word}: allowed: a .*number above 0"):
             reproduce.parse_options([word])
+    with pytest.raises(ReportError, match="dry_run=no: allowed: 0, 1, false, true"):
+        reproduce.parse_options(["dry_run=no"])
+    with pytest.raises(ReportError, match="loggerx: unknown; allowed: .* logger, .* paths.…"):
+        reproduce.parse_options(["loggerx=1"])
+    assert not reproduce.parse_options(["dry_run=False", "logger=csv", "logger.name=x"]).dry_run
     inputs = reproduce.parse_options(["budget=cpu", "table=", "paths.data=/d", "hours=2"])
     assert (inputs.arguments, inputs.hours) == (["paths.data=/d"], 2.0) and len(inputs.tables) > 5
 

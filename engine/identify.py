@@ -36,32 +36,37 @@ def expand_home(config: DictConfig) -> None:
 
 
 def compose_config(overrides: Sequence[str]) -> DictConfig:
-    """The config of these overrides. Raises ReportError: they do not compose."""
+    """The config of these overrides. Raises HydraException: they do not compose."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
+
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", overrides=without_null_groups(list(overrides)))
+    expand_home(config)
+    return config
+
+
+def compose_typed(overrides: Sequence[str]) -> DictConfig:
+    """`compose_config` of words that a person typed. Raises ReportError: why they do not compose, in one line."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose("config", overrides=without_null_groups(list(overrides)))
+        return compose_config(overrides)
     except (HydraException, OmegaConfBaseException) as error:
         raise ReportError(explain(error, overrides)) from error
-    expand_home(config)
-    return config
 
 
 @cache
 def compose_run(overrides: tuple[str, ...]) -> ComposedRun:
     """The run of these overrides; content outside the config (own files, own weights) does not enter its id."""
+    from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     try:
         config = compose_config(overrides)
         return ComposedRun(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))  # type: ignore[arg-type]
-    except ReportError as error:
-        return ComposedRun({}, str(error))
-    except OmegaConfBaseException as error:
+    except (HydraException, OmegaConfBaseException) as error:
         return ComposedRun({}, explain(error, overrides))

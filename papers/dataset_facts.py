@@ -52,11 +52,11 @@ def dataset_facts(corpus: Any) -> dict[str, Any]:
 
 def write_facts(folder: Path, names: Sequence[str], overrides: Sequence[str]) -> None:
     """One JSON file a data set."""
-    from engine.identify import compose_config
+    from engine.identify import compose_typed
     from engine.plan import Plan
 
     for name in names:
-        facts = dataset_facts(Plan.make(compose_config([f"dataset={name}", "method=ce", *overrides])).corpus())
+        facts = dataset_facts(Plan.make(compose_typed([f"dataset={name}", "method=ce", *overrides])).corpus())
         write_text(folder / f"{name}.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
         print(f"{name}: {facts['train']} + {facts['test']} rows, {facts['class']} classes")
 

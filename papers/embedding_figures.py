@@ -38,9 +38,9 @@ def opened(run: str | Path, overrides: Sequence[str] = ()) -> tuple[RunFolder, P
         overrides: where runs, data, cache and source files lie, as `paths.data=…`.
     """
     from engine.finished import open_run
-    from engine.identify import compose_config
+    from engine.identify import compose_typed
 
-    return open_run(compose_config([*overrides, f"run={run}"]), clusters_too=True)
+    return open_run(compose_typed([*overrides, f"run={run}"]), clusters_too=True)
 
 
 def embeddings_of(run: RunFolder, overrides: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, list[str]]:

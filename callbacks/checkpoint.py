@@ -52,8 +52,8 @@ class AtomicCheckpointIO(CheckpointIO):
 
 
 class WaitingCheckpointIO(AtomicCheckpointIO):
-    """As `AtomicCheckpointIO`, but weights without an optimizer's state wait in memory for the next whole state, or for
-    the end of training, an error included.
+    """As `AtomicCheckpointIO`, but while a model trains its weights without an optimizer's state wait in memory for the
+    next whole state, or for the end of training, an error included.
 
     A file costs as much as many steps where an epoch has few of them, and without the state that goes with it nothing
     is resumed from it.
@@ -61,11 +61,12 @@ class WaitingCheckpointIO(AtomicCheckpointIO):
 
     def __init__(self) -> None:
         self.waiting: dict[str, dict[str, Any]] = {}
+        self.is_over = False
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write a whole state after what waits, or keep a copy of ``checkpoint``, which holds weights."""
-        if "optimizer_states" in checkpoint:
-            self._write_waiting()
+        if self.is_over or "optimizer_states" in checkpoint:
+            self.write_waiting()
             super().save_checkpoint(checkpoint, path, storage_options)
         else:
             copied = apply_to_collection(checkpoint, torch.Tensor, lambda tensor: tensor.detach().to("cpu", copy=True))
@@ -76,9 +77,11 @@ class WaitingCheckpointIO(AtomicCheckpointIO):
         super().remove_checkpoint(path)
 
     def teardown(self) -> None:
-        self._write_waiting()
+        self.write_waiting()
+        self.is_over = True
 
-    def _write_waiting(self) -> None:
+    def write_waiting(self) -> None:
+        """Write what waits, in the order in which it came."""
         for path in list(self.waiting):
             super().save_checkpoint(self.waiting[path], path)
             del self.waiting[path]
@@ -142,6 +145,12 @@ class BestCheckpoint(_FixedCheckpoint):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if getattr(pl_module, "is_selectable", True):
             super().on_train_epoch_end(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_train_end(trainer, pl_module)
+        if isinstance(files := trainer.strategy.checkpoint_io, WaitingCheckpointIO):
+            files.write_waiting()
+        trainer.strategy.barrier("best.ckpt")  # all processes read it next
 
 
 class LastCheckpoint(_FixedCheckpoint):

@@ -48,12 +48,13 @@ def environment(plan: Plan, corpus: Corpus, trainer: pl.Trainer | None = None) -
 
 
 def write_environment(run: RunFolder, now: dict[str, Any], goes_on: bool) -> None:
-    """Keep it with the run; of one that goes on from an earlier start the code was changed if it was so in either."""
+    """Keep it with the run; if that goes on, its code is changed if that of either start was, and known if both are."""
     if goes_on and run.has(ENVIRONMENT):
         earlier = run.read_json(ENVIRONMENT)
         commits = [*earlier.get("earlier_commits", ()), earlier.get("commit")]
         others = [commit for commit in dict.fromkeys(commits) if commit not in (None, now["commit"])]
-        now = now | {"changed": now["changed"] or earlier.get("changed")}
+        states = (now["changed"], earlier.get("changed"))
+        now = now | {"changed": True if True in states else None if None in states else False}
         now |= {"earlier_commits": others} if others else {}
     run.write_json(ENVIRONMENT, now)
 

@@ -35,7 +35,7 @@ def run_command(argv: Sequence[str], result: str, log: str) -> tuple[int, float]
     """What a task does: the command line in a process of its own; its exit code, negative after a signal, and seconds.
 
     Cancelled, it stops the command as Ctrl-C does. Run again after its node was lost, the command goes on from the last
-    whole epoch of its run.
+    checkpoint of its run.
     """
     Path(result).unlink(missing_ok=True)
     started = time.monotonic()

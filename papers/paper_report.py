@@ -76,7 +76,7 @@ def of_no_commit(tables: Mapping[str, Any], runs: Mapping[str, Run]) -> list[str
         used = [runs[name] for entry in entries for name in entry["runs"].values() if name in runs]
         changed = [run for run in used if is_of_changed_code(run)]
         if changed:
-            silent = sum(isinstance(run, Record) and not run.read_environment() for run in changed)
+            silent = sum(isinstance(run, Record) and run.read_environment().get("changed") is None for run in changed)
             lines.append(f"{table}: {len(changed)} of {len(used)} runs" + (f", {silent} unknown" if silent else ""))
     return lines
 

@@ -189,7 +189,7 @@ def main(arguments: Sequence[str]) -> None:
         keys = dict.fromkeys(asked or METRICS)
         drawn = [key for key in keys if any(_figures(seeds, key) for seeds in values.values())]
         if not drawn:
-            raise ReportError(f"figure: no run has {', '.join(METRICS)}; columns={_known_figures(values)}")
+            raise ReportError(f"figure: no run has {', '.join(keys)}; columns=…, {_known_figures(values)}")
         seeds_figure(values, Path(options["figure"]), f"{title}; points are seeds, bars their means", drawn)
 
 

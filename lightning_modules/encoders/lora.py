@@ -38,7 +38,7 @@ class LoRA:
         try:
             from peft import LoraConfig, get_peft_model
         except ModuleNotFoundError as error:
-            raise ValueError("encoder.lora: needs the package peft; pip install '.[llm]'") from error
+            raise ValueError("encoder.lora: needs the package peft; pip install '.[lora]'") from error
         targets = list(self.targets) if self.targets is not None else None
         alpha: Any = self.alpha  # peft's types want a whole number, its formula does not
         config = LoraConfig(r=self.rank, lora_alpha=alpha, lora_dropout=self.dropout, target_modules=targets)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from storage.errors import ReportError
 from storage.run_store import RunFolder
 from storage.settings import relevant
 
@@ -40,14 +41,20 @@ def _is_finished(config: DictConfig, overrides: list[str]) -> bool:
     one has these settings, for other files may stand behind them."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     curves = [RunFolder(file.parent) for file in Path(config.paths.runs).glob("*/state.json")]
-    finished = [curve for curve in curves if curve.status == "finished"]
-    if config.force or not any(_is_part_of(relevant(plain), curve.read_config()) for curve in finished):
+    if config.force or not any(_may_be(curve, relevant(plain)) for curve in curves):
         return False
     from engine.identity import run_id
     from engine.plan import Plan
 
     plan = Plan.make(config, overrides)
     return RunFolder(Path(config.paths.runs) / run_id(plan.plain, plan.inputs())).status == "finished"
+
+
+def _may_be(curve: RunFolder, settings: Mapping[str, Any]) -> bool:
+    """Whether it is finished and has these settings; one that is damaged is not what is asked for."""
+    with suppress(ReportError):
+        return curve.status == "finished" and _is_part_of(settings, curve.read_config())
+    return False
 
 
 def _is_part_of(part: Any, whole: Any) -> bool:

@@ -38,7 +38,7 @@ from tasks.predict import Encoded, classifier_predictor
 
 LEAST_STEPS, MOST_EPOCHS = 80, 15  # of training: more bring nothing on train rows of TREC
 BATCH_OF_PAIRS = 32
-SOON_TRAINED = 300  # rows: a run of so few is sooner begun again than written after each epoch
+SOON_TRAINED = 300  # rows: a run of so few is sooner begun again than its state written
 LEAST_SHARE = 1e-6
 
 

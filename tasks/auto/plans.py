@@ -13,6 +13,7 @@ from engine.identify import compose_run
 from engine.plan import Plan
 from storage.command_words import quoted
 from storage.errors import InputError
+from storage.files import expanded
 
 INNER_SHARE = 0.2  # of a fold's train rows, on which training is judged
 KFOLD = (
@@ -42,7 +43,13 @@ def encoder_name(encoder: Mapping[str, Any]) -> str:
     """What people call an encoder: its folder or repository, where its config names another one, or its config."""
     usual = compose_run((f"encoder={encoder['name']}",)).config.get("encoder", {})
     others = (str(encoder[key]) for key in ("path", "repo") if encoder.get(key) and encoder[key] != usual.get(key))
-    return next((Path(other).name for other in others), encoder["name"])
+    return next((_last_name(other) for other in others), encoder["name"])
+
+
+def _last_name(place: str) -> str:
+    """The last part of a repository or a path; of a file in a folder that of the folder."""
+    path = expanded(place)
+    return path.resolve().name if path.is_dir() else (path.resolve().parent if path.is_file() else path).name
 
 
 def data_words(rows: Path, name: str, max_length: int, markup: str, descriptions: Path | None = None) -> list[str]:

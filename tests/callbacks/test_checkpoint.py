@@ -80,11 +80,14 @@ def test_short_epochs_write_once_at_the_end_and_on_an_error(setting):
 
     kinds = (BestCheckpoint, LastCheckpoint)
     others = [Looks(), *(setting.build(kind) for kind in kinds)]
-    _, module = setting.fit(others, setting.Tiny(scores=[0.7, 0.1, 0.2, 0.3]))
+    trainer, module = setting.fit(others, setting.Tiny(scores=[0.7, 0.1, 0.2, 0.3]))
     best, last = (torch.load(setting.run.checkpoints / f"{n}.ckpt", weights_only=True) for n in ("best", "last"))
     assert written == [[]] * 4 and (best["epoch"], last["epoch"]) == (0, 3)
     assert not torch.equal(best["state_dict"]["layer.weight"], module.layer.weight)  # a copy of its epoch's
     assert torch.equal(last["state_dict"]["layer.weight"], module.layer.weight)
+
+    trainer.save_checkpoint(setting.run.path / "final.ckpt", weights_only=True)  # what is saved later waits for nothing
+    assert (setting.run.path / "final.ckpt").is_file()
 
     (setting.run.checkpoints / "last.ckpt").unlink()
     with pytest.raises(RuntimeError, match="killed"):

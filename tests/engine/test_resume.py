@@ -67,6 +67,7 @@ QUEUE = ["method.queue_size=50", "trainer.max_epochs=6"]
         ["method=paco", *QUEUE],
         ["method=bbn"],  # two draws a step
         ["method=two_heads_words"],
+        ["method=crt"],
         ["method=mislas"],  # a second stage with draws of its own
     ],
     ids=lambda line: line[0],

@@ -66,6 +66,8 @@ def test_a_run_that_goes_on_was_of_changed_code_if_any_start_was(tmp_path):
     assert run.read_json("environment.json") == expected and is_of_changed_code(run)
     write_environment(run, {"commit": "b", "changed": False, "threads": 2}, goes_on=False)  # begins again
     assert not is_of_changed_code(run)
+    write_environment(run, {"commit": None, "changed": None, "threads": 2}, goes_on=True)  # without a checkout
+    assert run.read_json("environment.json")["changed"] is None and is_of_changed_code(run)
 
 
 def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path, monkeypatch):

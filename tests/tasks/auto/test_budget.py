@@ -1,6 +1,7 @@
 """Minutes: what is left of them, which candidates they go to, and a run that cannot end."""
 
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -309,6 +310,7 @@ def test_half_of_an_encoder_is_half_of_its_blocks(blocks, half):
     [
         ({}, "minilm"),
         ({"path": "/models/mine/"}, "mine"),
+        ({"path": "."}, Path.cwd().name),
         ({"repo": "sentence-transformers/all-mpnet-base-v2"}, "all-mpnet-base-v2"),
     ],
 )

@@ -37,6 +37,7 @@ runs, seed = words.pop("paths.runs"), int(words.pop("seed"))
 config = dict(compose_run(tuple(f"{{k}}={{v}}" for k, v in words.items())).config, seed=seed)
 run = RunFolder(f"{{runs}}/{{compose_run(tuple(f'{{k}}={{v}}' for k, v in words.items())).id(seed)}}")
 run.write_text("config.yaml", yaml.safe_dump(config))
+run.write_json("environment.json", {{"changed": False}})
 status, error = "finished", None
 if words.get("method") == os.environ.get("TOY_FAILS"):
     status, error = "failed", "it broke"

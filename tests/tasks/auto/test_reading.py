@@ -635,7 +635,8 @@ def test_a_sheet_is_named_and_handed_on(tmp_path):
 @pytest.mark.slow
 def test_the_line_for_topics_runs_as_printed_whatever_the_names_hold(tmp_path, store):
     (folder := tmp_path / "Ann's $HOME \"new\" rows!2").mkdir()
-    file = write(folder / "my texts.csv", ("id", "the `text`"), enumerate(TEXTS))
+    texts = [f"{subject} {number}" for number in range(6) for subject in ("goals of the match", "shares on a market")]
+    file = write(folder / "my texts.csv", ("id", "the `text`"), enumerate(texts))
     with pytest.raises(InputError, match="no column looks like labels") as error:
         read_labelled(file)
     line = str(error.value).partition("python run.py ")[2].replace("sbert_words", "tfidf_kmeans")  # needs no encoder

@@ -83,7 +83,7 @@ def test_the_per_class_table_is_that_of_scikit_learn(logged):
 
 
 def test_a_resumed_run_is_the_same_wandb_run(logged, store, small, files, tmp_path):
-    words = [*files, *store, *small, "method=ce", *OFFLINE, "trainer.max_epochs=3"]
+    words = [*files, *store, *small, "method=ce", *OFFLINE, "trainer.max_epochs=3", "callbacks.last.every_seconds=0"]
     code = (
         "import os, runpy, sys; import lightning.pytorch as pl; from callbacks.history import History;"
         "real = History.on_train_epoch_end;"

@@ -193,6 +193,7 @@ def learned(texts, store, tiny_encoder_dir, monkeypatch):
         config = compose_config(overrides)
         OmegaConf.set_struct(config, False)
         config.paths.runs = f"{config.paths.runs}/{name}"
+        config.callbacks.last.every_seconds = 0
         target = "tests.tasks.prototype_clustering.PrototypeClustering"
         options = {"num_views": 2, "head_lr": 0.01, "num_clusters": None} | method
         config.method = {"_target_": target, "name": "prototypes", **options}

@@ -188,8 +188,8 @@ def _one_line(text: str | None) -> str:
 def _error_line(log: Path, code: int) -> str:
     """One line on a job that left no result: the signal, a traceback's last line, or its first line of output."""
     if code < 0:
-        named = -code in set(signal.Signals)  # of real-time signals but the first and the last have a name
-        return f"ended by {signal.Signals(-code).name if named else f'signal {-code}'}"
+        has_name = -code in set(signal.Signals)  # of real-time signals but the first and the last have a name
+        return f"ended by {signal.Signals(-code).name if has_name else f'signal {-code}'}"
     text = log.read_text(errors="replace") if log.exists() else ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if "HYDRA_FULL_ERROR" not in line]

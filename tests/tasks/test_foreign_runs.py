@@ -70,8 +70,8 @@ def test_a_target_is_of_its_groups_own_kind(target):
 
 
 def test_every_group_with_targets_has_its_modules():
-    named = {file.relative_to(CONF).parts[0] for file in CONF.glob("*/*.yaml") if "_target_:" in file.read_text()}
-    assert named - {"experiment", "method_active", "method_dataset", "method_protocol", "sweep"} <= set(MODULES)
+    groups = {file.relative_to(CONF).parts[0] for file in CONF.glob("*/*.yaml") if "_target_:" in file.read_text()}
+    assert groups - {"experiment", "method_active", "method_dataset", "method_protocol", "sweep"} <= set(MODULES)
 
 
 def damages(content: bytes, rng: random.Random) -> dict[str, bytes]:

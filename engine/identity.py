@@ -155,7 +155,7 @@ def _described(value: Any, digests: Mapping[Path, str], under: str = "") -> Any:
         }
         return {"_is_": _kind(target), **changed}
     if isinstance(value, (list, tuple)):
-        return [_described(item, digests) for item in value]
+        return [_described(item, digests, under) for item in value]
     if isinstance(value, str) and value and under in FILE_KEYS:
         path = expanded(value)
         folders = {file: file.parents if under in FOLDER_KEYS else () for file in digests}

@@ -19,7 +19,7 @@ def test_rare_classes_that_are_never_right_do_not_move_the_interval_off_its_figu
     predictions = np.zeros(130, int)
     value = classification_metrics(labels, predictions, 31)["macro_f1"]
     bounds = bootstrap_intervals(labels, predictions, 31, np.random.default_rng(0))
-    assert bounds["macro_f1_low"] < value < bounds["macro_f1_high"]
+    assert bounds["macro_f1_low"] < value < bounds["macro_f1_high"] < 0.3
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_figures_are_covered_as_often_as_promised(number, accuracy, num_classes)
         bounds = bootstrap_intervals(labels, predictions, num_classes, rng)
         for name in covered:
             covered[name] += bounds[f"{name}_low"] <= accuracy <= bounds[f"{name}_high"]
-    assert all(0.92 < count / 300 for count in covered.values())
+    assert all(0.92 < count / 300 < (0.985 if number == 200 else 1) for count in covered.values())
 
 
 @pytest.mark.parametrize("labels", [np.arange(20) % 2, np.zeros(20, int)], ids=["two classes", "one of two"])

@@ -92,7 +92,7 @@ def limited(seconds: float) -> list[str]:
     """Overrides of a run whose training is told from its first steps to end within so many seconds, or raises
     `OutOfTime`."""
     node = "+callbacks.time_limit"
-    return [f"{node}._target_=callbacks.time_limit.TimeLimit", f"{node}.seconds={max(seconds, 1.0):.1f}"]
+    return [f"{node}._target_=callbacks.time_limit.TimeLimit", f"{node}.seconds={max(seconds, 0.01):.2f}"]
 
 
 def read_run(study: Study, candidate: Candidate, fold: int, more: Sequence[str] = ()) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from datamodules.labels import split_labels
 from datamodules.markup import MARKUP, without_markup
 from datamodules.splits import stratified_split
-from reporting.auto.commands import ONCE_DELETED, topics_line
+from reporting.auto.commands import ONCE_DELETED, reading_words, topics_line
 from storage.command_words import in_shell_quotes, literal, quoted, quoted_word, shell_line
 from storage.errors import InputError, short, short_list
 from storage.files import expanded
@@ -508,12 +508,10 @@ def _parts(where: str, label: Any, separator: str) -> list[Any] | None:
 
 def why_no_more_labels(data: Labelled) -> str | None:
     """Why active learning cannot go on with the labels of a file; None where it can."""
-    if data.about.get("typed"):  # it guesses how to read answers, and finds them by the names of their columns
-        return f"it guesses {', '.join(data.about['typed'])} of the file, which were typed here"
+    if "encoding" in data.about.get("typed", {}) and (second := data.about.get("unlabelled")):
+        return f"it would read {second} in the typed encoding too: save both files as UTF-8"
     if data.about.get("missing"):
         return f"it reads {short_list(data.about['missing'])} as labels: empty these cells in the file"
-    if data.about.get("format") not in ("csv", "tsv", "json"):
-        return "it goes on with labels of CSV, TSV or JSON Lines: save the rows so"
     if data.about.get("flags"):
         return "it reads several labels in one column, as a|b, not as columns of 0 and 1"
     if data.about.get("label_separator") == LISTS:
@@ -531,11 +529,12 @@ def label_more_line(data: Labelled, more: int = 40) -> str:
     pool = about.get("unlabelled") or (None if about.get("unlabelled_rows") else POOL)
     names = ",".join(map(literal, sorted(data.rows_of_label())))
     method = "bce" if data.several else "kontrast"
+    markup = ["dataset.markup=strip"] if data.markup == "strip" else []
     words = [f"{COMMAND} method={method} active=rep_clun active.oracle=browser", f"dataset={dataset}"]
     words += [in_shell_quotes(f"dataset.label_separator={quoted(str(separator))}")] if data.several else []
     words += [f"dataset.train={quoted_word(data.file)}", f"active.answers_from={quoted_word(data.file)}"]
     words += [] if pool is None else [f"dataset.unlabelled={quoted_word(str(pool))}"]
-    words += ["dataset.markup=strip"] if data.markup == "strip" else []
+    words += [*reading_words(about.get("typed", {}), "dataset."), *markup]
     columns = {"text": about["text_columns"][0], "label": about["label_column"]}
     words += [f"dataset.{key}_column={quoted_word(name)}" for key, name in columns.items() if name != key]
     words.append(in_shell_quotes(f"dataset.label_names=[{names}]"))

@@ -8,6 +8,8 @@ import unicodedata
 from datetime import date
 from pathlib import Path
 
+import openpyxl
+import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
@@ -227,8 +229,6 @@ def test_texts_are_compared_only_as_far_as_the_answer_needs(monkeypatch):
     ],
 )
 def test_labels_of_merged_cells_are_told_from_rows_without_one(tmp_path, labels, looks_merged):
-    import openpyxl
-
     book = openpyxl.Workbook()
     for row in [("text", "label"), *zip(TEXTS, labels, strict=True)]:
         book.active.append(row)
@@ -240,8 +240,6 @@ def test_labels_of_merged_cells_are_told_from_rows_without_one(tmp_path, labels,
 
 
 def test_formulas_without_values_are_refused_where_they_may_be_texts_or_labels(tmp_path):
-    import openpyxl
-
     def read(name, **columns):
         book = openpyxl.Workbook()
         for row in [("text", name, "kind"), *((text, "=1+1", place % 2) for place, text in enumerate(TEXTS))]:
@@ -546,9 +544,9 @@ def test_what_to_type_next_tells_of_rows_without_a_text_and_labels_nothing_where
     assert first == "to label more, once the rows without a text are deleted:" and "active.oracle" in line
     folder.write_json("data.json", {"sampled_from": 12})
     assert not any("active.oracle" in line for line in next_lines(folder, data))
-    data.about |= {"typed": {}, "format": "xlsx"}
+    data.about["label_separator"] = LISTS
     folder.write_json("data.json", {"sampled_from": None})
-    assert next_lines(folder, data)[-1].endswith("labels of CSV, TSV or JSON Lines: save the rows so")
+    assert next_lines(folder, data)[-1].endswith(", as a|b, not as lists")
 
 
 def test_the_line_for_topics_composes(tmp_path):
@@ -572,7 +570,8 @@ def test_a_table_without_a_header_is_offered_the_option_that_reads_it(tmp_path):
     data = read_labelled(file, header=False)
     assert data.texts == ["a first text", *TEXTS[:-1]] and data.labels == ["red", *LABELS[1:]]
     assert data.lines == list(range(1, 13)) and data.unlabelled == TEXTS[-1:]
-    assert data.about["text_columns"] == ["column_1"] and why_no_more_labels(data).startswith("it guesses header")
+    assert data.about["text_columns"] == ["column_1"]
+    assert why_no_more_labels(data) is None and " dataset.header=false " in label_more_line(data)
     assert predict_line(tmp_path, data.about).endswith(" header=false text_column=column_1")
     assert read_texts(file, "column_1", header=False) == ["a first text", *TEXTS]
 
@@ -600,7 +599,7 @@ def test_a_delimiter_is_named_and_handed_on(tmp_path):
     data = read_labelled(file, delimiter="|")
     assert data.texts[0] == f"{TEXTS[0]}; so" and data.about["delimiter"] == "|" and len(data.unlabelled) == 1
     assert predict_line(tmp_path, data.about).endswith(""" delimiter="'|'\"""")
-    assert "delimiter" in why_no_more_labels(data)
+    assert why_no_more_labels(data) is None and """ dataset.delimiter="'|'" """ in label_more_line(data)
     assert read_texts(file, "text", delimiter="|")[0] == data.texts[0]
     (tmp_path / "b.tsv").write_text("text\tlabel\n" + "".join(f'"{text}\t{label}\n' for text, label, _ in rows[:-1]))
     bare = read_labelled(str(tmp_path / "b.tsv"), delimiter="bare_tab")
@@ -613,8 +612,6 @@ def test_a_delimiter_is_named_and_handed_on(tmp_path):
 
 
 def test_a_sheet_is_named_and_handed_on(tmp_path):
-    import openpyxl
-
     file, book = str(tmp_path / "a.xlsx"), openpyxl.Workbook()
     book.active.append(("no", "table"))
     sheet = book.create_sheet("My answers")
@@ -757,7 +754,7 @@ def test_no_text_of_a_fold_is_learned_from_as_one_without_a_label():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["plain", "joined", "objects"])
+@pytest.mark.parametrize("kind", ["plain", "joined", "objects", "sheet"])
 def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, store, small, kind):
     rows = [*zip(TEXTS, LABELS, strict=True), *((f"apple pear {number}", "") for number in range(9))]
     data = read_labelled(write(tmp_path / "a.csv", ("body", "kind"), rows), "body", "kind")
@@ -770,6 +767,14 @@ def test_the_line_that_labels_more_goes_on_with_the_labels_there_are(tmp_path, s
         table = [(f"{label} title", text, label) for text, label in rows]
         data = read_labelled(write(tmp_path / "j.csv", ("title", "body", "kind"), table), "title+body")
         assert data.texts[0] == f"red title\n{TEXTS[0]}"
+    if kind == "sheet":
+        pd.DataFrame(rows, columns=["body", "kind"]).to_excel(tmp_path / "s.xlsx", sheet_name="My rows", index=False)
+        book = openpyxl.load_workbook(tmp_path / "s.xlsx")
+        book.create_sheet("notes", 0).append(("body", "kind"))
+        book["notes"].append(("a remark", "black"))
+        book.save(tmp_path / "s.xlsx")
+        data = read_labelled(str(tmp_path / "s.xlsx"), "body", "kind", sheet="My rows")
+    assert why_no_more_labels(data) is None
     words = shlex.split(label_more_line(data, more=2))[2:]
     words[words.index("active.oracle=browser")] = "active.oracle=prompt"
     options = [*store, *small, "active.query_size=2", "trainer.max_epochs=1", "trainer.least_steps=0", "logger=csv"]
@@ -836,6 +841,7 @@ def test_a_test_file_is_read_as_it_is_evaluated(tmp_path):
     file = write(tmp_path / "a.csv", ("text", "label"), rows, "cp1252")
     data = read_labelled(file, encoding="cp1252", missing=["N/A"])
     table = [("new", "größe"), ("N/A", "größe"), ("more", "N/A"), (TEXTS[0].upper(), "farbe"), (TEXTS[1], "strange")]
+    assert " dataset.encoding=cp1252 " in label_more_line(data)
     test = read_test(write(tmp_path / "b.csv", ("text", "label"), table), data)
     assert (test.labels, rows_shared(test, data)) == (["größe", "farbe", "strange"], 1)
     assert {"encoding=utf-8", "missing=[N/A]", "header=true"} < set(reading_words_of(test))
@@ -843,6 +849,8 @@ def test_a_test_file_is_read_as_it_is_evaluated(tmp_path):
     numbers.write_text('{"text": "new", "label": "farbe"}\n{"text": 2024, "label": "farbe"}\n')
     with pytest.raises(InputError, match=r"c\.jsonl:2: found a text that is a number or the like, allowed: a string"):
         read_test(str(numbers), data)
+    data.about["unlabelled"] = "more.csv"  # which may be in another encoding
+    assert why_no_more_labels(data).startswith("it would read more.csv in the typed encoding too")
 
 
 def test_flags_of_rows_without_a_text_are_not_read(tmp_path):

@@ -24,7 +24,7 @@ LABELLED = ("label_column", "label_separator", "missing", *READING)
 THREADS = "trainer.num_threads"
 ON_A_RUN = {
     "evaluate": ("run", "input", *LABELLED, THREADS),
-    "predict": ("run", "input", "output", "probabilities", "explain", "sure", *READING, THREADS),
+    "predict": ("run", "input", "output", "probabilities", "explain", "sure", "missing", *READING, THREADS),
     "drift": ("run", "input", "output", *READING, THREADS),
     "datastore": ("run", "add", *LABELLED, THREADS),
     "serve": ("run", "host", "port", "sure", THREADS),

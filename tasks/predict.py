@@ -43,8 +43,10 @@ from storage.tables import (
     checked_delimiter,
     checked_encoding,
     checked_text,
+    emptying,
     format_of,
     is_blank,
+    no_values,
     sheet_names,
     write_table,
 )
@@ -71,7 +73,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
 
     `probabilities=true` adds `line`, where the row begins in its file, and `p_LABEL` for every label.
 
-    A row with a blank text is written without an answer, and the line at the end says how many there were.
+    A row with a blank text, or one of `missing` in its place, is written without an answer, and the line at the end
+    says how many there were.
 
     Stopped or killed, the same call goes on after the rows that it has answered, and writes the same bytes; of what
     comes through a pipe or goes into one nothing is kept. Memory does not grow with the rows.
@@ -111,7 +114,8 @@ def predict(config: DictConfig, overrides: list[str]) -> Path:
             journal = stack.enter_context(kept_answers(config.output, _question(config, run, plan)))
         count = stack.enter_context(counted_rows(config.input))
         tally = Tally()
-        rows = _answered(table, columns, predictor, plan.dataset.input_of, config, journal, count, tally)
+        input_of = _input_of(plan, config)
+        rows = _answered(table, columns, predictor, input_of, config.probabilities, journal, count, tally)
         write_table(config.output, rows, table.columns and (*table.columns, *columns))
     print(tally.line(), file=sys.stderr)
     return run.path
@@ -121,22 +125,28 @@ def _answered(
     table: Table,
     columns: Sequence[str],
     predictor: Assigner | Predictor,
-    input_of: Callable[[Row, str], Any],
-    config: DictConfig,
+    input_of: Callable[[Row], Any],
+    with_line: bool,
     journal: Journal | None,
     count: Callable[[int], None],
     tally: Tally,
 ) -> Iterator[Row]:
     """The rows of the table with their answers."""
     for piece in pieces(_refuse_columns(columns, table)):
-        inputs = [input_of(row, config.text_column) for _, row in piece]
+        inputs = [input_of(row) for _, row in piece]
         answers, kept = _piece_answers(predictor, [text for text in inputs if not is_blank(text)], journal)
         tally.add(answers, kept, blank=len(piece) - len(answers))
         count(len(piece))
         of_texts = iter(answers)
         for (where, row), text in zip(piece, inputs, strict=True):
             answer = dict.fromkeys(predictor.columns) if is_blank(text) else next(of_texts)
-            yield row | ({"line": line_of(where)} if config.probabilities else {}) | answer
+            yield row | ({"line": line_of(where)} if with_line else {}) | answer
+
+
+def _input_of(plan: Plan, config: DictConfig) -> Callable[[Row], Any]:
+    """Gives the input of a row, whose cells of `missing` count as empty, and stay in the row that is written."""
+    emptied = emptying(config.missing or ())
+    return lambda row: plan.dataset.input_of(emptied(row), config.text_column)
 
 
 def _piece_answers(
@@ -157,6 +167,7 @@ def _question(config: DictConfig, run: RunFolder, plan: Plan) -> dict[str, Any]:
         "files": [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()],
         "input": [os.path.realpath(config.input), facts.st_size, facts.st_mtime_ns],
         "asked": [config[key] for key in ASKED],
+        "missing": no_values(config.missing or ()),
         "piece": PIECE,
         "threads": torch.get_num_threads(),
     }
@@ -358,10 +369,12 @@ def read_as_learned(
     if sheet is not None and os.path.isfile(name) and sheet in sheet_names(name):
         own_config.sheet = sheet
         print(f"{name}: sheet={sheet}, as the run learned from", file=sys.stderr)
-    if "label" in kinds and "missing" not in typed and plan.dataset.learned_missing:
+    if "missing" not in typed and plan.dataset.learned_missing:
         own_config.missing = list(plan.dataset.learned_missing)
-        print(f"{name}: cells of {short_list(own_config.missing)} are empty, as the run learned", file=sys.stderr)
-    table = read_rows(own_config, plan, key, blank_allowed, [kind for kind in kinds if f"{kind}_column" not in typed])
+        cells = "cells" if "label" in kinds else "texts"
+        print(f"{name}: {cells} of {short_list(own_config.missing)} are empty, as the run learned", file=sys.stderr)
+    untyped = [kind for kind in kinds if f"{kind}_column" not in typed]
+    table = read_rows(own_config, plan, key, blank_allowed, untyped, keeps_cells="label" not in kinds)
     if own_config.header is None and not table.has_header:
         hint = "header=true: its first row is one"
         print(f"{table.name}: header=false, as the run learned from; {hint}", file=sys.stderr)
@@ -378,10 +391,16 @@ def read_as_learned(
 
 
 def read_rows(
-    config: DictConfig, plan: Plan, key: str, blank_allowed: bool = False, untyped: Sequence[str] = ()
+    config: DictConfig,
+    plan: Plan,
+    key: str,
+    blank_allowed: bool = False,
+    untyped: Sequence[str] = (),
+    keeps_cells: bool = False,
 ) -> Table:
     """The table that `config[key]` names, opened as training opens its own; every row has an input, or where that is
     allowed a blank text. Of the columns `untyped`, "text" or "label", the run's own are read where they are there.
+    Cells of `missing` are empty, unless the table `keeps_cells` as they are.
 
     Raises:
         ValueError: as `predict` does.
@@ -393,7 +412,7 @@ def read_rows(
     sheet = config.get("sheet")
     table = plan.dataset.open_inputs(name, config.text_column, encoding, config.header, delimiter, sheet, untyped)
     table.refuse_idle(delimiter, sheet)
-    table = table.without(config.get("missing") or (), Counter())
+    table = table if keeps_cells else table.without(config.get("missing") or (), Counter())
     if blank_allowed:
         return table
     input_of = partial(plan.dataset.input_of, column=table.own_columns.get("text", config.text_column))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -121,6 +122,21 @@ def no_values(typed: Iterable[Any]) -> list[str]:
         name = "NULL" if value is None else label_text(value)
         names.setdefault(name.casefold(), name)
     return list(names.values())
+
+
+def emptying(
+    missing: Iterable[Any], counts: Counter[str] | None = None
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Gives a row with an empty cell wherever one of `missing` stands alone, case aside; `counts` says how often."""
+    names = {name.casefold(): name for name in no_values(missing) if name}
+
+    def emptied(row: Mapping[str, Any]) -> dict[str, Any]:
+        held = {column: names.get(label_text(cell).casefold()) for column, cell in row.items()} if names else {}
+        if counts is not None:
+            counts.update(filter(None, held.values()))
+        return {column: "" if held.get(column) else cell for column, cell in row.items()}
+
+    return emptied
 
 
 def date_text(value: date) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storage.errors import InputError, short, short_list
-from storage.tables.cells import label_text, labels_of, no_values, text_columns, text_of
+from storage.tables.cells import emptying, labels_of, text_columns, text_of
 from storage.tables.text_lines import TextLines
 
 COMPARED_ROWS = 50  # of the beginning, whose keys are the columns of JSON, and in which a column of XLSX may be empty
@@ -96,15 +96,10 @@ class Table:
 
     def without(self, missing: Iterable[Any], counts: Counter[str]) -> Table:
         """The table with an empty cell wherever one of `missing` stands alone, case aside; `counts` says how often."""
-        names = {name.casefold(): name for name in no_values(missing) if name}
-
-        def rows() -> Iterator[tuple[str, Row]]:
-            for where, row in self.rows:
-                held = {column: names.get(label_text(cell).casefold()) for column, cell in row.items()}
-                counts.update(filter(None, held.values()))
-                yield where, {column: "" if held[column] else cell for column, cell in row.items()}
-
-        return replace(self, rows=rows()) if names else self
+        if not (missing := list(missing)):
+            return self
+        emptied = emptying(missing, counts)
+        return replace(self, rows=((where, emptied(row)) for where, row in self.rows))
 
     def with_labels(self, column: str, hint: str, is_left_out: Callable[[Row], bool] = lambda row: False) -> Table:
         """The table with what `TOXIC+THREAT` says in a column of that name; itself where it names one column. Of rows

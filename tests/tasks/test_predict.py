@@ -184,6 +184,9 @@ def test_a_row_without_a_text_is_kept_and_not_answered(run, use, toy_csv, tmp_pa
     assert [row["prediction"] for row in answered[:2] + answered[3:]] == [
         row["prediction"] for row in rows(tmp_path / "whole.csv")
     ]
+    (tmp_path / "in.csv").write_text(csv_of([row | {"text": row["text"].replace(" \u200b", "n/a")} for row in blank]))
+    use("predict", run, f"input={tmp_path}/in.csv", f"output={tmp_path}/out.csv", "missing=[N/A,metal]")
+    assert rows(tmp_path / "out.csv") == [row | {"text": row["text"].replace(" \u200b", "n/a")} for row in answered]
     (tmp_path / "in.csv").write_text(csv_of([*blank, unlabelled]))
     evaluated = use("evaluate", run, f"input={tmp_path}/in.csv")
     for line, what in ((4, "text"), (len(blank) + 2, "label")):

@@ -200,7 +200,7 @@ def test_a_test_file_judges_the_model_and_chooses_nothing(words, use, tmp_path, 
     def fail(*_):
         raise InputError("no room")
 
-    options, test = [*words, "methods=[tfidf_linear]"], tmp_path / "own test.csv"
+    options, test = [*words, "methods=[tfidf_linear]", "missing=[N/A]"], tmp_path / "own test.csv"
     own, (known, *_) = rows(toy_csv["test"]), rows(toy_csv["train"])
     with test.open("w", newline="") as file:
         table = [(row["text"], row["label"]) for row in own]
@@ -226,7 +226,13 @@ def test_a_test_file_judges_the_model_and_chooses_nothing(words, use, tmp_path, 
     assert command([*options, f"test={test}"]).metrics["test"]["rows"] == len(own)
     test = test.rename(tmp_path / "renamed.csv")
     assert command([*options, f"test={test}"]).metrics["test"]["file"] == str(test)
-    options.append("missing=[of_neither]")
+    new, predictions = tmp_path / "new.csv", tmp_path / "predictions.csv"
+    new.write_text("text,note\nn/a,N/A\na text,\n")
+    predicted = use("predict", str(result.folder), f"input={new}", f"output={predictions}")
+    assert f"{new}: texts of 'N/A' are empty, as the run learned" in predicted.err.splitlines()
+    assert "not answered, without a text: 1" in predicted.err
+    assert [*rows(predictions)[0].values()][:4] == ["n/a", "N/A", "", ""], "the file's own cells stay"
+    options[-1] = "missing=[of_neither]"
     assert command([*options, f"test={test}"]).metrics["test"]["reading"][-1] == "missing=[of_neither]"
     with monkeypatch.context() as patch:
         patch.setattr("tasks.evaluate.evaluate", fail)

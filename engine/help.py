@@ -136,12 +136,22 @@ def task_names() -> list[str]:
 
 def task_keys(task: str) -> Iterator[tuple[str, str]]:
     """Keys of a task with their defaults, those of the node of its name too, and what the comment beside each says."""
-    lines = [line for line in _top_lines() if re.search(rf"#.*\b{task}\b[\w, ]*:", line)]
+    groups = re.findall(r"^  - (\w+): \w+( #.*)", _top(), re.MULTILINE)
+    lines = [*_top_lines(), *(f"{group}: NAME{comment}" for group, comment in groups)]
+    lines = [line for line in lines if re.search(rf"#.*\b{task}\b[\w, ]*:", line)]
     if node := re.search(rf"^{task}: .*\n((?:  .*\n?)+)", _top(), re.MULTILINE):
         lines += [f"{task}.{line.strip()}" for line in node[1].splitlines()]
     for line in lines:
         key, _, comment = line.partition("#")
-        yield key.strip().replace(": ", "=", 1), comment.strip()
+        yield key.strip().replace(": ", "=", 1), _about_one(task, comment.strip())
+
+
+def _about_one(task: str, comment: str) -> str:
+    """What a comment such as `predict, drift: …; evaluate, auto: …` says of a task; all of it where it names none."""
+    names = "|".join(task_names())
+    _, *clauses = re.split(rf"(?:^|; )((?:(?:{names})(?:, )?)+): ", comment)
+    by_tasks = dict(zip(clauses[::2], clauses[1::2], strict=True))
+    return next((what for tasks, what in by_tasks.items() if task in tasks.split(", ")), comment)
 
 
 def _what(task: str) -> str:

@@ -42,7 +42,10 @@ def test_the_help_of_a_group_says_what_every_choice_is(group, capsys):
 def test_the_help_of_a_task_a_line_and_of_nothing(capsys):
     show_help(["--help", "auto"])
     text = capsys.readouterr().out
-    assert re.search(r"^  minutes=20.0 +auto: how long it may take$", text, re.M) and "host=" not in text
+    assert re.search(r"^  minutes=20.0 +how long it may take$", text, re.M) and "host=" not in text
+    assert {"seed=0", "force=false", "dataset=NAME", "encoder=NAME"} < set(re.findall(r"^  (\S+)", text, re.M))
+    assert re.search(r"^  input=null +a file with texts and labels$", text, re.M) and "encoder.path=FOLDER" in text
+    assert text.count("\n") <= 42
     show_help(["task=auto", "--help"])
     assert capsys.readouterr().out == text
     show_help(["task=chat", "--help"])
@@ -60,7 +63,8 @@ def test_the_help_of_a_task_shows_what_it_does_or_all_its_keys(capsys):
         assert re.match(rf"task={task}: \w.* .*\.\n|(task={task}, its keys|{task}=NAME, one of)\n  ", shown)
     show_help(["--help", "cluster", "serve"])
     shown = re.findall(r"^  (\S+)", capsys.readouterr().out, re.M)
-    assert shown == ["cluster.names=null", "cluster.level=null", "run=null", "host=127.0.0.1", "port=8000", "sure=null"]
+    of_cluster = ["seed=0", "force=false", "cluster.names=null", "cluster.level=null"]
+    assert shown == [*of_cluster, "run=null", "host=127.0.0.1", "port=8000", "sure=null"]
 
 
 def test_a_stdout_that_takes_nothing_is_named():

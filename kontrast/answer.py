@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -75,38 +77,49 @@ def _text(value: Any) -> str:
     """A text as a cell of the table that is read, a missing one as an empty cell. Raises InputError: it is no text."""
     if isinstance(value, str):
         if HALF.search(value):
-            raise InputError("data: found half a surrogate pair in the column of texts, allowed: Unicode text")
+            raise InputError("found half a surrogate pair, allowed: Unicode text")
         return str(value)
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return ""
-    raise InputError(f"data: found {short(value)} in the column of texts, allowed: texts, or nothing")
+    raise InputError(f"found {short(value)}, allowed: texts, or nothing")
 
 
 def _label(value: Any) -> str:
     """A label as a cell of the table that is read: several as a JSON list, none that is known as an empty one.
 
     Raises:
-        InputError: it is no Unicode text.
+        InputError: it is no Unicode text, number, date or the like, or a list that holds something else.
     """
     if isinstance(value, set | frozenset):
         value = sorted(value, key=str)  # the same table in every process
     if isinstance(value, LISTS):
         if missing := [part for part in value if pd.api.types.is_scalar(part) and pd.isna(part)]:
-            raise InputError(f"data: found {missing[0]} in a list of labels, allowed: labels")
-        cell = json.dumps([str(part) for part in value], ensure_ascii=False)
+            raise InputError(f"found {missing[0]} in a list of labels, allowed: labels")
+        cell = json.dumps([str(_plain(part)) for part in value], ensure_ascii=False)
     else:
         cell = _label_cell(value)
     if HALF.search(cell):
-        raise InputError("data: found half a surrogate pair in the column of labels, allowed: Unicode text")
+        raise InputError("found half a surrogate pair, allowed: Unicode text")
     return cell
 
 
-def _label_cells(labels: Iterable[Any]) -> list[str]:
+def _cells(values: Iterable[Any], column: Any, cell_of: Callable[[Any], str]) -> list[str]:
+    """The values of a column as cells. Raises what `cell_of` does, with the row and the column."""
+    cells = []
+    for place, value in enumerate(values):
+        try:
+            cells.append(cell_of(value))
+        except InputError as error:
+            raise InputError(f"data.iloc[{place}], column {short(column)}: {error}") from error
+    return cells
+
+
+def _label_cells(labels: Iterable[Any], column: Any) -> list[str]:
     """Labels as cells; where any is a list, all are, so that beside one a plain label is a text's only one."""
     labels = list(labels)
-    if any(isinstance(label, LISTS) for label in labels):
-        labels = [label if isinstance(label, LISTS) else _alone(label) for label in labels]
-    return [_label(label) for label in labels]
+    if not any(isinstance(label, LISTS) for label in labels):
+        return _cells(labels, column, _label)
+    return _cells(labels, column, lambda label: _label(label if isinstance(label, LISTS) else _alone(label)))
 
 
 def _alone(label: Any) -> list[str] | None:
@@ -121,11 +134,19 @@ def _joined(data: pd.DataFrame, names: Sequence[Any]) -> list[list[str] | None]:
     columns = [data[name].astype(object) for name in names]
     rows = zip(*(column.where(column.notna(), None) for column in columns), strict=True)
     return [
-        flagged(dict(zip(map(str, names), row, strict=True)), f"data: row {place}") for place, row in enumerate(rows)
+        flagged(dict(zip(map(str, names), row, strict=True)), f"data.iloc[{place}]") for place, row in enumerate(rows)
     ]
 
 
+def _plain(value: Any) -> Any:
+    """A label itself. Raises InputError: it is bytes, a dict or another object."""
+    if isinstance(value, bytes) or not (pd.api.types.is_scalar(value) or isinstance(value, Enum)):
+        raise InputError(f"found {short(value)}, allowed: a text, a number or a date, a list of them, or nothing")
+    return value
+
+
 def _label_cell(value: Any) -> str:
+    value = _plain(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # whole numbers, which pandas keeps as floats where some are missing
     if isinstance(value, date) and not pd.isna(value):
@@ -195,9 +216,9 @@ def _cell(value: Any) -> Any:
 def _texts(frame: pd.DataFrame, column: Any) -> list[str]:
     """The texts of a column, or of those that it joins."""
     if column in frame.columns:
-        return [_text(value) for value in frame[column]]
+        return _cells(frame[column], column, _text)
     parts = text_columns(_text_names(frame.columns), column)
-    rows = zip(*([_text(value) for value in frame[part]] for part in parts), strict=True)
+    rows = zip(*(_cells(frame[part], part, _text) for part in parts), strict=True)
     return [text_of(dict(zip(parts, row, strict=True)), column) for row in rows]
 
 
@@ -228,12 +249,12 @@ def auto(
     data = data.to_pandas() if hasattr(data, "to_pandas") else data  # of polars, or an Arrow table
     words = ["task=auto", f"minutes={minutes}", *overrides(settings)]
     labels: dict[str, Any] = {}
-    if isinstance(data, pd.DataFrame):
+    if is_frame := isinstance(data, pd.DataFrame):
         text, names = _columns(data, text, label)
         if str(text) in map(str, names):
             raise InputError(f"label: found {short(text)}, the column of the texts, allowed: another one")
         column = data[names[0]] if len(names) == 1 else _joined(data, names)
-        cells = _label_cells(column)
+        cells = _label_cells(column, JOIN.join(map(str, names)))
         if not any(isinstance(value, LISTS) for value in column):
             pairs = zip(cells, column, strict=True)
             labels = labels_by_name((label_name(cell, "data"), value) for cell, value in pairs if not is_missing(cell))
@@ -241,6 +262,8 @@ def auto(
         text, label = str(text), JOIN.join(map(str, names))
         if "${" in text + label:  # which a config would resolve
             text, label = "text", "label"
+        if not texts:
+            raise InputError("data: found no rows, allowed: rows of a text and a label")
         data = written({text: texts, label: cells}, Path(config_of(words).paths.data)).resolve()
     elif not isinstance(data, str | Path):
         raise InputError(f"data: found {type(data).__name__}, allowed: a pandas DataFrame, or the path of a file")
@@ -253,4 +276,17 @@ def auto(
     validate_top(plain)
     with unseeded():
         opening = {name: value for name, value in settings.items() if name.startswith(OPENING)}
-        return Answer(answered(config, words).absolute(), opening, labels)
+        try:
+            return Answer(answered(config, words).absolute(), opening, labels)
+        except InputError as error:
+            if not is_frame:
+                raise
+            raise InputError(_of_frame(str(error), str(data))) from error
+
+
+def _of_frame(message: str, file: str) -> str:
+    """What is said of the file that a frame was written to, in terms of the frame."""
+    message = re.sub(rf"^{re.escape(file)}:(\d+)", lambda line: f"data.iloc[{int(line[1]) - 1}]", message)
+    message = re.sub(rf"^{re.escape(file)}", "data", message)
+    message = re.sub("topics of the texts[:,].*", "topics of the texts, kontrast.TextClusterer().fit(texts)", message)
+    return re.sub(r"\b(text|label)_column=NAME", r"\1=NAME", message)

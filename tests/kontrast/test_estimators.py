@@ -155,7 +155,7 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     assert answer.opening == {"paths__data": str(tmp_path)}, "which its model is loaded with"
     assert pd.read_parquet(asked[1].input)["text"].tolist() == ["", "one"]
     assert read_labelled(asked[1].input, "text", "label").lines == [2], "a row without a text is counted too"
-    with pytest.raises(InputError, match="data: found 3 in the column of texts, allowed: texts, or nothing"):
+    with pytest.raises(InputError, match=r"^data.iloc\[1\], column 'text': found 3, allowed: texts, or nothing"):
         kontrast.auto(pd.DataFrame({"text": ["one", 3], "label": [1, 2]}), text="text", paths__data=str(tmp_path))
     kontrast.auto(pd.DataFrame([["one", 1], ["two", 2]]), text=0, label=1, paths__data=str(tmp_path))
     assert pd.read_parquet(asked[2].input).to_dict("list") == {"0": ["one", "two"], "1": ["1", "2"]}
@@ -167,8 +167,11 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
     kontrast.auto(flags, label=["rude", "threat"], paths__data=str(tmp_path))
     assert asked[3].label_column == "rude+threat"
     assert pd.read_parquet(asked[3].input)["rude+threat"].tolist() == ['["rude", "threat"]', "[]", ""]
-    with pytest.raises(InputError, match="data: row 0: found 2.0 in column 'rude'; allowed: 0 and 1, or false"):
+    with pytest.raises(InputError, match=r"data.iloc\[0\]: found 2.0 in column 'rude'; allowed: 0 and 1, or false"):
         kontrast.auto(flags.replace({"rude": 1}, 2), label=["rude", "threat"], paths__data=str(tmp_path))
+
+
+NAMED = {"text": "text", "label": "kind"}
 
 
 @pytest.mark.parametrize(
@@ -180,9 +183,15 @@ def test_columns_of_a_file_are_handed_on_and_what_is_missing_in_a_table_is_no_te
         (["n", "label"], [3, "x"], {}, "data: no column looks like texts; allowed: text=NAME of 'n', 'label'"),
         (["text", "kind"], ["a", "x"], {"label": "l"}, "data: found no column 'l', allowed: label=NAME of 'text', 'k"),
         (["text", "label", "label"], ["a", "x", "y"], {}, "data: found 2 columns 'label', allowed: label=NAME of"),
-        (["text", "label"], ["a \ud800", "x"], {}, "data: found half a surrogate pair in the column of texts"),
-        (["text", "label"], ["a", ["x", None]], {}, "data: found None in a list of labels, allowed: labels"),
-        (["text", "label"], ["a", ["x", "\ud800"]], {}, "data: found half a surrogate pair in the column of labels"),
+        (["text", "label"], ["a \ud800", "x"], {}, r"data.iloc\[0\], column 'text': found half a surrogate pair"),
+        (["text", "label"], ["a", ["x", None]], {}, r"data.iloc\[0\], column 'label': found None in a list of labels"),
+        (["text", "label"], ["a", ["x", "\ud800"]], {}, r"data.iloc\[0\], column 'label': found half a surrogate pair"),
+        (["text", "kind"], ["a", {"x": 1}], NAMED, r"data.iloc\[0\], column 'kind': found {'x': 1}, allowed: a text"),
+        (["text", "kind"], ["a", b"x"], NAMED, r"data.iloc\[0\], column 'kind': found b'x', allowed: a text, a number"),
+        (["text", "kind"], ["a", ["y", ["x"]]], NAMED, r"data.iloc\[0\], column 'kind': found \['x'\], allowed: a"),
+        (["text", "kind"], ["a", ["x", ""]], NAMED, r"data.iloc\[0\]: found an empty label, allowed: a name"),
+        (["text", "kind"], ["a", "x"], NAMED, "data: one class only in column 'kind', 'x'; allowed: at least 2"),
+        (["text", "kind"], ["a", None], NAMED, "data: no row has a label in column 'kind'; topics of .*TextClusterer"),
     ],
 )
 def test_a_table_or_a_setting_that_cannot_be_used_is_refused_at_once(tmp_path, columns, row, settings, message):

@@ -40,12 +40,16 @@ def _rooms() -> set[str]:
 
 
 def _refuse_others(names: Iterable[str]) -> None:
-    """Raises ImportError where one of these rooms is, or would be, a module of another project."""
+    """Raises ImportError where one of these rooms is, or would be, a module of another project. There can be one of a
+    name in a process; were it ours, the script's own `import tasks` would get another module, and nobody would know."""
     for name in sorted(names):
         for place in _places(name):
             if not Path(place).resolve().is_relative_to(ROOMS):
                 how = "is loaded" if name in sys.modules else "comes first on the path"
-                raise ImportError(f"kontrast: a module {name!r} of another project {how} ({place}); allowed: none")
+                raise ImportError(
+                    f"kontrast: a module {name!r} of another project {how} ({place}); allowed: none of a name that "
+                    f"Kontrast has, as in another folder, or the command `kontrast`, which runs beside it"
+                )
 
 
 def _places(name: str) -> Iterable[str]:

@@ -38,6 +38,7 @@ def test_the_page_runs_nothing_and_asks_for_nothing(folder):
     assert "alert(1)" in page and not re.search(r"<script|<b>, |World <b>", page)
     assert not re.search(r"""(?:src|href)\s*=|https?:|@import|url\(""", page)
     assert "fine-tuning, as far as there was time for it, is not shown to be better" in page
+    assert "logistic regression, trained on fewer rows." in page  # the recommended one, of which it is
     assert "would take 14 minutes" in page
 
 
@@ -87,6 +88,7 @@ def test_a_report_that_rests_on_some_of_the_folds_says_so(tmp_path):
     table[(table["row"] % 2 == 0) & ~is_rare].to_parquet(file)
     metrics, page = write_report(folder), (folder / "index.html").read_text()
     assert metrics["recommended"] == "ce" and "Its figures rest on 191 of 400 rows" in page
+    assert "logistic regression, trained on fewer rows: a cheap candidate, not the recommended one" in page
     rows = {entry["label"]: (entry["rows"], entry["predicted_rows"]) for entry in metrics["per_class"]}
     assert rows["Sci/Tech"] == (18, 0) and rows["Business"] == (54, 27)
     assert re.search(r"Sci/Tech: 0 of its \d+ rows, its F1 lies anywhere from 0 % to 100 %", page)

@@ -107,6 +107,8 @@ def _unread_by_method(plain: Mapping[str, Any]) -> tuple[dict[str, str], dict[st
             idle[f"method.{argument}"] = f"{never} it"
         elif argument != "dropout" or not _asks_for_passes(active):
             conditions[f"method.{argument}"] = f"method.{condition}"
+    if reads_loss := getattr(target, "reads_loss_when", None):
+        conditions |= {f"loss.{key}": f"method.{reads_loss}" for key in plain.get("loss") or {} if key != "_target_"}
     reads_descriptions = active and (active["oracle"] == "browser" or active["cold_start"] == "names")
     if not reads_descriptions:  # by the page, which shows them to a person, or for the first round
         needed = dict(_declared("method", target))

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, Field, InstanceOf, Strict, TypeAdapter, ValidationError
 
+from active_learning.selection import INPUTS
 from engine.allowed_targets import MODULES, target_findings
 from storage.errors import nearest
 from storage.run_store import first_line
@@ -34,6 +35,7 @@ SUPPLIED = {
     "logger": {"run", "config"},
     "optimizer": {"params"},
     "scheduler": {"optimizer", "total_steps"},
+    "active.strategy": INPUTS,
 }
 CALLED_WITH_ALL = ("optimizer", "scheduler")  # groups whose choices must take all that is supplied, and no more
 SHOWN = 80  # characters of a value in a message
@@ -182,7 +184,8 @@ def _check_node(key: str, node: Mapping[str, Any]) -> Iterator[str]:
 
 def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: str) -> Iterator[str]:
     parameters, open_ended = signature(target)
-    supplied = SUPPLIED.get(key.partition(".")[0], set()) | {"self"}
+    handed = [names for part, names in SUPPLIED.items() if f"{key}.".startswith(f"{part}.")]
+    supplied = {"self"}.union(*handed)
     for name, value in node.items():
         where = f"{key}.{name}" if key else str(name)
         if name in HYDRA_KEYS:
@@ -191,7 +194,7 @@ def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: s
             continue
         if name not in parameters or name in supplied:
             if not open_ended or name in supplied:
-                allowed = ", ".join(sorted(parameters.keys() - supplied))
+                allowed = ", ".join(sorted(parameters.keys() - supplied)) or "none"
                 yield f"{where}: unknown key of {target_name}; allowed: {allowed}"
         elif isinstance(value, Mapping) and "_target_" in value:
             continue  # a node of its own

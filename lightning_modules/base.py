@@ -60,6 +60,7 @@ class EncoderModule(pl.LightningModule):
     unused_groups: ClassVar[tuple[str, ...]] = ()
     # of the arguments that methods share: when this one reads them, as "KEY=VALUE" of its own; None: never
     reads_when: ClassVar[Mapping[str, str | None]] = MappingProxyType({})
+    reads_loss_when: ClassVar[str | None] = None  # when it reads the options of its loss: "KEY>0"; None: always
     reads_unlabelled: ClassVar[bool | str] = False  # whether the split "unlabelled" is of use to it, or when: "KEY>0"
     reads_names: bool = False  # whether it reads what the classes are called; of a class, whatever its options
     trains_unlabelled: ClassVar[bool] = False  # whether its train batches hold those rows too, behind the train rows

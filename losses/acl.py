@@ -86,10 +86,10 @@ class ACLLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0", "with method.alpha>0"] = 0.2,
-        negative_weight: Annotated[NegativeWeight, "with method.alpha>0"] = "mean_one_classes",
-        denominator: Annotated[Denominator, "with method.alpha>0"] = "effective_positive",
-        with_centres: Annotated[bool, "with method.alpha>0"] = True,
+        tau: Annotated[float, "> 0"] = 0.2,
+        negative_weight: NegativeWeight = "mean_one_classes",
+        denominator: Denominator = "effective_positive",
+        with_centres: bool = True,
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)

@@ -59,7 +59,7 @@ class AECLLoss(nn.Module):
 
     def __init__(
         self,
-        instance_tau: Annotated[float, "> 0"] = 0.5,
+        instance_tau: Annotated[float, "> 0", "with instance_weight>0"] = 0.5,
         cluster_tau: Annotated[float, "> 0"] = 1.0,
         guided: bool = True,
         directions: Directions = "one_log",
@@ -71,7 +71,7 @@ class AECLLoss(nn.Module):
         positive_in_denominator: bool = False,
         threshold: Annotated[float, ">= 0", "<= 1", "with pseudo_weight>0"] = 0.95,
         entropies: Entropies = "raised",
-        balance: Balance = "entropy",
+        balance: Annotated[Balance, "with balance_weight>0"] = "entropy",
         instance_weight: Annotated[float, ">= 0"] = 10.0,
         pseudo_weight: Annotated[float, ">= 0"] = 5.0,
         row_entropy_weight: Annotated[float, ">= 0"] = 0.01,

@@ -31,9 +31,9 @@ class BalancedContrastiveLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0", "with method.mu>0"] = 0.07,
-        class_averaging: Annotated[bool, "with method.mu>0"] = True,
-        class_complement: Annotated[bool, "with method.mu>0"] = True,
+        tau: Annotated[float, "> 0"] = 0.07,
+        class_averaging: bool = True,
+        class_complement: bool = True,
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)

@@ -33,9 +33,9 @@ class DualContrastiveLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0", "with method.mu>0"] = 0.1,
-        denominator: Annotated[Denominator, "with method.mu>0"] = "others",
-        anchors: Annotated[Anchors, "with method.mu>0"] = "with_positives",
+        tau: Annotated[float, "> 0"] = 0.1,
+        denominator: Denominator = "others",
+        anchors: Anchors = "with_positives",
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)

@@ -54,7 +54,7 @@ class GaussianMixtureLoss(nn.Module):
 
     needs_every_class = True
 
-    def __init__(self, tau: Annotated[float, "> 0", "with method.mu>0"] = 0.07) -> None:
+    def __init__(self, tau: Annotated[float, "> 0"] = 0.07) -> None:
         super().__init__()
         self.log_tau = nn.Parameter(torch.tensor(math.log(check_tau(tau))))
 

@@ -33,9 +33,9 @@ class MultiLabelContrastiveLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0", "with method.gamma>0"] = 10.0,
-        beta: Annotated[Beta, "with method.gamma>0"] = "dynamic",
-        reduction: Annotated[Reduction, "with method.gamma>0"] = "mean",
+        tau: Annotated[float, "> 0"] = 10.0,
+        beta: Beta = "dynamic",
+        reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)

@@ -106,7 +106,7 @@ class ProCoLoss(nn.Module):
         ValueError: tau <= 0.
     """
 
-    def __init__(self, tau: Annotated[float, "> 0", "with method.mu>0"] = 0.1) -> None:
+    def __init__(self, tau: Annotated[float, "> 0"] = 0.1) -> None:
         super().__init__()
         self.tau = check_tau(tau)
 

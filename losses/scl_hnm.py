@@ -33,10 +33,10 @@ class HardNegativeContrastiveLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0", "with method.alpha>0"] = 0.05,
-        num_hard_negatives: Annotated[int, ">= 1", "with method.alpha>0"] = 5,
-        anchors: Annotated[Anchors, "with method.alpha>0"] = "with_positives",
-        positives: Annotated[Positives, "with method.alpha>0"] = "any_label",
+        tau: Annotated[float, "> 0"] = 0.05,
+        num_hard_negatives: Annotated[int, ">= 1"] = 5,
+        anchors: Anchors = "with_positives",
+        positives: Positives = "any_label",
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)

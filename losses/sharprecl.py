@@ -159,14 +159,12 @@ class SharpReCLLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0", "with method.mu>0"] = 0.3,
-        class_weight: Annotated[ClassWeight, "with method.mu>0"] = "effective_number",
-        denominator: Annotated[Denominator, "with method.mu>0"] = "with_synthetic_positives",
-        normaliser: Annotated[Normaliser, "with method.mu>0"] = "mean",
-        effective_number_beta: Annotated[
-            float, ">= 0", "< 1", "with class_weight=effective_number", "with method.mu>0"
-        ] = 0.9999,
-        anchor_weight: Annotated[AnchorWeight, "with method.mu>0"] = "label",
+        tau: Annotated[float, "> 0"] = 0.3,
+        class_weight: ClassWeight = "effective_number",
+        denominator: Denominator = "with_synthetic_positives",
+        normaliser: Normaliser = "mean",
+        effective_number_beta: Annotated[float, ">= 0", "< 1", "with class_weight=effective_number"] = 0.9999,
+        anchor_weight: AnchorWeight = "label",
     ) -> None:
         super().__init__()
         self.tau = check_tau(tau)

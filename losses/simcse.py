@@ -25,7 +25,7 @@ class SimCSELoss(nn.Module):
         ValueError: tau <= 0.
     """
 
-    def __init__(self, tau: Annotated[float, "> 0", "with method.mu>0"] = 0.05) -> None:
+    def __init__(self, tau: Annotated[float, "> 0"] = 0.05) -> None:
         super().__init__()
         self.tau = check_tau(tau)
 

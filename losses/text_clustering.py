@@ -28,7 +28,7 @@ class SCCLLoss(nn.Module):
 
     def __init__(
         self,
-        tau: Annotated[float, "> 0"] = 0.5,
+        tau: Annotated[float, "> 0", "with contrastive_weight>0"] = 0.5,
         alpha: Annotated[float, "> 0"] = 1.0,
         contrastive_weight: Annotated[float, ">= 0"] = 10.0,
     ) -> None:
@@ -65,7 +65,9 @@ class RSTCLoss(nn.Module):
     """
 
     def __init__(
-        self, tau: Annotated[float, "> 0"] = 1.0, contrastive_weight: Annotated[float, ">= 0"] = 10.0
+        self,
+        tau: Annotated[float, "> 0", "with contrastive_weight>0"] = 1.0,
+        contrastive_weight: Annotated[float, ">= 0"] = 10.0,
     ) -> None:
         super().__init__()
         self.tau, self.contrastive_weight = check_tau(tau), check_not_negative("contrastive_weight", contrastive_weight)

@@ -163,6 +163,14 @@ def test_every_default_is_allowed_by_its_own_annotation() -> None:
             "scheduler._target_: found 'torch.optim.lr_scheduler.StepLR'; allowed: one that takes total_steps",
         ),
         ("scheduler._target_=torch.optim.lr_scheduler.OneCycleLR ~scheduler.warmup_ratio", "scheduler.max_lr: missing"),
+        (
+            "method=ce active=rep_clun dataset=agnews +active.strategy.num_labels=3",
+            "active.strategy.num_labels: unknown key of active_learning.strategies.rep_clun; allowed: max_rows, starts",
+        ),
+        (
+            "method=ce active=class_balanced dataset=agnews +active.strategy.strategy.query_size=3",
+            "active.strategy.strategy.query_size: unknown key of active_learning.strategies.entropy; allowed: none",
+        ),
         ("+method.k=3", "method.k: unknown key of "),
         ("~method.name", "method.name: missing; allowed: text"),
         ("~paths.runs", "paths.runs: missing; allowed: text"),

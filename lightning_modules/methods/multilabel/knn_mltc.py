@@ -25,6 +25,7 @@ class KNNMultiLabelModule(MultiLabelModule):
     """
 
     losses = (MultiLabelContrastiveLoss,)
+    reads_loss_when = "gamma>0"
 
     def __init__(self, *args, gamma: Annotated[float, ">= 0"] = 0.1, **kwargs) -> None:
         super().__init__(*args, **kwargs)

@@ -36,6 +36,7 @@ class ACLModule(ClassifierModule):
     """
 
     losses = (ACLLoss,)
+    reads_loss_when = "alpha>0"
     state_of_rows = ("centres", "is_seen")
     needs_every_class = True
     views: Tensor

@@ -30,6 +30,7 @@ class BCLModule(CosineModule):
     """
 
     losses = (BalancedContrastiveLoss,)
+    reads_loss_when = "mu>0"
     needs_every_class = True
 
     def __init__(

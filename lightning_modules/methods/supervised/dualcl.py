@@ -43,6 +43,7 @@ class DualCLModule(ClassifierModule):
 
     kinds = ("text",)
     losses = (DualContrastiveLoss,)
+    reads_loss_when = "mu>0"
     pieces: Tensor
     owner: Tensor
     place: Tensor

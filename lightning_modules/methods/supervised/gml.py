@@ -33,6 +33,7 @@ class GMLModule(CosineModule, QueueModule):
     """
 
     losses = (GaussianMixtureLoss,)
+    reads_loss_when = "mu>0"
     shares: Tensor
 
     def __init__(

@@ -29,6 +29,7 @@ class ProCoModule(ClassifierModule):
     """
 
     losses = (ProCoLoss,)
+    reads_loss_when = "mu>0"
     needs_every_class = True
     state_of_rows = ("sums", "counts")
     sums: Tensor

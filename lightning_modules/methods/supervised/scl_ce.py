@@ -24,6 +24,7 @@ class SCLCrossEntropyModule(ClassifierModule):
     """
 
     losses = (SupervisedContrastiveLoss,)
+    reads_loss_when = "mu>0"
 
     def __init__(self, *args, mu: Annotated[float, ">= 0", "<= 1"] = 0.5, **kwargs) -> None:
         super().__init__(*args, **kwargs)

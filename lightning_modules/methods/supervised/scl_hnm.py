@@ -26,6 +26,7 @@ class SCLHNMModule(ClassifierModule):
 
     losses: ClassVar[tuple[type[nn.Module], ...]] = (HardNegativeContrastiveLoss, SupervisedContrastiveLoss)
     losses_of_words = losses
+    reads_loss_when = "alpha>0"
 
     def __init__(self, *args, alpha: Annotated[float, ">= 0"] = 0.1, **kwargs) -> None:
         super().__init__(*args, **kwargs)

@@ -39,6 +39,7 @@ class SharpReCLModule(ClassifierModule):
     """
 
     losses = (SharpReCLLoss,)
+    reads_loss_when = "mu>0"
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ class SimCSEModule(ClassifierModule):
     """
 
     losses = (SimCSELoss,)
+    reads_loss_when = "mu>0"
 
     def __init__(self, *args, mu: Annotated[float, ">= 0"] = 0.1, num_views: Literal[2] = 2, **kwargs) -> None:
         super().__init__(*args, **kwargs | {"num_views": num_views})

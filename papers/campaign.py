@@ -138,7 +138,7 @@ def keep_searches(options: Options) -> None:
         if (record := search_of(cell, records)) is None:
             continue
         if record.get("changed"):
-            print(f"search not kept, of code with uncommitted changes: {record['line']}", file=sys.stderr)
+            print(f"search not kept, of code that no commit holds: {record['line']}", file=sys.stderr)
         else:
             keep_search(cell, record, options.searches)
 

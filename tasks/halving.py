@@ -30,6 +30,7 @@ from reporting.tables import MISSING, Table, percent
 from storage.command_words import shell_line, value_word
 from storage.errors import short
 from storage.files import write_text
+from storage.records import is_of_changed_code
 from storage.run_store import COMMAND, RunFolder
 
 MOST_OF_THE_METHOD = 2  # parameters of its own that a method may search beside the shared space
@@ -328,10 +329,11 @@ def _record(
 
 
 def _code(trials: Sequence[Trial]) -> dict[str, Any]:
-    """The commits that the runs of these trials were on, and whether one had changes that no commit holds."""
-    environments = [each.run.read_json(ENVIRONMENT) for each in trials if each.run.has(ENVIRONMENT)]
+    """The commits that the runs of these trials were on, and whether one was of code that no commit holds."""
+    runs = [each.run for each in trials if each.run.path.exists()]
+    environments = [run.read_json(ENVIRONMENT) for run in runs if run.has(ENVIRONMENT)]
     commits = {commit for each in environments for commit in (each.get("commit"), *each.get("earlier_commits", ()))}
-    return {"commits": sorted(filter(None, commits)), "changed": any(each.get("changed") for each in environments)}
+    return {"commits": sorted(filter(None, commits)), "changed": any(map(is_of_changed_code, runs))}
 
 
 def _show(record: Mapping[str, Any], options: Halving) -> None:

@@ -127,7 +127,7 @@ def test_a_search_of_uncommitted_code_is_not_kept(tmp_path, capsys):
     search_through(tmp_path, campaign.planned(options)[0], {"optimizer.lr": 0.0003}, commits=["a1"], changed=True)
     campaign.keep_searches(options)
     assert not (tmp_path / "kept").exists()
-    assert capsys.readouterr().err.startswith("search not kept, of code with uncommitted changes: trainer=gpu ")
+    assert capsys.readouterr().err.startswith("search not kept, of code that no commit holds: trainer=gpu ")
 
 
 @pytest.mark.parametrize(

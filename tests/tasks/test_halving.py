@@ -34,8 +34,9 @@ def plan(tmp_path, monkeypatch):
 class Trained:
     """In place of processes: one epoch after another, better the nearer the rate is to 3e-4; counts them."""
 
-    def __init__(self, config, stops_after=10**9, commit="a1"):
-        self.config, self.epochs, self.stops_after, self.commit = config, {}, stops_after, commit
+    def __init__(self, config, stops_after=10**9, commit="a1", changed=False):
+        self.config, self.epochs, self.stops_after = config, {}, stops_after
+        self.code = {"commit": commit, "changed": changed}
 
     def __call__(self, base, jobs, folder, n_jobs, should_stop, shown, warm):
         return [SweepJob({}, self.train(number, words, should_stop)) for number, words in enumerate(jobs)]
@@ -54,7 +55,7 @@ class Trained:
             rows.append((epoch, 1 / (1 + 1e4 * abs(config.optimizer.lr - 3e-4)) + epoch / 1000))
             run.write_csv("history.csv", rows, ("epoch", "val/macro_f1"))
             run.write_metrics(status="running")
-            write_environment(run, {"commit": self.commit, "changed": False}, goes_on=bool(history))
+            write_environment(run, self.code, goes_on=bool(history))
             if should_stop(number):
                 run.write_metrics(status="interrupted")
                 return "interrupted"
@@ -130,6 +131,8 @@ def test_a_search_says_the_commits_of_its_runs(plan, monkeypatch):
     assert (record["commits"], record["changed"], record["finalists"]) == (["a1", "b2"], False, 2)
     again = searched(plan, monkeypatch, Trained(plan.config, stops_after=0, commit="c3"))
     assert again["commits"] == ["a1", "b2"], "nothing was trained on the third"
+    plan.config.paths.runs += "/without_checkout"
+    assert searched(plan, monkeypatch, Trained(plan.config, commit=None, changed=None))["changed"], "nothing is known"
 
 
 def test_what_won_is_frozen_with_its_record_and_no_other_file_is_written_over(plan, monkeypatch, tmp_path):

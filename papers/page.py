@@ -21,8 +21,7 @@ from papers.render import (
     test_row,
 )
 from papers.table_report import TableReport
-from reporting.escape import for_html
-from reporting.page_parts import style, table_script
+from reporting.page_parts import page_template, style, table_script
 from reporting.tables import MISSING, Table
 
 SEEN = "difference seen 80 times of 100 (points)"
@@ -168,15 +167,6 @@ def html_page(
         pictures: title -> SVG file, in the folder ``figures`` beside the page.
         searches: how the settings were chosen, of a budget whose rows are tuned.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        finalize=for_html,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
     context: dict[str, Any] = {
         "budget": budget,
         "style": style(),
@@ -201,4 +191,4 @@ def html_page(
         "test_groups": test_groups,
         "rows_of": lambda tests, report: [test_row(test, report) for test in tests],
     }
-    return environment.get_template("page.html.j2").render(context)
+    return page_template(Path(__file__).parent).render(context)

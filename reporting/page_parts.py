@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from reporting.escape import for_html
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 FOLDER = Path(__file__).with_name("parts")
+
+
+def page_template(folder: Path, **filters: Callable[[Any], str]) -> Template:
+    """`page.html.j2` of a folder; what it shows is escaped, and what it is not given is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        finalize=for_html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= filters
+    return environment.get_template("page.html.j2")
 
 
 def style() -> Markup:

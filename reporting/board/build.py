@@ -14,10 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reporting.page_parts import in_script, style, table_script
+from reporting.page_parts import in_script, page_template, style, table_script
 from reporting.tables import marks
 from storage.errors import ReportError
 from storage.files import write_text
@@ -57,8 +56,7 @@ def write_board(store: Path, data: Path) -> Path:
             print(f"warning: left out: run {run.id} is damaged ({error})", file=sys.stderr)
     if not runs:
         raise ReportError(f"{store}: no runs; allowed: a run store with one at least")
-    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
-    page = environment.get_template("page.html.j2").render(
+    page = page_template(HERE).render(
         store=store.absolute().name,
         style=style(),
         table_script=table_script(),

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reporting.page_parts import in_script, style, table_script
+from reporting.page_parts import in_script, page_template, style, table_script
 
 HERE = Path(__file__).parent
 
@@ -20,12 +20,7 @@ def clusters_page(content: Mapping[str, Any], curve: str = "") -> str:
         content: what is shown, plain values as `tasks.cluster.page` gathers them.
         curve: an SVG drawn here, of the number of clusters; empty: there is none.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("page.html.j2").render(
+    return page_template(HERE).render(
         content=content,
         data=in_script(content),
         curve=Markup(curve[curve.find("<svg") :]) if curve else "",  # ours, without any text of a run

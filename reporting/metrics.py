@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +22,17 @@ class ClassScores:
     f1: NDArray[np.float64]
     references: NDArray[np.int64]
     predictions: NDArray[np.int64]
+
+
+def f1_of_counts(hits: NDArray[Any], both: NDArray[Any]) -> NDArray[np.floating]:
+    """F1 (…, C) of how often each class is rightly predicted, and how often it is a reference or a prediction, summed:
+    2 hits / both, and 0 where it is neither."""
+    return np.divide(2 * hits, both, out=np.zeros(both.shape, np.result_type(both, np.float16)), where=both > 0)
+
+
+def mean_of_occurring(f1: NDArray[np.floating], both: NDArray[Any]) -> NDArray[np.floating]:
+    """Macro-F1 (…): the mean of `f1_of_counts` over the classes that occur; 0 where none does."""
+    return f1.sum(axis=-1) / np.maximum((both > 0).sum(axis=-1), 1)
 
 
 def non_uniformity(class_counts: ArrayLike) -> float:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reporting.metrics import ClassScores
+from reporting.metrics import ClassScores, f1_of_counts
 
 
 def multilabel_metrics(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike = 0.5) -> dict[str, float]:
@@ -32,7 +32,7 @@ def multilabel_metrics(references: ArrayLike, scores: ArrayLike, threshold: Arra
         raise ValueError(f"references {true.shape} and scores {scores.shape} must be (N, C), the same, and not empty")
     predicted = scores > threshold
     hits, total = (true & predicted).sum(axis=0), true.sum(axis=0) + predicted.sum(axis=0)
-    f1 = _ratio(2 * hits, total)
+    f1 = f1_of_counts(hits, total)
     metrics = {
         "micro_f1": float(2 * hits.sum() / total.sum()) if total.any() else 0.0,
         "macro_f1": float(f1[total > 0].mean()) if total.any() else 0.0,
@@ -62,7 +62,7 @@ def label_scores(references: ArrayLike, scores: ArrayLike, threshold: ArrayLike 
     """Precision, recall and F1 of each label. Arguments as for `multilabel_metrics`."""
     true, predicted = np.asarray(references) > 0, np.asarray(scores, dtype=np.float64) > np.asarray(threshold)
     hits, rows, counts = (mask.sum(axis=0) for mask in (true & predicted, true, predicted))
-    return ClassScores(_ratio(hits, counts), _ratio(hits, rows), _ratio(2 * hits, rows + counts), rows, counts)
+    return ClassScores(_ratio(hits, counts), _ratio(hits, rows), f1_of_counts(hits, rows + counts), rows, counts)
 
 
 def _ratio(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:

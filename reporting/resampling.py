@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from reporting.metrics import NO_CLASS
+from reporting.metrics import NO_CLASS, f1_of_counts, mean_of_occurring
 
 DRAWS = 2000
 LEAST_DRAWS, MOST_PATTERNS = 500, 2500  # of more patterns fewer draws: 1,000 classes would take minutes
@@ -175,9 +175,9 @@ def scores(patterns: Patterns, weights: Floats) -> Scores:
         right = predictions == patterns.labels
         hits = _per_class(weights[:, right], predictions[right], classes)
         both = references + _per_class(weights, predictions, classes)
-        of_repeat = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
+        of_repeat = f1_of_counts(hits, both)
         f1 += of_repeat / repeats
-        macro_f1 += of_repeat.sum(axis=1) / np.maximum((both > 0).sum(axis=1), 1) / repeats
+        macro_f1 += mean_of_occurring(of_repeat, both) / repeats
         accuracy += hits.sum(axis=1) / total / repeats
     return Scores(accuracy, macro_f1, f1)
 

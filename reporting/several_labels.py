@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from reporting.metrics import f1_of_counts, mean_of_occurring
 from reporting.resampling import DRAWS, PIECE, PRIOR, Scores, numbered
 
 WIDENED = 1.8  # of `resampling.interval`: thresholds differ from fold to fold too (`benchmarks/label_intervals.py`)
@@ -28,8 +29,8 @@ def scores(counts: Floats) -> Scores:
     """
     hits, errors = counts[:, :, 0], counts[:, :, 1] + counts[:, :, 2]
     both = 2 * hits + errors
-    f1 = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
-    macro = f1.sum(axis=2) / np.maximum((both > 0).sum(axis=2), 1)
+    f1 = f1_of_counts(hits, both)
+    macro = mean_of_occurring(f1, both)
     micro = 2 * hits.sum(axis=2) / np.maximum(both.sum(axis=2), 1e-300)
     return Scores(micro.mean(axis=1), macro.mean(axis=1), f1.mean(axis=1))
 

@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from reporting.metrics import f1_of_counts, mean_of_occurring
+
 # Below 6 pairs the two-sided signed-rank test cannot reach 0.05, whatever the differences: its least p is 2 / 2^n.
 WILCOXON_MIN_PAIRS = 6
 T_TEST_MIN_PAIRS = 2
@@ -255,8 +257,8 @@ def paired_bootstrap(
         if isinstance(metric, str) and metric == "accuracy":
             return hits.sum(axis=1) / len(labels)
         total = true + weights @ predicted
-        f1 = np.divide(2 * hits, total, out=np.zeros_like(total), where=total > 0)
-        return f1.sum(axis=1) / (total > 0).sum(axis=1) if isinstance(metric, str) else f1[:, metric].mean(axis=1)
+        f1 = f1_of_counts(hits, total)
+        return mean_of_occurring(f1, total) if isinstance(metric, str) else f1[:, metric].mean(axis=1)
 
     def by_seed(metric: RowMetric) -> NDArray[np.float64]:
         return np.stack([figures(first, metric) - figures(second, metric) for first, second in zip(a, b, strict=True)])

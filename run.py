@@ -34,7 +34,7 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # no advice on how to dis
 def main(config: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
 
-    from engine.command_line import exit_code
+    from engine.exit_code import exit_code
 
     def run() -> None:
         from tasks.dispatch import run_task
@@ -46,11 +46,11 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    from engine.command_line import (
+    from engine.command_line import counted_from
+    from engine.exit_code import exit_code
+    from engine.overrides import (
         check_pair,
         check_sweep,
-        counted_from,
-        exit_code,
         is_multirun,
         known_mode,
         with_brackets,

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from engine.command_line import CONF, explain, without_null_groups
+from engine.allowed_targets import CONF
+from engine.hydra_errors import explain
 from engine.identity import run_id
+from engine.overrides import without_null_groups
 from storage.errors import ReportError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
 from datamodules.samplers import ByClass
-from engine.command_line import SHARED_WORDS
 from engine.composition import is_module, serves, target_class, unused_groups
+from engine.overrides import SHARED_WORDS
 from engine.validation import ConfigError, Top, signature, target_nodes
 from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder

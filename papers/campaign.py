@@ -26,8 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.command_line import SHARED_WORDS
 from engine.identify import compose_run
+from engine.overrides import SHARED_WORDS
 from launching.sweep import NOT_STARTED, run_jobs
 from papers.grid import Cell, cells, load_budget, load_grid
 from papers.paper_report import read_stores

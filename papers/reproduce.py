@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.command_line import SHARED_WORDS
 from engine.identify import ComposedRun, compose_run
+from engine.overrides import SHARED_WORDS
 from launching.sweep import NOT_STARTED, run_jobs
 from papers.dataset_facts import train_rows
 from papers.estimates import Estimate, Stopwatch

@@ -18,7 +18,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from engine.command_line import CONF
+from engine.allowed_targets import CONF
 from papers.grid import Budget, Cell, Grid, cells, last_wins
 from reporting.tables import MISSING, Table, percent
 from storage.files import write_text

@@ -24,8 +24,8 @@ from mkdocs.structure.pages import Page
 from omegaconf import OmegaConf
 
 from engine.choices import choices as targets
-from engine.command_line import OPTIONAL
 from engine.identify import compose_config
+from engine.overrides import OPTIONAL
 from papers.grid import Line, load_grid
 
 ROOT = Path(__file__).resolve().parent.parent

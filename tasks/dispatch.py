@@ -11,7 +11,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from engine.command_line import announce, importing, report_job
+from engine.command_line import announce, importing
+from engine.exit_code import report_job
 from engine.identify import expand_home
 from engine.validation import validate_top
 from launching.interrupts import raised_interrupts

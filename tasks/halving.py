@@ -19,9 +19,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from engine.command_line import CONF, without_group
+from engine.allowed_targets import CONF
 from engine.environment import ENVIRONMENT
 from engine.identity import run_id
+from engine.overrides import without_group
 from engine.plan import Plan
 from engine.unread import unread
 from engine.validation import ConfigError

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from omegaconf import DictConfig
 
-from engine.command_line import without_group
 from engine.identity import run_id
+from engine.overrides import without_group
 from engine.plan import Plan
 from engine.unread import is_solved
 from engine.validation import ConfigError

@@ -6,8 +6,8 @@ from typing import Any
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from engine.command_line import without_null_groups
 from engine.identify import compose_config
+from engine.overrides import without_null_groups
 from engine.plan import Plan
 from engine.validation import ConfigError, signature
 

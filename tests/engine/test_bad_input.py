@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from engine.allowed_targets import CONF
-from engine.command_line import check_pair
+from engine.overrides import check_pair
 from tests.command_lines import RUN_PY, command
 
 ONE_LINE = [

@@ -11,11 +11,11 @@ from omegaconf import OmegaConf
 
 from engine.allowed_targets import CONF
 from engine.choices import choices
-from engine.command_line import with_brackets, with_keys_of_each_job, with_literal_texts
 from engine.composition import serves
 from engine.finished import _own_config
 from engine.identify import compose_run
 from engine.identity import completed, run_id
+from engine.overrides import with_brackets, with_keys_of_each_job, with_literal_texts
 from engine.plan import Plan
 from engine.validation import validate
 from tasks.active import active

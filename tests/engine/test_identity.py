@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.command_line import CONF
+from engine.allowed_targets import CONF
 from engine.identify import compose_run
 from engine.identity import SCHEMA, completed, formerly, place, relocated, run_id, unknown_options
 from storage.records import read_store

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from engine.command_line import SHARED_WORDS
+from engine.overrides import SHARED_WORDS
 from engine.plan import Plan
 from engine.unread import unread
 from engine.validation import ConfigError

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from engine.command_line import check_sweep
+from engine.overrides import check_sweep
 from engine.world import World
 
 HERE = {"MASTER_ADDR": "a", "MASTER_PORT": "7"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.command_line import exit_code
+from engine.exit_code import exit_code
 from launching.slurm import SlurmJob, slurm_executor
 from tests.launching.toy_program import run, sweep_rows
 

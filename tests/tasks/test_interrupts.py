@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from engine.command_line import exit_code
+from engine.exit_code import exit_code
 from launching.interrupts import BURST_SECONDS, raised_interrupts
 from tests.command_lines import RUN_PY
 

@@ -3,7 +3,7 @@
 import pytest
 from hydra._internal.hydra import Hydra
 
-from engine.command_line import known_mode
+from engine.overrides import known_mode
 from storage.run_store import RunFolder
 from tests.command_lines import command
 

@@ -17,7 +17,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import tasks
-from engine.command_line import without_group
+from engine.overrides import without_group
 from reporting.tables import SweepJob
 from storage.errors import ReportError
 from storage.run_store import RunFolder, list_runs

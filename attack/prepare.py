@@ -15,10 +15,10 @@ def _stop(*_: object, **__: object) -> None:
 
 vars(tasks.fit).update(_train_by_epochs=_stop, _solve=_stop)
 if any(word.startswith("search=") for word in sys.argv):
-    import tasks.halving
     import tasks.search
+    import tasks.search.halving
 
     vars(tasks.search).update(open_study=_stop)
-    vars(tasks.halving).update(run_jobs=_stop)
+    vars(tasks.search.halving).update(run_jobs=_stop)
 sys.argv[0] = RUN
 runpy.run_path(RUN, run_name="__main__")

@@ -34,7 +34,7 @@ MODULES = {  # group -> the modules (and what lies below them) that its targets 
     "retrieval": ("retrieval",),
     "sampler": ("datamodules.samplers",),
     "scheduler": ("lightning_modules.schedules", "torch.optim.lr_scheduler"),
-    "search": ("tasks.search", "tasks.halving"),
+    "search": ("tasks.search",),
     "trainer": ("engine.trainer",),
 }
 

@@ -133,7 +133,7 @@ def _range_text(range_: Mapping[str, Any]) -> str:
 def _score_text(trial: Mapping[str, Any]) -> str:
     """Mean over the seeds of a finalist; of another the best so far on the first, and after how many epochs it stopped.
 
-    A share of the epochs is rounded up (`tasks.halving.Trial`).
+    A share of the epochs is rounded up (`tasks.search.halving.Trial`).
     """
     if trial["mean"] is not None:
         return percent(trial["mean"])

@@ -38,9 +38,9 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     try:
         import uvicorn
 
-        from tasks.requests import address_of, listen
         from tasks.service.batching import answer_batches
         from tasks.service.process import fork_workers, start_http
+        from tasks.service.requests import address_of, listen
     except ImportError as error:
         raise ValueError("task=serve: needs fastapi and uvicorn; pip install '.[serve]'") from error
     run, plan = open_run(config)

@@ -20,7 +20,7 @@ from labelling.desk import Desk
 from labelling.formats import WRITERS, read_answers
 from labelling.keys import CLASS_KEYS
 from storage.errors import InputError, ReportError
-from tasks.requests import Refusal, address_of, body_of, listen, parsed, refuse_in_one_line
+from tasks.service.requests import Refusal, address_of, body_of, listen, parsed, refuse_in_one_line
 
 PAGE = Path(__file__).with_name("page.html")
 LOCAL = ("127.0.0.1", "localhost")

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
 from datamodules.markup import without_markup
 from storage.tables import is_visible
-from tasks.requests import BODY_SECONDS, MAX_BODY, Refusal, body_of, parsed, refuse_in_one_line
 from tasks.service.batching import Batcher, Full
+from tasks.service.requests import BODY_SECONDS, MAX_BODY, Refusal, body_of, parsed, refuse_in_one_line
 
 MAX_ROWS = 1024
 MAX_CHARACTERS = 100_000  # of a text

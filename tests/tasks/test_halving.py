@@ -12,8 +12,8 @@ from engine.environment import write_environment
 from engine.identity import run_id
 from reporting.tables import SweepJob
 from storage.run_store import RunFolder, list_runs
-from tasks import halving as module
-from tasks.halving import ConfigError, Halving, halve
+from tasks.search import halving as module
+from tasks.search.halving import ConfigError, Halving, halve
 from tests.command_lines import command
 
 SPACE = {"optimizer.lr": {"low": 1e-5, "high": 1e-3, "log": True}, "trainer.max_epochs": {"choices": [3, 6]}}
@@ -21,8 +21,8 @@ SPACE = {"optimizer.lr": {"low": 1e-5, "high": 1e-3, "log": True}, "trainer.max_
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    monkeypatch.setattr("tasks.halving.unread", lambda plain: {"trainer.max_epochs": "why"} if plain["seed"] else {})
-    monkeypatch.setattr("tasks.halving.try_ends", lambda *_: None)  # the config below is no run's
+    monkeypatch.setattr(module, "unread", lambda plain: {"trainer.max_epochs": "why"} if plain["seed"] else {})
+    monkeypatch.setattr(module, "try_ends", lambda *_: None)  # the config below is no run's
     config = OmegaConf.create(
         {"paths": {"runs": str(tmp_path)}, "method": {"name": "m"}, "dataset": {"name": "d"}, "seed": 0,
          "optimizer": {"lr": 1e-4}, "trainer": {"max_epochs": 6}}

@@ -16,10 +16,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tasks.requests import MAX_BODY, Refusal, listen, parsed
 from tasks.service.app import MAX_ROWS, Durations, Question
 from tasks.service.batching import MAX_WAITING, Batcher, Full, answer_batches
 from tasks.service.process import start_http
+from tasks.service.requests import MAX_BODY, Refusal, listen, parsed
 from tests.browser import CHROMIUM, in_a_browser
 from tests.command_lines import rows
 

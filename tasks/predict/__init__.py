@@ -50,7 +50,7 @@ from storage.tables import (
     sheet_names,
     write_table,
 )
-from tasks.counting import Tally, counted_rows
+from tasks.predict.counting import Tally, counted_rows
 from tasks.sure import sure_from
 
 PIECE = 2048  # rows held in memory, and lost by a kill, at most

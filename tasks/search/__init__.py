@@ -25,7 +25,7 @@ from reporting.tables import MISSING, SweepJob, Table, percent
 from storage.command_words import shell_line
 from storage.files import write_text
 from storage.run_store import COMMAND, RunFolder
-from tasks.halving import (
+from tasks.search.halving import (
     WITHOUT_TEST,
     Halving,
     check_key,

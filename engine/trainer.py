@@ -71,19 +71,14 @@ def build_trainer(
         devices, num_nodes, plugins = world.devices, world.nodes, [*plugins, TorchElasticEnvironment()]
     if max_epochs == "converged":
         callbacks = [callback for callback in callbacks if not isinstance(callback, EarlyStopping)]
-    steps_an_epoch = math.ceil(batches / accumulate_grad_batches)
     if max_steps > 0:
         callbacks = [*callbacks, _ValidateAfterLastStep()]
-    epochs = _epochs(max_epochs, steps_an_epoch)
-    least_steps = max(least_steps, LEAST_STEPS.get(str(max_epochs), 0))
-    if batches and least_steps:
-        epochs = max(epochs, math.ceil(least_steps / steps_an_epoch))
     return pl.Trainer(
         default_root_dir=run_folder,
         callbacks=callbacks,
         logger=logger,
         plugins=plugins,
-        max_epochs=epochs,
+        max_epochs=_epochs(max_epochs, math.ceil(batches / accumulate_grad_batches), least_steps),
         max_steps=max_steps,
         precision=cast(Any, resolve_precision(precision, accelerator)),
         accelerator=accelerator,
@@ -109,10 +104,14 @@ class _ValidateAfterLastStep(pl.Callback):
             trainer.should_stop = True
 
 
-def _epochs(max_epochs: int | str, steps_an_epoch: int) -> int:
+def _epochs(max_epochs: int | str, steps_an_epoch: int, least_steps: int) -> int:
+    """How many these words mean, and as many as the least steps take where it is known how many an epoch has."""
     if max_epochs == "by_size":
-        return min(SCHEDULE_EPOCHS, max(LEAST_EPOCHS, SCHEDULE_STEPS // max(steps_an_epoch, 1)))
-    return max_epochs if isinstance(max_epochs, int) else {"enough": EPOCHS, "converged": HEAD_EPOCHS}[max_epochs]
+        epochs = min(SCHEDULE_EPOCHS, max(LEAST_EPOCHS, SCHEDULE_STEPS // max(steps_an_epoch, 1)))
+    else:
+        epochs = max_epochs if isinstance(max_epochs, int) else {"enough": EPOCHS, "converged": HEAD_EPOCHS}[max_epochs]
+    least_steps = max(least_steps, LEAST_STEPS.get(str(max_epochs), 0))
+    return max(epochs, math.ceil(least_steps / steps_an_epoch)) if steps_an_epoch else epochs
 
 
 def trainer_findings(plain: Mapping[str, Any]) -> Iterator[str]:

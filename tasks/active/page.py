@@ -133,6 +133,24 @@ def _without_port_80(address: str) -> str:
 def application(page: LabellingPage) -> FastAPI:
     """The addresses of the service; everything but the page itself is JSON."""
     app = FastAPI(title="Kontrast: labels", docs_url=None, redoc_url=None, openapi_url=None)
+    _guard(app, page)
+    _add_questions(app, page.desk)
+    _add_files(app, page)
+
+    @app.get("/")
+    async def show() -> HTMLResponse:
+        nonce = secrets.token_urlsafe(12)
+        keys = "".join(CLASS_KEYS)
+        text = PAGE.read_text(encoding="utf-8").replace("NONCE", nonce).replace("CLASS_KEYS", keys)
+        allowed = f"'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; base-uri 'none'"
+        policy = f"default-src 'none'; script-src {allowed}; form-action 'none'; frame-ancestors 'none'"
+        return HTMLResponse(text, headers={"Content-Security-Policy": policy})
+
+    return app
+
+
+def _guard(app: FastAPI, page: LabellingPage) -> None:
+    """Refuse who is not of the page, and in one line what is wrong."""
     refuse_in_one_line(app)
 
     @app.exception_handler(InputError)
@@ -153,14 +171,9 @@ def application(page: LabellingPage) -> FastAPI:
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
 
-    @app.get("/")
-    async def show() -> HTMLResponse:
-        nonce = secrets.token_urlsafe(12)
-        keys = "".join(CLASS_KEYS)
-        text = PAGE.read_text(encoding="utf-8").replace("NONCE", nonce).replace("CLASS_KEYS", keys)
-        allowed = f"'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; base-uri 'none'"
-        policy = f"default-src 'none'; script-src {allowed}; form-action 'none'; frame-ancestors 'none'"
-        return HTMLResponse(text, headers={"Content-Security-Policy": policy})
+
+def _add_questions(app: FastAPI, desk: Desk) -> None:
+    """What the page asks of the desk."""
 
     def answers_to(path: str, kind: type[Any], work: Callable[[Any], Any]) -> None:
         """POST `path` with a body of this kind is answered by `work`, outside the loop that takes requests."""
@@ -169,8 +182,6 @@ def application(page: LabellingPage) -> FastAPI:
         async def answer(request: Request) -> JSONResponse:
             asked = parsed(kind, await body_of(request.receive))
             return JSONResponse(await run_in_threadpool(work, asked))
-
-    desk = page.desk
 
     def say(said: Said) -> dict[str, Any]:
         label = said.label if isinstance(said.label, str) else tuple(said.label)
@@ -195,6 +206,11 @@ def application(page: LabellingPage) -> FastAPI:
     answers_to("/finish", Asked, finish)
     answers_to("/leave", Asked, lambda asked: desk.leave(asked.seat))
 
+
+def _add_files(app: FastAPI, page: LabellingPage) -> None:
+    """Answers as files, out and in."""
+    desk = page.desk
+
     @app.get("/export/{name}")
     async def export(name: str) -> Response:
         if name not in WRITERS:
@@ -207,8 +223,6 @@ def application(page: LabellingPage) -> FastAPI:
     async def import_file(name: str, request: Request) -> JSONResponse:
         body = await body_of(request.receive)
         return JSONResponse(await run_in_threadpool(_imported, page, name, body))
-
-    return app
 
 
 def _imported(page: LabellingPage, name: str, body: bytes) -> dict[str, int]:

@@ -16,8 +16,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tasks.service.app import MAX_ROWS, Durations, Question
+from tasks.service.app import MAX_ROWS, Question
 from tasks.service.batching import MAX_WAITING, Batcher, Full, answer_batches
+from tasks.service.metrics import Durations
 from tasks.service.process import start_http
 from tasks.service.requests import MAX_BODY, Refusal, listen, parsed
 from tests.browser import CHROMIUM, in_a_browser

@@ -24,13 +24,13 @@ class ClassScores:
     predictions: NDArray[np.int64]
 
 
-def f1_of_counts(hits: NDArray[Any], both: NDArray[Any]) -> NDArray[np.floating]:
+def f1_of_counts(hits: NDArray[Any], both: NDArray[Any]) -> NDArray[Any]:
     """F1 (…, C) of how often each class is rightly predicted, and how often it is a reference or a prediction, summed:
     2 hits / both, and 0 where it is neither."""
     return np.divide(2 * hits, both, out=np.zeros(both.shape, np.result_type(both, np.float16)), where=both > 0)
 
 
-def mean_of_occurring(f1: NDArray[np.floating], both: NDArray[Any]) -> NDArray[np.floating]:
+def mean_of_occurring(f1: NDArray[Any], both: NDArray[Any]) -> NDArray[Any]:
     """Macro-F1 (…): the mean of `f1_of_counts` over the classes that occur; 0 where none does."""
     return f1.sum(axis=-1) / np.maximum((both > 0).sum(axis=-1), 1)
 

@@ -1,8 +1,5 @@
-"""Corpus to batches: tokens, views, splits, caches."""
+"""Corpus to batches: tokens, views, splits."""
 
-import errno
-import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -13,106 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
-from datamodules.augment.base import Augmentation
 from datamodules.imbalance import Exponential, Listed
 from datamodules.label_budget import LabelBudget
 from datamodules.samplers import LengthGrouped, Shuffle
-from datamodules.texts.datamodule import TextDataModule, predict_loader
+from datamodules.texts.datamodule import predict_loader
 from datamodules.texts.tokens import CHUNK
 from storage.errors import InputError
-
-WORDS = [f"w{i}" for i in range(50)]
-CLEAN = {"name": "clean", "val_fraction": 0.1, "monitor": "val/macro_f1", "mode": "max"}
-PUBLISHED = {"name": "published", "val_fraction": 0.0, "monitor": "test/accuracy"}
-
-
-class FakeCorpus:
-    """In-memory stand-in for a prepared corpus: class c has ``sizes[c]`` train rows and 4 test rows."""
-
-    name = "fake"
-
-    def __init__(self, sizes=(60, 30, 10), val_rows=0, seed=0):
-        rng = np.random.default_rng(seed)
-        self.label_names = tuple(f"class {c}" for c in range(len(sizes)))
-        labels = {"train": np.repeat(np.arange(len(sizes)), sizes), "test": np.repeat(np.arange(len(sizes)), 4)}
-        if val_rows:
-            labels["val"] = np.arange(val_rows) % len(sizes)
-        self.tables = {split: self._table(rng.permutation(values), rng) for split, values in labels.items()}
-        self.splits = tuple(self.tables)
-        rows = {split: table.to_pylist() for split, table in self.tables.items()}
-        self.fingerprint = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-
-    @staticmethod
-    def _table(labels, rng):
-        texts = [" ".join(rng.choice(WORDS, rng.integers(1, 30))) for _ in labels]
-        aug = [text.replace("w1", "w2") for text in texts]
-        return pa.table({"text": texts, "label": pa.array(labels, pa.int32()), "aug": aug})
-
-    def table(self, split):
-        return self.tables[split]
-
-
-class Reverse(Augmentation):
-    """Turns the words round; the seed adds a word, so that views differ."""
-
-    name = "reverse"
-
-    def fingerprint(self):
-        return "reverse-1"
-
-    def augment(self, texts, seed, aug_column=None):
-        assert aug_column is None or len(aug_column) == len(texts)
-        return [" ".join([WORDS[seed % 50], *reversed(text.split())]) for text in texts]
-
-
-class Longer(Reverse):
-    """Makes some texts longer than they were."""
-
-    def augment(self, texts, seed, aug_column=None):
-        return [text * (1 + len(text) % 3) for text in texts]
-
-
-def wordpiece(folder: Path) -> PreTrainedTokenizerFast:
-    vocab = {token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
-    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
-    backend.normalizer, backend.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-    ).save_pretrained(folder)
-    return PreTrainedTokenizerFast.from_pretrained(folder)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return wordpiece(tmp_path_factory.mktemp("tokenizer"))
-
-
-@pytest.fixture
-def make(tokenizer, tmp_path):
-    def build(corpus=None, ready=True, **options):
-        settings = {
-            "augment": None,
-            "imbalance": Exponential(),
-            "sampler": LengthGrouped(batch_size=8, eval_batch_size=5),
-            "protocol": CLEAN,
-            "num_views": 1,
-            "max_length": 16,
-            "seed": 0,
-            "cache_dir": tmp_path / "cache",
-        }
-        data = TextDataModule(corpus or FakeCorpus(), tokenizer, **(settings | options))
-        if ready:
-            data.prepare_data()
-            data.setup()
-        return data
-
-    return build
+from tests.datamodules.fake_corpus import CLEAN, PUBLISHED, FakeCorpus, Longer, Reverse
 
 
 def expected_ids(tokenizer, text, max_length=16):
@@ -308,13 +213,12 @@ def test_two_processes_give_the_same_batches(make, tmp_path):
     code = """
 import hashlib, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_datamodule import CLEAN, FakeCorpus, Reverse, wordpiece
+from tests.datamodules.fake_corpus import CLEAN, FakeCorpus, Reverse, wordpiece
 from datamodules.texts.datamodule import TextDataModule
 from datamodules.imbalance import Exponential
 from datamodules.samplers import LengthGrouped
 folder = Path(sys.argv[1])
-data = TextDataModule(FakeCorpus(), wordpiece(folder / sys.argv[3]), Reverse(), Exponential(2), LengthGrouped(8),
+data = TextDataModule(FakeCorpus(), wordpiece(folder / sys.argv[2]), Reverse(), Exponential(2), LengthGrouped(8),
                       CLEAN, 2, 3, max_length=16, cache_dir=folder / "shared")
 data.prepare_data(); data.setup()
 digest = hashlib.sha256()
@@ -325,12 +229,11 @@ for epoch in range(2):
         digest.update(batch["input_ids"].numpy().tobytes() + batch["indices"].numpy().tobytes())
 print(digest.hexdigest())
 """
-    here = Path(__file__).parent
-    environment = os.environ | {"PYTHONPATH": str(here.parent.parent), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     # Both start at once on an empty cache.
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path), str(here), name],
+            [sys.executable, "-c", code, str(tmp_path), name],
             stdout=subprocess.PIPE,
             text=True,
             env=environment | {"PYTHONHASHSEED": str(i)},
@@ -340,87 +243,6 @@ print(digest.hexdigest())
     digests = [process.communicate()[0].strip() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert len(digests[0]) == 64 and digests[0] == digests[1]
-
-
-def digests(data) -> tuple:
-    """What decides the tokens of the train rows, in all views."""
-    return tuple((tokens.digest, rows.tobytes()) for tokens, rows in data.views("train"))
-
-
-def test_tokens_come_from_the_cache_the_second_time(make):
-    first = make(augment=Reverse(), num_views=2)
-
-    class Unwanted(Reverse):
-        def augment(self, *_):
-            raise AssertionError("augmented again")
-
-    again = make(augment=Unwanted(), num_views=2)
-    assert digests(again) == digests(first)
-    assert again.augment_report == first.augment_report
-    assert isinstance(again._views["train"][0].ids, np.memmap)
-
-
-def test_cache_is_keyed_by_what_decides_the_ids(make, tmp_path):
-    keys = {
-        digests(make(**options))
-        for options in ({}, {"max_length": 8}, {"seed": 1}, {"corpus": FakeCorpus(seed=1)}, {"num_views": 2})
-    }
-    assert len(keys) == 5
-    # The seed changes the rows, not the ids of the whole table: it shares the cache.
-    folders = [path for path in (tmp_path / "cache" / "tokens").iterdir() if path.is_dir()]
-    assert len(folders) == 3 * 2
-
-
-@pytest.mark.parametrize("file", ["ids.bin", "offsets.npy", "meta.json"])
-@pytest.mark.parametrize("damage", ["truncate", "alter", "remove"])
-def test_a_damaged_cache_is_built_anew(make, tmp_path, file, damage, caplog):
-    wanted = digests(make())
-    for path in (tmp_path / "cache" / "tokens").glob(f"*/{file}"):
-        content = bytearray(path.read_bytes())
-        path.unlink()
-        if damage == "truncate":
-            path.write_bytes(content[: len(content) // 2])
-        elif damage == "alter":
-            content[len(content) // 3] ^= 1
-            path.write_bytes(content)
-    data = make()
-    assert digests(data) == wanted
-    assert "damaged" in caplog.text
-    assert sum(len(batch["labels"]) for batch in data.train_dataloader()) == len(data.indices["train"])
-
-
-def test_nothing_half_written_remains_when_augmentation_fails(make, tmp_path):
-    class Broken(Reverse):
-        def augment(self, *_):
-            raise RuntimeError("no words")
-
-    with pytest.raises(RuntimeError, match="no words"):
-        make(augment=Broken(), num_views=2)
-    whole = [path for path in (tmp_path / "cache" / "tokens").iterdir() if path.is_dir()]
-    assert len(whole) == 2 and all((path / "meta.json").exists() for path in whole)
-
-
-def test_a_cache_that_cannot_be_written_is_one_line(make, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"paths.cache: cannot use .*file.*: (File exists|Not a directory)"):
-        make(cache_dir=tmp_path / "file")
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(np, "save", full)
-    with pytest.raises(InputError, match=r"paths.cache: cannot use .*: No space left on device"):
-        make()
-    assert not [path for path in (tmp_path / "cache" / "tokens").iterdir() if path.is_dir()]
-
-
-def test_leftovers_of_a_killed_process_are_removed(make, tmp_path):
-    make()
-    tokens = tmp_path / "cache" / "tokens"
-    key = next(path.name for path in tokens.iterdir() if path.is_dir())
-    (tokens / key).rename(tokens / f".{key}.tmp-killed")
-    make()
-    assert (tokens / key / "meta.json").exists() and not (tokens / f".{key}.tmp-killed").exists()
 
 
 def test_features_replace_tokens(make):

@@ -26,8 +26,8 @@ from storage.tables import label_name, open_table
 from tasks.auto.reading import read_labelled
 from tasks.datastore import _labels, _one_name, labels_in, with_reader_of_labels
 from tasks.describe import write_corpus_card
+from tests.datamodules.fake_corpus import wordpiece
 from tests.datamodules.test_corpus import Rows
-from tests.datamodules.test_datamodule import wordpiece
 
 TRAIN = [
     ("one", ["b", "a"]),

@@ -88,12 +88,15 @@ def _is_ours(target: str) -> bool:
 def formerly(config: Mapping[str, Any]) -> dict[str, Any]:
     """A config from before an option with what the run did then, where that is not today's default.
 
-    Runs that thinned their train rows drew the validation rows first (`datamodules.splits.Protocol`).
+    Runs that thinned their train rows drew the validation rows first (`datamodules.splits.Protocol`); `method=kontrast`
+    kept the encoder as it had become.
     """
     config, protocol, imbalance = dict(config), config.get("protocol") or {}, config.get("imbalance") or {}
     is_thinned = imbalance.get("ir") is not None or {"counts", "rows"} & imbalance.keys()
     if protocol.get("name") == "clean" and is_thinned:
         config["protocol"] = {"val_from": "unthinned", **protocol}
+    if (method := config.get("method") or {}).get("name") == "kontrast":
+        config["method"] = {"average": False, **method}
     return config
 
 

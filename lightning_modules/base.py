@@ -355,6 +355,13 @@ class ClassifierModule(EncoderModule):
         """Whether the classifier is solved to its optimum and not trained: nothing else could be learned."""
         return self.linear_loss is not None and self.encoder.frozen and not self.generates
 
+    def before_solving(self, datamodule: Any) -> None:
+        """After training, with the weights of the selected epoch, before `solve` is given embeddings; here nothing.
+
+        Args:
+            datamodule: the run's.
+        """
+
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
         """Set the linear classifier to the minimum of `linear_loss` on the rows of "train"; returns what was chosen.
 

@@ -259,7 +259,8 @@ def _train_by_epochs(
     trainer.fit(module, datamodule, ckpt_path=last if last.is_file() else None, weights_only=True)
     solved = load_weights(module, run, plan)
     if module.solved_after_training and solved is None:  # an earlier start may have come so far
-        splits: dict[str, Any] = dict(module.to(plan.device).embedded_splits(datamodule))  # the trainer left it behind
+        module.to(plan.device).before_solving(datamodule)  # the trainer left it behind
+        splits: dict[str, Any] = dict(module.embedded_splits(datamodule))
         if module.solved_from == "both":
             tokens = {name: datamodule.token_rows(name)[0] for name in splits}  # type: ignore[attr-defined]  # of texts
             splits = {name: ((tokens[name], rows), labels) for name, (rows, labels) in splits.items()}

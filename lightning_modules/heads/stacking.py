@@ -40,6 +40,20 @@ def comparable(scores: Tensor) -> Tensor:
     return (scores.double() - scores.double().mean(1, keepdim=True)) / spread(scores)
 
 
+def scale_as_sure_as(said: Tensor, scores: Tensor) -> float:
+    """What brings the mean probability of the likeliest class of scores (N, C) to that of `said` (N, C).
+
+    By bisection, between a thousandth and a thousand.
+    """
+    aim = said.double().softmax(1).amax(1).mean()
+    low, high = -3.0, 3.0  # powers of ten
+    for _ in range(50):
+        middle = (low + high) / 2
+        is_less_sure = bool((10**middle * scores.double()).softmax(1).amax(1).mean() < aim)
+        low, high = (middle, high) if is_less_sure else (low, middle)
+    return 10**low
+
+
 def lowest_present(scores: Tensor, is_present: Tensor) -> Tensor:
     """Of each row of scores (N, C) the lowest (N, 1) among the classes that are present (C,).
 

@@ -176,6 +176,7 @@ CANDIDATES = (
         6,
         ("method=kontrast", "trainer.max_epochs=2"),
         ("many unlabelled",),
+        reads_words=True,
         reads_unlabelled=True,
     ),
     Candidate(

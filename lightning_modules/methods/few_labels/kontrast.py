@@ -12,15 +12,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from clustering.two_views import first_copies
+from clustering.two_views import first_copies, surest, word_regression
 from lightning_modules.base import Batch, ClassifierModule, derived_seed
 from lightning_modules.encoders.transformer import TextEncoder
-from lightning_modules.heads.co_training import STEPS, CoTrained, co_trained
-from lightning_modules.heads.discriminant import Discriminant, at_least, best_discriminant, discriminant_em
+from lightning_modules.heads.co_training import STEPS, CoTrained, co_trained, word_share
+from lightning_modules.heads.discriminant import (
+    Discriminant,
+    at_least,
+    best_discriminant,
+    discriminant_em,
+    fitted_gaussians,
+)
 from lightning_modules.heads.linear_solver import solve_and_choose, solve_linear
-from lightning_modules.heads.stacking import comparable, fold_numbers, spread, stacking_weights
+from lightning_modules.heads.stacking import comparable, fold_numbers, scale_as_sure_as, spread, stacking_weights
 from lightning_modules.heads.tfidf import fitted_rows
 from lightning_modules.methods.few_labels.labelled_pairs import LabelledPairs, same_everywhere
+from lightning_modules.methods.few_labels.linear_words import EmbeddingsAndWords
 from lightning_modules.methods.few_labels.prototypes import LEARNED, PrototypesModule, joined
 from losses import PseudoLabelLoss
 
@@ -28,10 +35,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Trains = Annotated[bool, "with encoder.train=full|top_layers"]
+Averages = Annotated[bool, "with encoder.train=full|top_layers", "with refit=True"]
 Steps = Annotated[int, ">= 0", "with encoder.train=full|top_layers"]
 FoldSteps = Annotated[Annotated[int, ">= 1"] | None, "with encoder.train=full|top_layers"]
 INVERSE_PENALTY = 10.0  # scikit-learn's C of logistic regression where no row is there to choose it
 FOLDS = 4  # of the labelled rows, to weigh two sources of guesses
+LAST_WORDS = 0.5  # of what words count for in co-EM: an encoder that has learned says more
 LEAST_ROWS = 32  # labelled, for that: of 16, chance alone decides which source is right more often
 
 
@@ -50,7 +59,7 @@ class FirstGuesses(NamedTuple):
     held_out: Tensor
 
 
-class KontrastModule(PrototypesModule):
+class KontrastModule(EmbeddingsAndWords, PrototypesModule):
     """From the names and the labels there are to a trained encoder: `method=kontrast`.
 
     1. The linear discriminant of `prototypes`, over the encoder as it comes, labels every text that has no label, and
@@ -62,16 +71,21 @@ class KontrastModule(PrototypesModule):
     3. Encoder and a linear head, a new one or with `solve_head` one that is solved over the encoder as it is then,
        learn from true labels and guesses (`losses.PseudoLabelLoss`).
     4. The discriminant is fitted once more, by EM from the head's own guesses over the trained embeddings; its scores,
-       brought to the spread of the head's, are added to them. Both are linear, so that prediction is one linear layer.
-       Half-way through the epochs this sum labels the texts anew (`relabel`).
+       brought to the spread of the head's, are added to them. Half-way through the epochs, and at the end, this sum
+       labels the texts anew (`relabel`, `refit`).
+    5. Where labels are fewer than the texts without one, each weight of the encoder becomes the mean of what it was and
+       what it is (WiSE-FT at 1/2: Wortsman et al., CVPR 2022). A discriminant over its embeddings, fitted to the labels
+       of 4. and, of small classes, the names, and a regression on the words of the surest texts, at half weight, then
+       predict in place of the head.
 
     Over a frozen encoder only 1. is left. Where at least as many rows are labelled as embeddings have dimensions,
     logistic regression can be fitted too, and the scores of both are added.
 
     Args:
-        word_steps: of co-EM with the words in 1., >= 0; 0 leaves the words out.
+        word_steps: of co-EM with the words in 1., >= 0; 0 leaves the words out, in 5. too.
         pair_steps: optimizer steps of 2., >= 0, at the optimizer's rate; 0 leaves 2. out.
-        refit: whether step 4 is done after training.
+        refit: whether step 4 is done after training too.
+        average: whether step 5 is done after it.
         fold_steps: of these on each of four folds of the labels, to weigh both sources; None: half as many.
         solve_head: whether the head of 3. begins as logistic regression on the labelled rows, where every class has
             one, and otherwise on all: many classes need more steps than few texts give.
@@ -91,11 +105,11 @@ class KontrastModule(PrototypesModule):
     reads_unlabelled = True
     trains_unlabelled = True
     is_solved = ClassifierModule.is_solved
-    refit_weight: Tensor
-    refit_bias: Tensor
     targets: Tensor
     is_true: Tensor
     _first_guesses: FirstGuesses | None = None
+    _last_guesses: Tensor | None = None
+    _began_with: Sequence[Tensor] = ()
 
     def __init__(
         self,
@@ -105,21 +119,21 @@ class KontrastModule(PrototypesModule):
         fold_steps: FoldSteps = None,
         solve_head: Trains = False,
         refit: Trains = True,
+        average: Averages,
         relabel: Trains = True,
         num_views: Literal[1] = 1,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, num_views=num_views, **kwargs)
-        if not isinstance(self.encoder, TextEncoder):
+        if not isinstance(kwargs["encoder"] if "encoder" in kwargs else args[0], TextEncoder):
             raise ValueError("encoder: found one of words, allowed with method=kontrast: transformers")
         if fold_steps is not None and not pair_steps:
             raise ValueError(f"method.fold_steps: found {fold_steps} beside method.pair_steps=0; allowed: null")
-        self.solved_after_training, self.relabel = refit, relabel
+        super().__init__(*args, num_views=num_views, **kwargs)
+        self.solved_after_training, self.average, self.relabel = refit, average and refit, relabel
         self.word_steps, self.pair_steps, self.solve_head = word_steps, pair_steps, solve_head
         self.fold_steps = max(pair_steps // 2, 1) if fold_steps is None else fold_steps
         self.unit_norm_embeddings = self.encoder.frozen
-        self.register_buffer("refit_weight", torch.zeros_like(self.classifier.weight))
-        self.register_buffer("refit_bias", torch.zeros_like(self.classifier.bias))
+        self.words.requires_grad_(False).weight.zero_()  # they are solved, or left out
 
     def information(self, has_unlabelled: bool) -> str:
         """Over an encoder that trains, the names label texts: where there are none to label, they are not read; nor are
@@ -148,8 +162,7 @@ class KontrastModule(PrototypesModule):
         Returns:
             Steps of EM where it labels some, and of co-EM with the words and on pairs, 0 where they are left out.
         """
-        self.refit_weight.zero_()  # those that it started from may have had one
-        self.refit_bias.zero_()
+        self.words.weight.zero_()  # those that it started from may have had some
         embeddings, labels = joined({split: (rows[1], known) for split, (rows, known) in splits.items()})
         targets, figures = labels.clone(), {"solver/word_steps": 0, "solver/pair_steps": 0}
         if bool((labels < 0).any()):
@@ -169,6 +182,8 @@ class KontrastModule(PrototypesModule):
                 "method=prototypes, method=setfit_pairs, or dataset.unlabelled=FILE",
                 file=sys.stderr,
             )
+        if self.average and len(labels) > 2 * int((labels >= 0).sum()):
+            self._began_with = [parameter.detach().clone() for parameter in self._learning()]
         self.register_buffer("targets", targets, persistent=False)
         self.register_buffer("is_true", labels >= 0, persistent=False)
         self._solve_head(embeddings)
@@ -234,13 +249,8 @@ class KontrastModule(PrototypesModule):
         half = -(-self.max_epochs // 2)
         if self.relabel and 0 < self.current_epoch == half and not bool(self.is_true.all()):
             splits = self.embedded_splits(self.trainer.datamodule)  # type: ignore[attr-defined]  # Lightning sets it
-            self._refit(splits)
-            embeddings, labels = joined(splits)
-            guesses = self.eval().logits(embeddings.to(self.device)).argmax(1)
-            self.train()
-            self.targets.copy_(guesses.where(~self.is_true, self.targets))
-            self.refit_weight.zero_()
-            self.refit_bias.zero_()
+            guesses = self._refitted(splits).scores(joined(splits)[0]).argmax(1)
+            self.targets.copy_(guesses.to(self.targets).where(~self.is_true, self.targets))
 
     def _learn_pairs(self, first: FirstGuesses) -> None:
         """Labels by pairs of labelled rows and the first guesses, each for what it is worth on held-out labels."""
@@ -278,6 +288,11 @@ class KontrastModule(PrototypesModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
+        weights, own = checkpoint["state_dict"], self.state_dict()
+        for name in ("weight", "bias"):  # of when a discriminant stood beside the head, and no words
+            if (beside := weights.pop(f"refit_{name}", None)) is not None:
+                weights[f"classifier.{name}"] = weights[f"classifier.{name}"] + beside
+        checkpoint["state_dict"] = {key: own[key] for key in ("words.weight", "inverse_frequency")} | weights
         if "targets" in checkpoint and hasattr(self, "targets"):
             self.targets.copy_(checkpoint["targets"])
 
@@ -289,23 +304,88 @@ class KontrastModule(PrototypesModule):
         """Scores (B, C) of embeddings (B, D)."""
         if self.encoder.frozen:
             return super().logits(embeddings)
-        logits = ClassifierModule.logits(self, embeddings)  # while it trains, nothing stands beside them yet
+        if self.training:
+            return ClassifierModule.logits(self, embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):  # scores of the discriminant are large
-            return logits + functional.linear(embeddings.float(), self.refit_weight, self.refit_bias)
+            return ClassifierModule.logits(self, embeddings.float())
+
+    def with_others(self, logits: Tensor, batch: Batch) -> Tensor:
+        return super().with_others(logits, batch) if self.words.weight.any() else logits
 
     def prediction_head(self) -> dict[str, Tensor]:
         head = super().prediction_head()
-        return {"weight": head["weight"] + self.refit_weight, "bias": head["bias"] + self.refit_bias}
+        return head if self.words.weight.any() else {name: head[name] for name in ("weight", "bias")}
 
     @torch.no_grad()
-    def calibrate(self, scale: float, offset: Tensor) -> None:
-        super().calibrate(scale, offset)
-        self.refit_weight.mul_(scale)
-        self.refit_bias.mul_(scale)
+    def before_solving(self, datamodule: Any) -> None:
+        """Average the encoder, where it is to be, and keep what was said of the texts before."""
+        if self._began_with:
+            splits = self.embedded_splits(datamodule)
+            self._last_guesses = self._refitted(splits).scores(joined(splits)[0])
+            for parameter, began in zip(self._learning(), self._began_with, strict=True):
+                parameter.lerp_(began.to(parameter), 0.5)
+
+    def _learning(self) -> list[Tensor]:
+        """What learns of the encoder; of an adapter, the factor that begins at 0: half of it is half of both."""
+        learning = ((name, parameter) for name, parameter in self.encoder.named_parameters() if parameter.requires_grad)
+        return [parameter for name, parameter in learning if ".lora_A." not in name]
 
     def solve(self, splits: Mapping[str, tuple[Any, Tensor]]) -> dict[str, Any]:
-        """Over a frozen encoder the classifier itself; after training the discriminant beside it."""
-        return self._solve_frozen(splits) if self.encoder.frozen else self._refit(splits)
+        """Over a frozen encoder the classifier; after training what predicts in place of the head.
+
+        Args:
+            splits: token ids of each row with embeddings (N, D), and labels (N,), -1 where there is none.
+        """
+        embedded = {split: (rows[1], labels) for split, (rows, labels) in splits.items()}
+        if self.encoder.frozen:
+            return self._solve_frozen(embedded)
+        if self._last_guesses is not None:
+            tokens = [ids for split in LEARNED if split in splits for ids in splits[split][0][0]]
+            return self._solve_averaged(tokens, *joined(embedded), self._last_guesses)
+        fitted = self._refitted(embedded)
+        self.set_classifier(fitted.weight, fitted.bias)
+        return {"solver/refit_steps": fitted.steps}
+
+    def _solve_averaged(
+        self, tokens: Sequence[NDArray[np.integer]], embeddings: Tensor, labels: Tensor, said: Tensor
+    ) -> dict[str, Any]:
+        """Discriminant and words, of embeddings (N, D) and tokens, labels (N,) and what was said of the texts (N, C).
+
+        Their sum is as sure, on the mean, as that was.
+        """
+        rows, known = embeddings.double(), labels >= 0
+        assigned, weights = (
+            torch.where(known, labels, said.argmax(1)),
+            torch.where(known, self.label_rows, 1.0).double(),
+        )
+        options = (self.num_classes, at_least(self.shrinkage, rows), None, self.anchors(), self.name_rows)
+        weight, bias, _ = fitted_gaussians(rows, weights, assigned, *options)
+        scores = rows @ weight.T + bias
+        words, frequency = fitted_rows(tokens, len(self.inverse_frequency))
+        word_weight = np.zeros(self.words.weight.shape)
+        if self.word_steps:
+            word_weight, word_bias = self._word_view(words, scores, labels, weights)
+            bias = bias + spread(scores) * torch.from_numpy(word_bias)
+            word_weight = float(spread(scores)) * word_weight
+            scores = rows @ weight.T + bias + torch.from_numpy(words @ word_weight.T)
+        scale = scale_as_sure_as(said, scores)
+        parts = (scale * weight, scale * bias), scale * torch.from_numpy(word_weight)
+        self.place(*parts, torch.from_numpy(frequency))
+        return {"solver/last_words": int(self.word_steps > 0)}
+
+    def _word_view(
+        self, words: csr_matrix, scores: Tensor, labels: Tensor, weights: Tensor
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weight (C, V) and bias (C,) of a regression on TF-IDF rows (N, V) of the texts that scores (N, C) are surest
+        of, N / C a class, and of labelled ones; its scores have a spread of half of what words count for beside 1."""
+        assigned = torch.where(labels >= 0, labels, scores.argmax(1)).numpy()
+        number = -(-len(labels) // self.num_classes)
+        fitted = surest(scores.numpy(), assigned, number) | (labels >= 0).numpy()
+        seed = derived_seed(self.seed, "words") % 2**31
+        weight, bias = word_regression(words[fitted], assigned[fitted], self.num_classes, seed, weights.numpy()[fitted])
+        counts = LAST_WORDS * word_share(len(labels), self.num_classes)
+        share = counts / float(spread(torch.from_numpy(words @ weight.T + bias)))
+        return share * weight.astype(np.float64), share * bias.astype(np.float64)
 
     def _solve_frozen(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
         figures = super().solve(splits)
@@ -325,14 +405,13 @@ class KontrastModule(PrototypesModule):
         return {"solver/steps": fitted.steps, "solver/penalty": regression.strength}
 
     @torch.no_grad()
-    def _refit(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+    def _refitted(self, splits: Mapping[str, tuple[Tensor, Tensor]]) -> Discriminant:
+        """The head and, by EM from what it says, a discriminant over the same embeddings, in one sum."""
         embeddings, labels = joined(splits)
-        head = Discriminant(self.classifier.weight.cpu(), self.classifier.bias.cpu())
+        head = Discriminant(self.classifier.weight.detach().cpu(), self.classifier.bias.detach().cpu())
         fitted = self._fitted_again(embeddings, labels, head)
         scale = float(spread(head.scores(embeddings)) / spread(fitted.scores(embeddings)))
-        self.refit_weight.copy_(scale * fitted.weight)
-        self.refit_bias.copy_(scale * fitted.bias)
-        return {"solver/refit_steps": fitted.steps}
+        return Discriminant(head.weight + scale * fitted.weight, head.bias + scale * fitted.bias, fitted.steps)
 
     def _fitted_again(self, embeddings: Tensor, labels: Tensor, start: Discriminant) -> Discriminant:
         """EM over embeddings (N, D) by an encoder that has learned, from the names too, which are not asked again."""

@@ -43,14 +43,14 @@ def test_names_and_texts_alone_train_the_encoder(fit, use, names, toy_csv, tmp_p
     history = rows(run.folder / "history.csv")
     assert [int(row["step"]) for row in history] == [9, 18]  # 68 texts, none of which has a label
     weights = best_weights(run.folder)
-    assert weights["refit_weight"].abs().sum() > 0 and any(name.startswith("encoder.") for name in weights)
+    assert weights["classifier.weight"].abs().sum() > 0 and any(name.startswith("encoder.") for name in weights)
     assert "targets" not in weights
     stored = [row["prediction"] for row in rows(run.folder / "predictions.csv") if row["split"] == "test"]
     assert use("predict", run, f"input={toy_csv['test']}", f"output={tmp_path}/p.csv").code == 0
     assert [row["prediction"] for row in rows(tmp_path / "p.csv")] == stored
     assert use("evaluate", run).code == 0
     again = fit(*SHORT, "dataset.labels=0", names, "sampler.batch_size=8", "trainer.max_epochs=2", "force=true")
-    assert torch.equal(best_weights(again.folder)["refit_weight"], weights["refit_weight"])
+    assert torch.equal(best_weights(again.folder)["words.weight"], weights["words.weight"])
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_two_processes_learn_from_names_alone_what_one_learns(fit, names, tmp_pa
     assert [row["step"] for row in rows(two.folder / "history.csv")][-1:] == ["36"]
     assert two.metrics["solver/steps"] == one.metrics["solver/steps"]
     weights = [best_weights(run.folder) for run in (one, two)]
-    for name in ("classifier.weight", "refit_weight"):
+    for name in ("classifier.weight", "words.weight"):
         torch.testing.assert_close(weights[1][name], weights[0][name], rtol=1e-3, atol=1e-3, msg=name)
 
 
@@ -81,7 +81,7 @@ def test_few_labels_of_a_thinned_set_and_names_learn_from_what_the_thinning_left
     assert set(kept[1]["unlabelled"]) <= {*kept[0]["unlabelled"], *kept[0]["train"]}
     assert thinned.metrics["reads"] == "NU"
     best = best_weights(thinned.folder)
-    assert all(torch.isfinite(best[name]).all() for name in ("refit_weight", "refit_bias", "classifier.weight"))
+    assert all(torch.isfinite(best[name]).all() for name in ("words.weight", "classifier.bias", "classifier.weight"))
 
 
 @pytest.mark.slow
@@ -273,6 +273,78 @@ def test_pairs_without_a_scaler_of_gradients_take_no_half_precision():
     assert not torch.equal(encoder.weight, before)
 
 
+@pytest.mark.parametrize("reads_words", [True, False])
+def test_after_training_the_encoder_goes_half_way_back_and_discriminant_and_words_predict(
+    small, files, store, monkeypatch, reads_words
+):
+    line = ["dataset.labels=20", "method.use_names=false", "method.label_rows=1", "method.pair_steps=0"]
+    line += [] if reads_words else ["method.word_steps=0"]
+    plan = Plan.make(composed("method=kontrast", *files, *store, *small, *line))
+    datamodule = plan.datamodule(plan.corpus())
+    module, generator = plan.module(datamodule).eval(), torch.Generator().manual_seed(0)
+    rows = {split: datamodule.token_rows(split) for split in ("train", "unlabelled")}
+    directions = torch.randn(4, module.encoder.hidden_size, generator=generator)
+    embedded = {}
+    for split, (_, labels) in rows.items():
+        noise = torch.randn(len(labels), module.encoder.hidden_size, generator=generator)
+        topics = labels if split == "train" else torch.arange(len(labels)) % 4
+        embedded[split] = 2 * directions[topics] + noise, labels
+    splits = {split: ((rows[split][0], values), labels) for split, (values, labels) in embedded.items()}
+    module.begin(splits)
+    began = [parameter.detach().clone() for parameter in module.encoder.parameters()]
+    with torch.no_grad():
+        for parameter in module.encoder.parameters():
+            parameter.add_(1.0)
+    module.set_classifier(0.02 * directions, torch.zeros(4))
+    monkeypatch.setattr(module, "embedded_splits", lambda _: embedded)
+    module.before_solving(datamodule)
+    for now, before in zip(module.encoder.parameters(), began, strict=True):
+        torch.testing.assert_close(now.detach(), before + 0.5)
+    figures = module.solve(splits)
+    assert figures == {"solver/last_words": int(reads_words)}
+    assert bool(module.words.weight.any()) == reads_words == ("words" in module.prediction_head())
+    embeddings, labels = (torch.cat([embedded[split][part] for split in rows]) for part in (0, 1))
+    said = module._last_guesses
+    sure = [scores.softmax(1).amax(1).mean().item() for scores in (said, module.logits(embeddings))]
+    if reads_words:
+        tokens = [ids for split in rows for ids in rows[split][0]]
+        sure[1] = (module.logits(embeddings) + _words_by_loops(module, tokens)).softmax(1).amax(1).mean().item()
+    assert sure[1] == pytest.approx(sure[0], abs=1e-4)
+    assigned = torch.where(labels >= 0, labels, said.argmax(1))
+    shrinkage = embeddings.shape[1] / (embeddings.shape[1] + len(embeddings))
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage).fit(embeddings, assigned)
+    ours, expected = (
+        comparable(torch.as_tensor(z)) for z in (module.logits(embeddings), model.decision_function(embeddings))
+    )
+    if not reads_words:  # whose bias is in that of both
+        torch.testing.assert_close(ours, expected, rtol=0.02, atol=0.02)
+
+
+def _words_by_loops(module, texts):
+    """Scores (N, C) of the words: TF-IDF with logarithmic counts, of unit length, times their weights."""
+    scores = []
+    for ids in texts:
+        numbers = {int(token): (ids == token).sum() for token in ids}
+        values = {token: (1 + np.log(n)) * float(module.inverse_frequency[token]) for token, n in numbers.items()}
+        length = np.sqrt(sum(value**2 for value in values.values()))
+        scores.append(sum(value / length * module.words.weight[:, token] for token, value in values.items()))
+    return torch.stack(scores)
+
+
+def test_a_run_of_when_the_discriminant_stood_beside_the_head_predicts_what_it_did(small, files, store):
+    plan = Plan.make(composed("method=kontrast", *files, *store, *small))
+    module = plan.module(plan.datamodule(plan.corpus()))
+    weights = {key: value.clone() for key, value in module.state_dict().items()}
+    beside = {"refit_weight": torch.ones_like(weights["classifier.weight"]), "refit_bias": torch.ones(4)}
+    words = ("words.weight", "inverse_frequency")
+    checkpoint = {"state_dict": {key: value for key, value in weights.items() if key not in words} | beside}
+    module.on_load_checkpoint(checkpoint)
+    module.load_state_dict(checkpoint["state_dict"])
+    torch.testing.assert_close(module.classifier.weight, weights["classifier.weight"] + 1)
+    torch.testing.assert_close(module.classifier.bias, weights["classifier.bias"] + 1)
+    assert set(module.prediction_head()) == {"weight", "bias"}  # words that it never had say nothing
+
+
 @pytest.mark.slow
 def test_over_a_frozen_encoder_few_labels_are_the_discriminant(solve):
     line = ["dataset.labels=8", "protocol=fixed"]
@@ -296,6 +368,7 @@ def test_over_a_frozen_encoder_many_labels_are_discriminant_and_regression(solve
         part = model.fit(features, labels).decision_function(features)
         scores = scores + part - part.mean(1, keepdims=True)  # softmax does not see a constant
     weights = best_weights(run.folder)
+    assert not weights["words.weight"].any()
     logits = features @ weights["classifier.weight"].numpy().T + weights["classifier.bias"].numpy()
     np.testing.assert_allclose(logits - logits.mean(1, keepdims=True), scores, rtol=0.02, atol=0.02)
 

@@ -574,7 +574,7 @@ def test_steps_on_all_rows_that_take_longer_than_told_give_way_to_fewer(tmp_path
             last_fit._learned_in_time(study, own, may_give_way)
     else:
         assert last_fit._learned_in_time(study, own)[1:] == ("model", 1.0)
-    assert tried == [["26", limit, "52.8"], ["21", limit, "22.8"], ["1", *([limit, "7.0"] if may_give_way else [])]]
+    assert tried == [["26", limit, "52.80"], ["21", limit, "22.80"], ["1", *([limit, "7.00"] if may_give_way else [])]]
     assert capsys.readouterr().out.count("fewer") == 2 and not study.entries[own.name].learns_for_longer
 
 

@@ -80,7 +80,7 @@ def thinned(labels: np.ndarray, rows: int | None, ratio: float | None, rng: np.r
 
 def write_setting(setting: str, folder: Path, seed: int) -> None:
     """`train.csv` and `test.csv` of a setting."""
-    from tasks.auto.plans import plan_of
+    from tasks.auto.candidates.plans import plan_of
 
     name, rows, ratio = setting.split(":")
     words = [f"dataset={name}", "method=logistic", f"paths.data={ROOT / 'data'}"]
@@ -166,7 +166,7 @@ def svm(folder: Path, minutes: float, options: argparse.Namespace) -> Answer:
 
 
 def encoder_folder() -> str:
-    from tasks.auto.plans import plan_of
+    from tasks.auto.candidates.plans import plan_of
 
     encoder: Any = plan_of(["method=logistic"]).encoder
     return str(encoder.folder())

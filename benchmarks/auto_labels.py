@@ -59,7 +59,7 @@ SEPARATOR = "|"
 
 def write_setting(setting: str, folder: Path, seed: int) -> None:
     """`train.csv` and `test.csv` of a setting."""
-    from tasks.auto.plans import plan_of
+    from tasks.auto.candidates.plans import plan_of
 
     name, rows = setting.split(":")
     corpus = plan_of([f"dataset={name}", "method=bce", f"paths.data={ROOT / 'data'}"]).corpus()

@@ -31,8 +31,8 @@ from benchmarks.auto import thinned
 from datamodules.datamodule import DataModule
 from reporting.metrics import classification_metrics
 from tasks import fit
-from tasks.auto.candidates import by_name
-from tasks.auto.plans import plan_of
+from tasks.auto.candidates.declarations import by_name
+from tasks.auto.candidates.plans import plan_of
 
 SETTINGS = ("agnews:300:13", "trec:300:1", "cr:300:5", "stackoverflow:300:1", "r52:300:own", "trec:300:20")
 FURTHER = 600

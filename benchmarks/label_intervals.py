@@ -19,9 +19,9 @@ from benchmarks.label_thresholds import drawn_labels, encoded
 from benchmarks.rare_classes import Texts
 from reporting import several_labels
 from reporting.resampling import interval
-from tasks.auto import cheap
-from tasks.auto.calibration import decisions
-from tasks.auto.folds import Fitted, cheap_fold, each_fold, fitted
+from tasks.auto.candidates import cheap
+from tasks.auto.candidates.calibration import decisions
+from tasks.auto.candidates.folds import Fitted, cheap_fold, each_fold, fitted
 
 FOLDS = 5
 PATH = cheap.Stacked(None)

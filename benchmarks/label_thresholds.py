@@ -26,10 +26,10 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.rare_classes import MOST_TEXTS, Texts, text_rows
 from reporting.multilabel_metrics import best_threshold, multilabel_metrics
-from tasks.auto import cheap
-from tasks.auto.calibration import best_scale, label_thresholds
-from tasks.auto.folds import inner_logits
-from tasks.auto.plans import plan_of
+from tasks.auto.candidates import cheap
+from tasks.auto.candidates.calibration import best_scale, label_thresholds
+from tasks.auto.candidates.folds import inner_logits
+from tasks.auto.candidates.plans import plan_of
 
 FURTHER, LEAST_OF_A_LABEL, MANY = 2000, 2, 20
 BETWEEN = (2.0, 5.0, 20.0)

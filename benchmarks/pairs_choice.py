@@ -28,8 +28,8 @@ from benchmarks.auto import columns
 from benchmarks.epoch_choice import every_drawing, write_rows
 from kontrast import TextClassifier, auto
 from reporting.metrics import classification_metrics
-from tasks.auto.candidate_runs import epochs_and_batch
-from tasks.auto.plans import INNER_SHARE
+from tasks.auto.candidates.plans import INNER_SHARE
+from tasks.auto.comparison.runs import epochs_and_batch
 
 DATASETS = ("agnews", "cr", "dblp", "searchsnippets", "stackoverflow", "trec")
 SETTINGS = tuple(f"{name}:{rows}:1" for rows in (100, 300) for name in DATASETS)

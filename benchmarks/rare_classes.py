@@ -9,7 +9,7 @@ rows: as they are, and weighted so that their classes have the sizes of the draw
 | rule | strength |
 |---|---|
 | least | the weakest within 0.005 of the best macro-F1 |
-| usual | the nearest to 0.75 within 0.7 / sqrt(rows) of it (`tasks.auto.calibration`) |
+| usual | the nearest to 0.75 within 0.7 / sqrt(rows) of it (`tasks.auto.candidates.calibration`) |
 | a number | that one |
 """
 
@@ -27,10 +27,10 @@ from benchmarks.auto import encoder_folder, thinned
 from datamodules.labels import class_counts
 from engine.plan import Plan
 from lightning_modules.heads.tfidf import token_counts
-from tasks.auto import cheap
-from tasks.auto.calibration import STRENGTHS, Calibration, best_scale, calibrated
-from tasks.auto.folds import inner_logits
-from tasks.auto.plans import plan_of
+from tasks.auto.candidates import cheap
+from tasks.auto.candidates.calibration import STRENGTHS, Calibration, best_scale, calibrated
+from tasks.auto.candidates.folds import inner_logits
+from tasks.auto.candidates.plans import plan_of
 
 DATASETS = ("agnews", "trec", "cr", "dblp", "searchsnippets", "ohsumed")
 DRAWN = ((300, 1.0), (300, 5.0), (300, 20.0), (1000, 10.0), (1000, 50.0), (300, None), (1000, None))

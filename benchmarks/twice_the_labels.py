@@ -23,9 +23,9 @@ from benchmarks import two_views
 from benchmarks.auto import thinned
 from reporting.auto.learning_curve import learning_curve
 from reporting.metrics import classification_metrics
-from tasks.auto.cheap import logistic
-from tasks.auto.folds import each_fold, fitted
-from tasks.auto.learning_curve import SHARES, share_of_classes
+from tasks.auto.candidates.cheap import logistic
+from tasks.auto.candidates.folds import each_fold, fitted
+from tasks.auto.comparison.learning_curve import SHARES, share_of_classes
 
 DATASETS = ("agnews", "biomedical", "cr", "dblp", "ohsumed", "r52", "searchsnippets", "stackoverflow", "trec")
 RATIOS = (None, 1.0, 10.0)  # largest to smallest class; None as the set has them

@@ -123,7 +123,7 @@ def _label_cells(labels: Iterable[Any], column: Any) -> list[str]:
 
 
 def _alone(label: Any) -> list[str] | None:
-    from tasks.auto.guesses import json_list
+    from tasks.auto.reading.guesses import json_list
 
     cell = _label_cell(label)
     return None if is_missing(cell) else json_list(cell) or [cell]
@@ -160,8 +160,8 @@ def _columns(frame: pd.DataFrame, text: Any, label: Any) -> tuple[Any, list[Any]
     Raises:
         InputError: no such column, or two of the name; nothing looks like texts or labels.
     """
-    from tasks.auto.guesses import NoLabels, guess_columns
-    from tasks.auto.reading import LOOKED_AT, likely_flags, with_flags
+    from tasks.auto.reading.guesses import NoLabels, guess_columns
+    from tasks.auto.reading.table import LOOKED_AT, likely_flags, with_flags
 
     columns, labels = list(frame.columns), list(label) if isinstance(label, list | tuple) else [label]
     for key, name in (("text", text), *(("label", name) for name in labels)):

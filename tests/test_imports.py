@@ -171,6 +171,16 @@ def test_a_person_is_asked_for_labels_before_what_trains_is_loaded():
     assert not {name.partition(".")[0] for name in asking} & {"torch", "lightning", "torchmetrics", "transformers"}
 
 
+def test_the_parts_of_auto_import_one_way():
+    parts = ["reading", "candidates", "comparison", "model"]
+    for path in (ROOT / "tasks" / "auto").glob("*/*.py"):
+        nodes = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom)]
+        modules = {name for node in nodes for name in (node.module, *(f"{node.module}.{n.name}" for n in node.names))}
+        before = tuple(f"tasks.auto.{part}" for part in parts[: parts.index(path.parent.name) + 1])
+        own = {name for name in modules if name.startswith("tasks.auto")}
+        assert {name for name in own if not name.startswith(before)} == set(), name_of(path)
+
+
 def test_no_module_without_a_subject():
     assert [name_of(path) for path in MODULES if re.search(r"util|helper|misc|common", path.stem)] == []
 

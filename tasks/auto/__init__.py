@@ -23,11 +23,19 @@ from storage.errors import InputError, short_list
 from storage.files import expanded
 from storage.run_store import COMMAND, DATA, RunFolder
 from storage.tables.file_names import FORMATS, packing
-from tasks.auto.candidates import by_name, check_names
-from tasks.auto.clock import Clock
-from tasks.auto.guesses import LISTS, NoLabels
+from tasks.auto.candidates.declarations import by_name, check_names
+from tasks.auto.comparison.clock import Clock
 from tasks.auto.question import is_answered
-from tasks.auto.reading import GUESS, POOL, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
+from tasks.auto.reading.guesses import LISTS, NoLabels
+from tasks.auto.reading.table import (
+    GUESS,
+    POOL,
+    Labelled,
+    label_more_line,
+    read_labelled,
+    read_texts,
+    why_no_more_labels,
+)
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed
@@ -101,7 +109,7 @@ def answered(config: DictConfig, overrides: Sequence[str]) -> Path:
         model = RunFolder(folder.path / "model")
         if test is not None and model.has("metrics.json"):
             with importing():
-                from tasks.auto.judged import judge
+                from tasks.auto.model.judged import judge
 
             try:
                 judge(folder, model, *test, words)
@@ -176,7 +184,7 @@ def _read(config: DictConfig, overrides: Sequence[str], clock: Clock) -> Labelle
 
 def _read_test(config: DictConfig, data: Labelled, clock: Clock) -> tuple[Labelled, int]:
     """The test file, and how many of its rows have a text of the input."""
-    from tasks.auto.judged import read_test, rows_shared
+    from tasks.auto.model.judged import read_test, rows_shared
 
     test = read_test(config.test, data)
     shared = rows_shared(test, data)
@@ -194,7 +202,7 @@ def _of_dataset(config: DictConfig, overrides: Sequence[str], clock: Clock) -> L
             raise InputError(f"{key}: has no effect, task=auto chooses it; allowed with task=fit")
     clock.say(f"reading the data set {config.dataset.name}: loading PyTorch")
     from datamodules.labels import label_array, without_label
-    from tasks.auto.plans import plan_of
+    from tasks.auto.candidates.plans import plan_of
 
     words = [word for word in overrides if re.match(r"(dataset|paths)[=.]", word)]
     plan = plan_of([*words, "task=auto", "method=logistic"])  # the task, for not every kind of data goes with it

@@ -20,30 +20,31 @@ from reporting.auto.evidence import OWN_TEST
 from reporting.auto.report import write_report
 from storage.files import replacing
 from storage.run_store import DATA, QUESTION, RunFolder
-from tasks.auto.candidates import FROZEN_BCE, Candidate, chosen, regimes_of
-from tasks.auto.cheap import pure_vote
-from tasks.auto.clock import Clock, minutes_of
-from tasks.auto.compare import compare, fit_folds
-from tasks.auto.data import (
+from tasks.auto.candidates.cheap import pure_vote
+from tasks.auto.candidates.declarations import FROZEN_BCE, Candidate, chosen
+from tasks.auto.candidates.embeddings import Embeddings, encoded, seconds_per_text
+from tasks.auto.candidates.plans import data_words, encoder_name, plan_of, protocol_words, unlabelled_words
+from tasks.auto.comparison.clock import Clock, minutes_of
+from tasks.auto.comparison.durations import finished
+from tasks.auto.comparison.order import compare, fit_folds
+from tasks.auto.comparison.study import Study
+from tasks.auto.model.further_rows import keep_time, with_further_rows
+from tasks.auto.model.last_fit import NotFitted, brief_steps, fit_on_all_rows, longer_steps
+from tasks.auto.question import compared
+from tasks.auto.reading.legibility import hardly_read, legibility
+from tasks.auto.reading.rows import (
     ALL_ROWS,
     MOST_ROWS,
     facts,
     max_length_for,
     notes_of_length,
     notes_of_sample,
+    regimes_of,
     sampled,
     texts_cut,
     write_rows,
 )
-from tasks.auto.durations import finished
-from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
-from tasks.auto.further_rows import keep_time, with_further_rows
-from tasks.auto.last_fit import NotFitted, brief_steps, fit_on_all_rows, longer_steps
-from tasks.auto.legibility import hardly_read, legibility
-from tasks.auto.plans import data_words, encoder_name, plan_of, protocol_words, unlabelled_words
-from tasks.auto.question import compared
-from tasks.auto.reading import Labelled
-from tasks.auto.study import Study
+from tasks.auto.reading.table import Labelled
 from tasks.sure import ASKED, CHOSEN
 
 LEAST_ROWS = 200  # that an encoder is worth while for

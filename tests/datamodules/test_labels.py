@@ -23,7 +23,7 @@ from datamodules.splits import multilabel_split, stratified_split
 from datamodules.texts.datamodule import TextDataModule
 from storage.errors import InputError
 from storage.tables import label_name, open_table
-from tasks.auto.reading import read_labelled
+from tasks.auto.reading.table import read_labelled
 from tasks.datastore import _labels, _one_name, labels_in, with_reader_of_labels
 from tasks.describe import write_corpus_card
 from tests.datamodules.fake_corpus import wordpiece

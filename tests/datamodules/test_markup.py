@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datamodules.markup import MARKUP, without_markup
-from tasks.auto.reading import read_labelled
+from tasks.auto.reading.table import read_labelled
 from tests.command_lines import rows
 
 

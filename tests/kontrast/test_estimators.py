@@ -25,7 +25,7 @@ from kontrast.command_line import main, run_words
 from kontrast.estimators import _array, labels_by_name
 from kontrast.runs import checked_texts, config_of, overrides, unseeded
 from storage.errors import InputError
-from tasks.auto.reading import read_labelled
+from tasks.auto.reading.table import read_labelled
 
 ROOT = Path(__file__).resolve().parents[2]
 

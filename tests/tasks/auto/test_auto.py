@@ -18,8 +18,8 @@ from engine.plan import Plan
 from reporting.auto import ranking
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import last_fit
-from tasks.auto.calibration import calibrated_labels
+from tasks.auto.candidates.calibration import calibrated_labels
+from tasks.auto.model import last_fit
 from tasks.predict import classifier_predictor
 from tests.command_lines import command, rows
 from tests.own_process import context, die_at_write, run_alone
@@ -118,7 +118,7 @@ def statuses(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear_words", "tfidf_linear"])
 def test_rows_that_were_not_compared_are_learned_from(words, use, tmp_path, toy_csv, monkeypatch, name):
-    for module in ("data", "answer"):
+    for module in ("reading.rows", "answer"):
         monkeypatch.setattr(f"tasks.auto.{module}.MOST_ROWS", 40)
     number = len(rows(toy_csv["train"]))
     result = command([word for word in words if word != CANDIDATES] + [f"methods=[{name}]"])

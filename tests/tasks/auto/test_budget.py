@@ -20,31 +20,22 @@ from reporting.auto.report import write_report
 from reporting.auto.sentence import FINE_TUNED, at_least
 from storage.errors import InputError
 from storage.run_store import RunFolder
-from tasks.auto import (
-    answer,
-    compare,
-    further_rows,
-    last_fit,
-    learning_curve,
-    passed_on,
-    safe_name,
-    stem_of,
-    trained,
-    untrained,
-)
+from tasks.auto import answer, passed_on, safe_name, stem_of
 from tasks.auto.answer import reads_unlabelled
-from tasks.auto.candidates import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen, regimes_of
-from tasks.auto.clock import Clock
-from tasks.auto.data import facts, notes_of_length, sampled, texts_cut
-from tasks.auto.durations import foretold_training, solving_seconds
-from tasks.auto.embeddings import Embeddings, encoded, seconds_per_text
-from tasks.auto.folds import FoldOutcome
-from tasks.auto.last_fit import longer_steps, words_of_all_rows
-from tasks.auto.legibility import ANOTHER, hardly_read, legibility
-from tasks.auto.plans import encoder_name, plan_of, protocol_words
-from tasks.auto.reading import Labelled
-from tasks.auto.study import Entry, Study, enough_folds
-from tasks.auto.trained import better_half, those_that_can_end
+from tasks.auto.candidates.declarations import CANDIDATES, OF_SEVERAL, by_name, check_names, chosen
+from tasks.auto.candidates.embeddings import Embeddings, encoded, seconds_per_text
+from tasks.auto.candidates.folds import FoldOutcome
+from tasks.auto.candidates.plans import encoder_name, plan_of, protocol_words
+from tasks.auto.comparison import learning_curve, order, trained, untrained
+from tasks.auto.comparison.clock import Clock
+from tasks.auto.comparison.durations import foretold_training, solving_seconds
+from tasks.auto.comparison.study import Entry, Study, enough_folds
+from tasks.auto.comparison.trained import better_half, those_that_can_end
+from tasks.auto.model import further_rows, last_fit
+from tasks.auto.model.last_fit import longer_steps, words_of_all_rows
+from tasks.auto.reading.legibility import ANOTHER, hardly_read, legibility
+from tasks.auto.reading.rows import facts, notes_of_length, regimes_of, sampled, texts_cut
+from tasks.auto.reading.table import Labelled
 from tests.reporting.auto.folders import CANDIDATES as TOLD
 from tests.reporting.auto.folders import write_folder
 
@@ -179,7 +170,7 @@ def test_sampling_keeps_small_classes_and_the_order_of_the_file(monkeypatch):
     assert part.notes[0] == f"{read}, as many as fit into the minutes; with more minutes force=true draws anew"
     assert [note.split(":")[0] for note in part.notes[1:]] == ["of 'c' they hold more than their share"]
     assert sampled(data, 994, seed=0) is data
-    monkeypatch.setattr("tasks.auto.data.MOST_ROWS", 100)
+    monkeypatch.setattr("tasks.auto.reading.rows.MOST_ROWS", 100)
     assert sampled(data, 500, seed=0).notes[0] == read
 
 
@@ -461,7 +452,7 @@ def test_fewer_folds_leave_time_to_learn_for_longer_where_that_is_known_to_gain(
     embeddings = embeddings_of(100, 1e-2)
     labels, texts, clock = (np.arange(100) >= largest).astype(int), [str(n) for n in range(100)], Clock(minutes)
     study = Study(RunFolder(tmp_path), clock, [], ["a", "b"], labels, texts, embeddings, unlabelled)
-    compare.fit_folds(study, chosen(regimes_of(study.class_counts, 100), None))
+    order.fit_folds(study, chosen(regimes_of(study.class_counts, 100), None))
     assert study.folds == folds
 
 
@@ -731,10 +722,10 @@ def test_where_five_folds_cannot_be_trained_three_are_or_the_same_once_more(
         return True
 
     monkeypatch.setattr(trained, "read_run", read)
-    monkeypatch.setattr(compare, "try_untrained", solve)
+    monkeypatch.setattr(order, "try_untrained", solve)
     for name in ("learning_curve", "repeat_folds"):
-        monkeypatch.setattr(compare, name, lambda *_: None)
-    compare.compare(study, [c for c in CANDIDATES if c.name in ("majority", "setfit_brief")])
+        monkeypatch.setattr(order, name, lambda *_: None)
+    order.compare(study, [c for c in CANDIDATES if c.name in ("majority", "setfit_brief")])
     assert study.folds == folds and tried[:2] == [(5, 0), (folds, 0)]
     assert study.entries["setfit_brief"].status == status
     assert {file.stem for file in (tmp_path / "folds").glob("majority*")} == {f"majority-0-{n}" for n in range(folds)}
@@ -755,9 +746,9 @@ def test_a_part_of_a_sum_waits_where_there_is_time_for_one_of_them(tmp_path, mon
 
     monkeypatch.setattr(untrained, "_cheap_outcome", solve)
     for name in ("learning_curve", "repeat_folds"):
-        monkeypatch.setattr(compare, name, lambda *_: None)
+        monkeypatch.setattr(order, name, lambda *_: None)
     candidates = [c for c in CANDIDATES if c.name in ("logistic", "linear_words")]
-    compare.compare(study, candidates)
+    order.compare(study, candidates)
     assert [c.name for c in candidates if study.is_finished(c)] == finished
     assert study.known("logistic", 0, 0) is not None and clock.left_with_fit >= 0
 

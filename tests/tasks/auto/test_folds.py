@@ -7,9 +7,9 @@ from scipy.special import expit, log_softmax, logit
 
 from lightning_modules.heads.tfidf import logistic_regression
 from reporting.multilabel_metrics import best_threshold, multilabel_metrics
-from tasks.auto import cheap
-from tasks.auto.calibration import LOG_ODDS, best_scale, calibrated, cross_entropy, label_thresholds
-from tasks.auto.folds import FoldOutcome, cheap_fold, cross_calibrated, each_fold, load_outcome
+from tasks.auto.candidates import cheap
+from tasks.auto.candidates.calibration import LOG_ODDS, best_scale, calibrated, cross_entropy, label_thresholds
+from tasks.auto.candidates.folds import FoldOutcome, cheap_fold, cross_calibrated, each_fold, load_outcome
 
 COUNTS = [40, 20, 10]
 

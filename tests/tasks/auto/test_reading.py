@@ -22,12 +22,12 @@ from storage.errors import InputError
 from storage.run_store import RunFolder
 from storage.tables import open_table
 from tasks.auto import _name_of, _read, next_lines
-from tasks.auto.clock import Clock
-from tasks.auto.data import max_length_for
-from tasks.auto.guesses import LISTS, guess_columns, guess_separator, list_in, words_in
-from tasks.auto.judged import read_test, reading_words_of, rows_shared
-from tasks.auto.plans import plan_of
-from tasks.auto.reading import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
+from tasks.auto.candidates.plans import plan_of
+from tasks.auto.comparison.clock import Clock
+from tasks.auto.model.judged import read_test, reading_words_of, rows_shared
+from tasks.auto.reading.guesses import LISTS, guess_columns, guess_separator, list_in, words_in
+from tasks.auto.reading.rows import max_length_for
+from tasks.auto.reading.table import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
 from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
@@ -207,13 +207,13 @@ def test_how_much_of_texts_is_read_follows_rows_spread_over_the_file(monkeypatch
     assert max_length_for(["字" * 500] * 3) == 256 and max_length_for(["a few words"] * 3) == 128
     texts = ["word " * 100, *["short"] * 4] * 2
     assert max_length_for(texts) == 128
-    monkeypatch.setattr("tasks.auto.data.MOST_ROWS", 2)
+    monkeypatch.setattr("tasks.auto.reading.rows.MOST_ROWS", 2)
     assert max_length_for(texts) == 256  # the first of each half
 
 
 def test_texts_are_compared_only_as_far_as_the_answer_needs(monkeypatch):
     compared = []
-    monkeypatch.setattr("tasks.auto.reading.folded", lambda text: compared.append(text) or text)
+    monkeypatch.setattr("tasks.auto.reading.table.folded", lambda text: compared.append(text) or text)
     data = Labelled("a.csv", TEXTS, LABELS, list(range(2, 14)))
     data.leave_out_labelled()
     assert data.checked() is data and compared == TEXTS[:5]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.auto.guesses import words_in
+from tasks.auto.reading.guesses import words_in
 
 SAMPLE, CHARACTERS = 500, 300  # texts, spread over all, and of each its beginning: soon cut into tokens
 MOST_UNKNOWN, MOST_TOKENS = 0.03, 2.5  # above those of English texts: docs/lab/auto.md

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from clustering.kmeans import unit_rows
 from storage.run_store import first_line
-from tasks.auto import cheap
-from tasks.auto.candidate_runs import read_run
-from tasks.auto.candidates import Candidate
-from tasks.auto.clock import minutes_of
-from tasks.auto.durations import finished, folds_left, folds_wanted, refit_seconds, refits, solving_seconds
-from tasks.auto.folds import FoldOutcome, cheap_fold, each_fold
-from tasks.auto.study import NO_ENCODER, NO_UNLABELLED, Study
+from tasks.auto.candidates import cheap
+from tasks.auto.candidates.declarations import Candidate
+from tasks.auto.candidates.folds import FoldOutcome, cheap_fold, each_fold
+from tasks.auto.comparison.clock import minutes_of
+from tasks.auto.comparison.durations import finished, folds_left, folds_wanted, refit_seconds, refits, solving_seconds
+from tasks.auto.comparison.runs import read_run
+from tasks.auto.comparison.study import NO_ENCODER, NO_UNLABELLED, Study
 
 REPEATS = 3  # of cheap candidates, as far as they take no more than a share of the minutes: before those that train the
 FIRST_SHARE, REPEATED_SHARE = 0.01, 0.2  # encoder, for which two minutes hardly suffice, and after them
@@ -136,7 +136,7 @@ def _cheap_outcome(
 
 
 def path_of(study: Study, candidate: Candidate) -> cheap.AnyPath | str:
-    """The candidate's path of settings, see `tasks.auto.cheap`, or why it cannot be tried."""
+    """The candidate's path of settings, see `tasks.auto.candidates.cheap`, or why it cannot be tried."""
     if candidate.kind == "counts":
         return cheap.majority
     if study.embeddings is None:

@@ -10,11 +10,11 @@ import numpy as np
 
 from lightning_modules.heads.row_space import MOST_ROWS
 from lightning_modules.methods.few_labels.class_names import TEMPLATES
-from tasks.auto.candidate_runs import run_words
-from tasks.auto.candidates import Candidate
-from tasks.auto.folds import ONE_SPLIT_FROM
-from tasks.auto.plans import INNER_SHARE
-from tasks.auto.study import PAIR_STEPS, Study, enough_folds
+from tasks.auto.candidates.declarations import Candidate
+from tasks.auto.candidates.folds import ONE_SPLIT_FROM
+from tasks.auto.candidates.plans import INNER_SHARE
+from tasks.auto.comparison.runs import run_words
+from tasks.auto.comparison.study import PAIR_STEPS, Study, enough_folds
 
 STEP_COST = 2.5  # of a text in a training step, in encodings of one
 HALF_COST = 0.36  # of that, where the upper half of the encoder trains

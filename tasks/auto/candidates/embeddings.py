@@ -17,7 +17,7 @@ from datamodules.texts.datamodule import predict_loader
 from engine.plan import Plan
 from lightning_modules.encoders.top_layers import blocks_of
 from lightning_modules.heads.tfidf import token_counts
-from tasks.auto.plans import encoder_name
+from tasks.auto.candidates.plans import encoder_name
 
 TIMED = 48  # texts that the speed is told from
 TIMED_TOGETHER = 8  # of like length, so that they are padded little, as elsewhere

@@ -21,7 +21,7 @@ from engine.finished import load_module
 from engine.plan import Plan
 from lightning_modules.base import ClassifierModule
 from storage.run_store import RunFolder, first_line
-from tasks.auto.calibration import (
+from tasks.auto.candidates.calibration import (
     AnyCalibration,
     calibrated,
     calibrated_labels,
@@ -29,10 +29,10 @@ from tasks.auto.calibration import (
     decisions,
     uncalibrated,
 )
-from tasks.auto.candidates import Candidate
-from tasks.auto.folds import FoldOutcome
-from tasks.auto.plans import plan_of, protocol_words
-from tasks.auto.study import Study
+from tasks.auto.candidates.declarations import Candidate
+from tasks.auto.candidates.folds import FoldOutcome
+from tasks.auto.candidates.plans import plan_of, protocol_words
+from tasks.auto.comparison.study import Study
 from tasks.fit import trained_run
 from tasks.predict import Encoded, classifier_predictor
 

@@ -21,8 +21,8 @@ from lightning_modules.base import ClassifierModule
 from lightning_modules.encoders.words import WordEncoder
 from retrieval import Datastore, Vote
 from storage.run_store import DATA, RunFolder
-from tasks.auto.calibration import AnyCalibration
-from tasks.auto.cheap import Linear, Neighbours, Sum
+from tasks.auto.candidates.calibration import AnyCalibration
+from tasks.auto.candidates.cheap import Linear, Neighbours, Sum
 
 
 def write_linear(run: RunFolder, plan: Plan, names: Sequence[str], counts: np.ndarray, scorer: Linear,

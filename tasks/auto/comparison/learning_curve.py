@@ -14,11 +14,11 @@ from datamodules.labels import class_counts
 from datamodules.splits import rank_in_class
 from reporting.metrics import class_scores
 from reporting.multilabel_metrics import label_scores
-from tasks.auto.calibration import decision_metrics, decisions
-from tasks.auto.candidates import Candidate
-from tasks.auto.folds import each_fold, fitted
-from tasks.auto.study import ENOUGH_ROWS, Study
-from tasks.auto.untrained import path_of, rows_of
+from tasks.auto.candidates.calibration import decision_metrics, decisions
+from tasks.auto.candidates.declarations import Candidate
+from tasks.auto.candidates.folds import each_fold, fitted
+from tasks.auto.comparison.study import ENOUGH_ROWS, Study
+from tasks.auto.comparison.untrained import path_of, rows_of
 
 SHARES = (0.25, 0.5, 0.75)
 MOST_OF_TIME = 0.2  # of what is left

@@ -6,16 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from storage.errors import InputError
 
 Kind = Literal["counts", "words", "embeddings", "trained"]
-FEW_ROWS = 1000  # below it, methods for few labels are tried
-IMBALANCE = 3.0  # largest to smallest class, from which methods for rare classes are tried
-MANY_CLASSES = 50
-MANY_UNLABELLED = 1.0  # texts without a label to labelled rows, from which methods that read them are tried
 
 
 @dataclass(frozen=True)
@@ -239,27 +232,6 @@ def check_names(methods: Sequence[str] | None, several: bool | None = None, has_
     if methods is not None and all(candidates[name].kind == "counts" for name in methods):
         useful = ", ".join(name for name in allowed if candidates[name].kind != "counts")
         raise InputError(f"methods: found [{', '.join(methods)}]; allowed, one at least: {useful}")
-
-
-def regimes_of(
-    class_counts: NDArray[np.integer], rows: int, num_unlabelled: int = 0, several: bool = False
-) -> list[str]:
-    """What is special about the data: "several labels a text", "few rows", "imbalanced", "many classes", "many
-    unlabelled"."""
-    regimes = ["several labels a text"] if several else []
-    regimes += ["few rows"] if rows < FEW_ROWS else []
-    regimes += ["imbalanced"] if are_imbalanced(class_counts) else []
-    regimes += ["many classes"] if len(class_counts) >= MANY_CLASSES else []
-    return regimes + (["many unlabelled"] if num_unlabelled >= MANY_UNLABELLED * rows else [])
-
-
-def are_imbalanced(class_counts: NDArray[np.integer]) -> bool:
-    """Whether the largest class is so much larger than the smallest that methods for rare classes are tried.
-
-    A class of one row does not count: no fold that is held out can measure it, and it may be a label mistyped once.
-    """
-    largest = class_counts.max()
-    return bool(largest >= IMBALANCE * class_counts[class_counts > 1].min(initial=largest))
 
 
 def chosen(regimes: Sequence[str], methods: Sequence[str] | None, several: bool = False) -> list[Candidate]:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from callbacks.time_limit import OutOfTime
-from tasks.auto.candidate_runs import limited, read_run
-from tasks.auto.candidates import Candidate
-from tasks.auto.clock import minutes_of
-from tasks.auto.durations import (
+from tasks.auto.candidates.declarations import Candidate
+from tasks.auto.candidates.folds import cross_calibrated
+from tasks.auto.candidates.plans import INNER_SHARE
+from tasks.auto.comparison.clock import minutes_of
+from tasks.auto.comparison.durations import (
     START_SECONDS,
     USUAL_PACE,
     finished,
@@ -27,9 +28,8 @@ from tasks.auto.durations import (
     seconds_of_trained,
     training_seconds,
 )
-from tasks.auto.folds import cross_calibrated
-from tasks.auto.plans import INNER_SHARE
-from tasks.auto.study import LACKS_CLASS, NO_ENCODER, NO_UNLABELLED, PAIR_STEPS, Study
+from tasks.auto.comparison.runs import limited, read_run
+from tasks.auto.comparison.study import LACKS_CLASS, NO_ENCODER, NO_UNLABELLED, PAIR_STEPS, Study
 
 MOST_WRONG, MOST_WRONG_AT_PACE = 3, 1.5  # times that a guess may be too long before a step of any candidate, and after
 # some were trained; what is nearer is told from the candidate's own first steps

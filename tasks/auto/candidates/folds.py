@@ -18,7 +18,7 @@ from datamodules.labels import class_counts
 from datamodules.splits import fold_numbers, split_together
 from storage.files import replacing
 from storage.tables import folded
-from tasks.auto.calibration import (
+from tasks.auto.candidates.calibration import (
     AnyCalibration,
     best_scale,
     calibrated,
@@ -28,8 +28,8 @@ from tasks.auto.calibration import (
     decisions,
     uncalibrated,
 )
-from tasks.auto.cheap import REGRESSIONS, Added, AnyPath, Scorer, Stacked, Sum
-from tasks.auto.cheap import Path as SettingPath
+from tasks.auto.candidates.cheap import REGRESSIONS, Added, AnyPath, Scorer, Stacked, Sum
+from tasks.auto.candidates.cheap import Path as SettingPath
 
 INNER_FOLDS = 3
 ONE_SPLIT_FROM = 3000  # rows from which one split of a fifth chooses in place of inner folds
@@ -61,7 +61,7 @@ def fitted(path: AnyPath, rows: Any, labels: NDArray[np.int64], texts: list[str]
     """The candidate on these rows: its setting by the cross-entropy of inner validation rows, then calibrated on them.
 
     Args:
-        path: of settings, or several in one sum, see `tasks.auto.cheap`.
+        path: of settings, or several in one sum, see `tasks.auto.candidates.cheap`.
         rows: (N, D) embeddings; `TextRows` of what is added.
         labels: (N,), or (N, C) of 0 and 1.
         texts: N texts, equal ones stay on one side.

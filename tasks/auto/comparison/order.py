@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.auto.candidates import Candidate
-from tasks.auto.durations import (
+from tasks.auto.candidates.declarations import Candidate
+from tasks.auto.comparison.durations import (
     USUAL_PACE,
     folds_wanted,
     foretold_training,
@@ -18,10 +18,10 @@ from tasks.auto.durations import (
     seconds_of_trained,
     solving_seconds,
 )
-from tasks.auto.learning_curve import learning_curve
-from tasks.auto.study import FOLDS_OF_MANY, PAIR_STEPS, Study, enough_folds
-from tasks.auto.trained import try_trained
-from tasks.auto.untrained import FIRST_SHARE, REPEATED_SHARE, repeat_folds, try_untrained
+from tasks.auto.comparison.learning_curve import learning_curve
+from tasks.auto.comparison.study import FOLDS_OF_MANY, PAIR_STEPS, Study, enough_folds
+from tasks.auto.comparison.trained import try_trained
+from tasks.auto.comparison.untrained import FIRST_SHARE, REPEATED_SHARE, repeat_folds, try_untrained
 
 TOLD_TOO_LONG = 2.0  # times, what is told before a step is done; where it is not, fewer folds can be taken then
 UNTRAINED_SHARE = 0.25  # of the minutes, foreseen for candidates that train no encoder where the minutes are few

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import vstack
 
-from tasks.auto.candidates import Candidate
-from tasks.auto.clock import Clock
-from tasks.auto.data import ALL_ROWS, rows_drawn, write_rows
-from tasks.auto.durations import longest_fold
-from tasks.auto.embeddings import encoded_texts
-from tasks.auto.last_fit import AFTER_SECONDS
-from tasks.auto.plans import plan_of, with_rows
-from tasks.auto.reading import Labelled
-from tasks.auto.study import Study
+from tasks.auto.candidates.declarations import Candidate
+from tasks.auto.candidates.embeddings import encoded_texts
+from tasks.auto.candidates.plans import plan_of, with_rows
+from tasks.auto.comparison.clock import Clock
+from tasks.auto.comparison.durations import longest_fold
+from tasks.auto.comparison.study import Study
+from tasks.auto.model.last_fit import AFTER_SECONDS
+from tasks.auto.reading.rows import ALL_ROWS, rows_drawn, write_rows
+from tasks.auto.reading.table import Labelled
 
 SHARE = 0.15  # of the minutes, kept for them
 MOST_ROWS = 200_000  # that a model learns from: embeddings and words of more would take GiB

@@ -43,7 +43,7 @@ from storage.tables import (
     text_of,
     trim,
 )
-from tasks.auto.guesses import (
+from tasks.auto.reading.guesses import (
     LISTS,
     MOST_CLASSES,
     PROSE,

@@ -1,6 +1,6 @@
 """What is asked of one data set, and what came of it so far: the rows and their folds, an entry for each candidate, and
 the outcome of every fold. Here it is kept and written into the folder, at once, so that a later start goes on with it;
-`compare.py` says in which order candidates are tried."""
+`order.py` says in which order candidates are tried."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from storage.files import replacing
 from storage.run_store import QUESTION, RunFolder
 from storage.tables import folded
-from tasks.auto.calibration import decision_metrics
-from tasks.auto.candidates import Candidate, by_name
-from tasks.auto.clock import Clock
-from tasks.auto.embeddings import Embeddings
-from tasks.auto.folds import FoldOutcome, cross_calibrated, each_fold, load_outcome
+from tasks.auto.candidates.calibration import decision_metrics
+from tasks.auto.candidates.declarations import Candidate, by_name
+from tasks.auto.candidates.embeddings import Embeddings
+from tasks.auto.candidates.folds import FoldOutcome, cross_calibrated, each_fold, load_outcome
+from tasks.auto.comparison.clock import Clock
 
 FOLDS, FOLDS_OF_MANY = 5, 3
 SHOWN = {"minilm": "MiniLM"}  # an encoder in titles, where that is not its name

@@ -18,9 +18,8 @@ from storage.errors import short
 from storage.files import replacing
 from storage.run_store import RunFolder
 from storage.tables import folded
-from tasks.auto.candidates import regimes_of
-from tasks.auto.guesses import words_in
-from tasks.auto.reading import Labelled
+from tasks.auto.reading.guesses import words_in
+from tasks.auto.reading.table import Labelled
 
 MOST_ROWS = 20_000  # that methods are compared on
 ALL_ROWS = "all_rows.parquet"  # with those that were not compared, where a model reads them from a file
@@ -30,6 +29,10 @@ LEAST_OF_A_CLASS = 10  # rows that sampling leaves, fewer where classes are very
 MOST_ALIKE = 3  # pairs of labels that are said to be called alike
 LONG_TEXT = 90  # words, above which more tokens are read
 ENOUGH = "balanced, enough rows"
+FEW_ROWS = 1000  # below it, methods for few labels are tried
+IMBALANCE = 3.0  # largest to smallest class, from which methods for rare classes are tried
+MANY_CLASSES = 50
+MANY_UNLABELLED = 1.0  # texts without a label to labelled rows, from which methods that read them are tried
 _SAMPLE, _SAMPLE_UNLABELLED = 10, 12  # streams of random numbers
 
 
@@ -154,6 +157,27 @@ def _alike(names: Sequence[str]) -> dict[str, list[str]]:
         alike.setdefault(names[first], []).append(names[second])
         alike.setdefault(names[second], []).append(names[first])
     return alike
+
+
+def regimes_of(
+    class_counts: NDArray[np.integer], rows: int, num_unlabelled: int = 0, several: bool = False
+) -> list[str]:
+    """What is special about the data: "several labels a text", "few rows", "imbalanced", "many classes", "many
+    unlabelled"."""
+    regimes = ["several labels a text"] if several else []
+    regimes += ["few rows"] if rows < FEW_ROWS else []
+    regimes += ["imbalanced"] if are_imbalanced(class_counts) else []
+    regimes += ["many classes"] if len(class_counts) >= MANY_CLASSES else []
+    return regimes + (["many unlabelled"] if num_unlabelled >= MANY_UNLABELLED * rows else [])
+
+
+def are_imbalanced(class_counts: NDArray[np.integer]) -> bool:
+    """Whether the largest class is so much larger than the smallest that methods for rare classes are tried.
+
+    A class of one row does not count: no fold that is held out can measure it, and it may be a label mistyped once.
+    """
+    largest = class_counts.max()
+    return bool(largest >= IMBALANCE * class_counts[class_counts > 1].min(initial=largest))
 
 
 def facts(

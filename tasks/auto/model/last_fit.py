@@ -13,15 +13,15 @@ from datamodules.labels import class_counts
 from engine.finished import load_module
 from engine.plan import Plan
 from storage.run_store import RunFolder, first_line
-from tasks.auto import models
-from tasks.auto.candidate_runs import Learned, learned, limited, run_words
-from tasks.auto.candidates import Candidate
-from tasks.auto.clock import minutes_of
-from tasks.auto.durations import USUAL_BATCH, foretold_training, longer_of, pace_of, texts_in_training
-from tasks.auto.folds import fitted, pooled_calibration
-from tasks.auto.plans import plan_of, protocol_words
-from tasks.auto.study import PAIR_STEPS, Study
-from tasks.auto.untrained import UNSCALED, path_of, rows_of
+from tasks.auto.candidates.declarations import Candidate
+from tasks.auto.candidates.folds import fitted, pooled_calibration
+from tasks.auto.candidates.plans import plan_of, protocol_words
+from tasks.auto.comparison.clock import minutes_of
+from tasks.auto.comparison.durations import USUAL_BATCH, foretold_training, longer_of, pace_of, texts_in_training
+from tasks.auto.comparison.runs import Learned, learned, limited, run_words
+from tasks.auto.comparison.study import PAIR_STEPS, Study
+from tasks.auto.comparison.untrained import UNSCALED, path_of, rows_of
+from tasks.auto.model import writing
 
 FEW_STEPS = (32, 24)  # of pairs, where there is no time for `PAIR_STEPS` on all rows, but for more than the folds had
 SAFE = 1.15  # times as long as told: after it nothing is left that could be shortened
@@ -56,11 +56,11 @@ def fit_on_all_rows(study: Study, candidate: Candidate, more: dict[str, Any], ma
     plan = plan_of([*study.words, *study.words_of(candidate), *protocol_words(candidate.name, None), "logger=null"])
     scorer: Any = model.scorer
     if candidate.name == "neighbours":
-        models.write_neighbours(run, plan, *place, scorer, texts, model.calibration, more)
+        writing.write_neighbours(run, plan, *place, scorer, texts, model.calibration, more)
     elif candidate.reads_words:
-        models.write_linear_words(run, plan, *place, scorer, model.calibration, more)
+        writing.write_linear_words(run, plan, *place, scorer, model.calibration, more)
     else:
-        models.write_linear(run, plan, *place, scorer, model.calibration, more)
+        writing.write_linear(run, plan, *place, scorer, model.calibration, more)
 
 
 def _fit_by_run(
@@ -80,13 +80,13 @@ def _fit_by_run(
         calibration = pooled_calibration(list(study.outcomes[candidate.name].values()), study.labels, place[1])
         calibration = replace(calibration, scale=calibration.scale / sharpness)
     if not isinstance(model.learned, RunFolder):
-        models.write_module(run, plan, model.learned, *place, calibration, more)
+        writing.write_module(run, plan, model.learned, *place, calibration, more)
         return
     module = load_module(model.learned, plan)[0]  # scoring has changed the one that it was done by
     if candidate.votes:
-        models.write_voting_module(run, plan, module, *place, model.learned, calibration, more)
+        writing.write_voting_module(run, plan, module, *place, model.learned, calibration, more)
     else:
-        models.write_module(run, plan, module, *place, calibration, more)
+        writing.write_module(run, plan, module, *place, calibration, more)
 
 
 def _learned_in_time(

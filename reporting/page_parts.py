@@ -1,4 +1,4 @@
-"""What the pages of runs and of the papers' tables share: their looks, and tables that sort and are searched."""
+"""What pages share: how a template is filled; those of runs and of the papers' tables also looks and tables."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,7 @@ from reporting.auto.commands import evaluate_line, predict_line
 from reporting.auto.evidence import Evidence
 from reporting.auto.ranking import GAIN_MEAN, second_figure
 from reporting.auto.sentence import TITLES, asked, at_least, of_own_test, percent, rows_to_label, with_interval
-from reporting.escape import for_html
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from reporting.page_parts import page_template
 
 MOST_CLASSES = 20  # in the confusion matrix
 MOST_CONFUSIONS, MOST_TEXTS, MOST_ROWS = 12, 8, 25
@@ -59,7 +56,8 @@ def html_page(
         "tried": {entry["candidate"]: entry for entry in evidence.candidates},
     }
     context |= _of_candidates(ranking) | _of_recommended(metrics) | _of_errors(evidence.several, tables)
-    return _environment().get_template("page.html.j2").render(context)
+    filters = {"percent": percent, "asked": asked, "at_least": at_least, "seconds": drawings.seconds_text}
+    return page_template(Path(__file__).parent, **filters).render(context)
 
 
 def _counts_gain(evidence: Evidence) -> bool:
@@ -67,21 +65,6 @@ def _counts_gain(evidence: Evidence) -> bool:
     is_quality = (evidence.question.get("prefer") or "quality") == "quality"
     ended = [entry for entry in evidence.candidates if entry["status"] == "finished"]
     return is_quality and any(entry.get("is_known_to_gain") for entry in ended)
-
-
-def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        finalize=for_html,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"percent": percent, "asked": asked, "at_least": at_least, "seconds": drawings.seconds_text}
-    return environment
 
 
 def _of_candidates(ranking: pd.DataFrame) -> dict[str, Any]:

@@ -160,8 +160,8 @@ def _columns(frame: pd.DataFrame, text: Any, label: Any) -> tuple[Any, list[Any]
     Raises:
         InputError: no such column, or two of the name; nothing looks like texts or labels.
     """
-    from tasks.auto.reading.guesses import NoLabels, guess_columns
-    from tasks.auto.reading.table import LOOKED_AT, likely_flags, with_flags
+    from tasks.auto.reading.checks import likely_flags, with_flags
+    from tasks.auto.reading.guesses import LOOKED_AT, NoLabels, guess_columns
 
     columns, labels = list(frame.columns), list(label) if isinstance(label, list | tuple) else [label]
     for key, name in (("text", text), *(("label", name) for name in labels)):

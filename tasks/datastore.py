@@ -18,8 +18,7 @@ from engine.plan import Plan
 from engine.retrieval import open_datastore
 from storage.errors import short, short_list
 from storage.tables import Row, is_blank, is_missing, label_name, label_text, text_of
-from tasks.auto.reading.guesses import LISTS, guess_separator, list_in
-from tasks.auto.reading.table import LOOKED_AT
+from tasks.auto.reading.guesses import LISTS, LOOKED_AT, guess_separator, list_in
 from tasks.predict import Encoded, pieces, read_as_learned
 
 

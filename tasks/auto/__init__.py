@@ -26,16 +26,9 @@ from storage.tables.file_names import FORMATS, packing
 from tasks.auto.candidates.declarations import by_name, check_names
 from tasks.auto.comparison.clock import Clock
 from tasks.auto.question import is_answered
-from tasks.auto.reading.guesses import LISTS, NoLabels
-from tasks.auto.reading.table import (
-    GUESS,
-    POOL,
-    Labelled,
-    label_more_line,
-    read_labelled,
-    read_texts,
-    why_no_more_labels,
-)
+from tasks.auto.reading.guesses import GUESS, LISTS, NoLabels
+from tasks.auto.reading.labelled import POOL, Labelled, label_more_line, why_no_more_labels
+from tasks.auto.reading.table import read_labelled, read_texts
 
 PASSED_ON = ("encoder", "paths", "seed")  # words that the runs of the candidates get too, and of the trainer's
 MOST_WARNINGS = 5  # that are printed

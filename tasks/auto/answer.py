@@ -31,6 +31,7 @@ from tasks.auto.comparison.study import Study
 from tasks.auto.model.further_rows import keep_time, with_further_rows
 from tasks.auto.model.last_fit import NotFitted, brief_steps, fit_on_all_rows, longer_steps
 from tasks.auto.question import compared
+from tasks.auto.reading.labelled import Labelled
 from tasks.auto.reading.legibility import hardly_read, legibility
 from tasks.auto.reading.rows import (
     ALL_ROWS,
@@ -44,7 +45,6 @@ from tasks.auto.reading.rows import (
     texts_cut,
     write_rows,
 )
-from tasks.auto.reading.table import Labelled
 from tasks.sure import ASKED, CHOSEN
 
 LEAST_ROWS = 200  # that an encoder is worth while for

@@ -17,8 +17,8 @@ from tasks.auto.comparison.clock import Clock
 from tasks.auto.comparison.durations import longest_fold
 from tasks.auto.comparison.study import Study
 from tasks.auto.model.last_fit import AFTER_SECONDS
+from tasks.auto.reading.labelled import Labelled
 from tasks.auto.reading.rows import ALL_ROWS, rows_drawn, write_rows
-from tasks.auto.reading.table import Labelled
 
 SHARE = 0.15  # of the minutes, kept for them
 MOST_ROWS = 200_000  # that a model learns from: embeddings and words of more would take GiB

@@ -14,7 +14,9 @@ from storage.errors import InputError, short_list
 from storage.files import expanded, file_sha256
 from storage.run_store import RunFolder
 from storage.tables import folded, format_of, sheet_names
-from tasks.auto.reading.table import GUESS, Labelled, read_labelled
+from tasks.auto.reading.guesses import GUESS
+from tasks.auto.reading.labelled import Labelled
+from tasks.auto.reading.table import read_labelled
 
 
 def read_test(file: str, data: Labelled) -> Labelled:

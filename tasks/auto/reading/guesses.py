@@ -16,6 +16,7 @@ from reporting.auto.commands import topics_line
 from storage.errors import InputError, short, short_list
 from storage.tables import JOIN, Row, composed, is_blank, is_missing, is_text, text_columns, text_of
 
+LOOKED_AT = 2000  # rows from which the columns are guessed
 TEXT_NAMES = (
     *("text", "texts", "content", "body", "message", "sentence", "document", "review", "comment", "tweet", "post"),
     *("abstract", "description", "question", "utterance", "query", "title", "subject", "headline"),
@@ -48,6 +49,7 @@ NAMES_OF_LISTS = (
 DATE = r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ].*)?"
 SEPARATORS = "|;,"  # between the labels of a text, where it has several
 LISTS = "lists"  # in place of a separator: cells are lists, in CSV as JSON
+GUESS = "guess"  # in place of a separator: what the cells say
 MOST_CLASSES = 0.5  # of the rows; more different values are no classes
 FEW = 0.34  # of the rows; up to so many different values, and 1,000, are classes whatever their column is called
 MOSTLY = 0.9  # of the values of a column, that are strings, or single words

@@ -19,7 +19,7 @@ from storage.files import replacing
 from storage.run_store import RunFolder
 from storage.tables import folded
 from tasks.auto.reading.guesses import words_in
-from tasks.auto.reading.table import Labelled
+from tasks.auto.reading.labelled import Labelled
 
 MOST_ROWS = 20_000  # that methods are compared on
 ALL_ROWS = "all_rows.parquet"  # with those that were not compared, where a model reads them from a file

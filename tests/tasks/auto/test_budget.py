@@ -33,9 +33,9 @@ from tasks.auto.comparison.study import Entry, Study, enough_folds
 from tasks.auto.comparison.trained import better_half, those_that_can_end
 from tasks.auto.model import further_rows, last_fit
 from tasks.auto.model.last_fit import longer_steps, words_of_all_rows
+from tasks.auto.reading.labelled import Labelled
 from tasks.auto.reading.legibility import ANOTHER, hardly_read, legibility
 from tasks.auto.reading.rows import facts, notes_of_length, regimes_of, sampled, texts_cut
-from tasks.auto.reading.table import Labelled
 from tests.reporting.auto.folders import CANDIDATES as TOLD
 from tests.reporting.auto.folders import write_folder
 

@@ -25,9 +25,10 @@ from tasks.auto import _name_of, _read, next_lines
 from tasks.auto.candidates.plans import plan_of
 from tasks.auto.comparison.clock import Clock
 from tasks.auto.model.judged import read_test, reading_words_of, rows_shared
-from tasks.auto.reading.guesses import LISTS, guess_columns, guess_separator, list_in, words_in
+from tasks.auto.reading.guesses import LISTS, LOOKED_AT, guess_columns, guess_separator, list_in, words_in
+from tasks.auto.reading.labelled import Labelled, label_more_line, why_no_more_labels
 from tasks.auto.reading.rows import max_length_for
-from tasks.auto.reading.table import LOOKED_AT, Labelled, label_more_line, read_labelled, read_texts, why_no_more_labels
+from tasks.auto.reading.table import read_labelled, read_texts
 from tests.command_lines import command
 
 TEXTS = [f"a text of some words, number {number}" for number in range(12)]
@@ -213,7 +214,7 @@ def test_how_much_of_texts_is_read_follows_rows_spread_over_the_file(monkeypatch
 
 def test_texts_are_compared_only_as_far_as_the_answer_needs(monkeypatch):
     compared = []
-    monkeypatch.setattr("tasks.auto.reading.table.folded", lambda text: compared.append(text) or text)
+    monkeypatch.setattr("tasks.auto.reading.labelled.folded", lambda text: compared.append(text) or text)
     data = Labelled("a.csv", TEXTS, LABELS, list(range(2, 14)))
     data.leave_out_labelled()
     assert data.checked() is data and compared == TEXTS[:5]

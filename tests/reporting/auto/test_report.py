@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from reporting.auto.report import write_report
+from reporting.auto.sentence import at_least
 from tests.reporting.auto.folders import CANDIDATES, write_folder
 
 
@@ -205,3 +206,8 @@ def test_without_a_learning_curve_the_page_says_why(tmp_path):
     write_report(folder)
     why = "There is no learning curve: no time was left to fit MiniLM, frozen, with logistic regression"
     assert why in (folder / "index.html").read_text()
+
+
+@pytest.mark.parametrize(("threshold", "shown"), [(0.97461, "0.9747"), (0.99998, "0.99998"), (1.0, "1"), (0.5, "0.5")])
+def test_a_threshold_is_shown_rounded_up(threshold, shown):
+    assert at_least(threshold) == shown

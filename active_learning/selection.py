@@ -24,13 +24,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from active_learning.inputs import INPUTS
+
 BLOCK = 16_384  # rows at a time: what a strategy holds besides the pool stays small
-INPUTS = frozenset(
-    ["probabilities", "mc_probabilities", "embeddings", "guesses", "unlabelled", "labelled", "labels", "num_classes"]
-    + ["num_labels", "query_size", "rng"]
-)
-
-
 PROBABILITIES = frozenset(["probabilities", "mc_probabilities"])
 
 

@@ -15,13 +15,13 @@ import json
 import math
 import pkgutil
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from engine.allowed_targets import MODULES, conf_targets, lies_in
-from engine.validation import HYDRA_KEYS, SUPPLIED, mismatch, signature
+from engine.validation import HYDRA_KEYS, mismatch, signature, supplied_to
 from storage.errors import ReportError
 from storage.files import expanded
 from storage.settings import UNHASHED_ANYWHERE, relevant
@@ -106,21 +106,21 @@ def completed(config: Mapping[str, Any]) -> dict[str, Any]:
     What a run keeps of itself: it stays what it was when a default changes. Of a config from before an option had its
     real default: a null that the option does not take any more is that default, one of an option that went is left out.
     """
-    return {group: _completed(node, SUPPLIED.get(group, frozenset())) for group, node in config.items()}
+    return {group: _completed(node, group) for group, node in config.items()}
 
 
-def _completed(node: Any, supplied: Collection[str]) -> Any:
+def _completed(node: Any, place_in_config: str) -> Any:
     if isinstance(node, list):
-        return [_completed(item, supplied) for item in node]
+        return [_completed(item, place_in_config) for item in node]
     if not isinstance(node, Mapping):
         return node
-    items = {key: _completed(value, supplied) for key, value in node.items()}
+    items = {key: _completed(value, f"{place_in_config}.{key}") for key, value in node.items()}
     if "_target_" not in node:
         return items
     known, open_ended = _parameters(place(node["_target_"]))
     if not open_ended:
         items = {key: item for key, item in items.items() if item is not None or key in known}
-    for name, parameter in ((name, known[name]) for name in known if name not in supplied):
+    for name, parameter in ((name, known[name]) for name in known if name not in supplied_to(place_in_config)):
         absent = name not in items or (items[name] is None and mismatch(None, parameter.annotation))
         if absent and isinstance(parameter.default, (str, bool, int, float, type(None))):
             items[name] = parameter.default

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, Field, InstanceOf, Strict, TypeAdapter, ValidationError
 
-from active_learning.selection import INPUTS
+from active_learning.inputs import INPUTS
 from engine.allowed_targets import MODULES, target_findings
 from storage.errors import nearest
 from storage.run_store import first_line
@@ -70,7 +70,7 @@ class Top:
     header: Annotated[bool, "with task=predict|drift|evaluate|datastore|auto"] = True
     sheet: Annotated[Annotated[str, "~ .+"] | None, "with task=predict|drift|evaluate|datastore|auto"] = None
     label_separator: Annotated[Annotated[str, "~ .+"] | None, "with task=evaluate|datastore|auto"] = None
-    missing: Annotated[list[str | int | float | None] | None, "with task=evaluate|datastore|auto"] = None
+    missing: Annotated[list[str | int | float | None] | None, "with task=predict|evaluate|datastore|auto"] = None
     probabilities: Annotated[bool, "with task=predict"] = False
     explain: Annotated[bool, "with task=predict"] = False
     sure: Annotated[Annotated[float, "> 0", "< 1"] | None, "with task=predict|serve"] = None
@@ -184,8 +184,7 @@ def _check_node(key: str, node: Mapping[str, Any]) -> Iterator[str]:
 
 def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: str) -> Iterator[str]:
     parameters, open_ended = signature(target)
-    handed = [names for part, names in SUPPLIED.items() if f"{key}.".startswith(f"{part}.")]
-    supplied = {"self"}.union(*handed)
+    supplied = {"self"} | supplied_to(key)
     for name, value in node.items():
         where = f"{key}.{name}" if key else str(name)
         if name in HYDRA_KEYS:
@@ -206,6 +205,11 @@ def _check_values(key: str, node: Mapping[str, Any], target: Any, target_name: s
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in node and name not in supplied:
             yield f"{f'{key}.{name}' if key else name}: missing; allowed: {allowed_by(parameter.annotation)}"
+
+
+def supplied_to(key: str) -> set[str]:
+    """What the engine hands to the node at a dotted key."""
+    return set().union(*(names for part, names in SUPPLIED.items() if f"{key}.".startswith(f"{part}.")))
 
 
 def _is_called_later(key: str) -> bool:

@@ -89,8 +89,8 @@ class ClassAwareClusteringLoss(AECLLoss):
 
     def __init__(
         self,
-        instance_tau: Annotated[float, "> 0"] = 0.5,
-        contrast_threshold: Annotated[float, ">= 0", "<= 1"] = 0.9,
+        instance_tau: Annotated[float, "> 0", "with instance_weight>0"] = 0.5,
+        contrast_threshold: Annotated[float, ">= 0", "<= 1", "with instance_weight>0"] = 0.9,
         cluster_tau: Annotated[float, "> 0"] = 1.0,
         positive_in_denominator: bool = False,
         threshold: Annotated[float, ">= 0", "<= 1", "with pseudo_weight>0"] = 0.95,

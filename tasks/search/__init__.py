@@ -106,7 +106,7 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
         raise ConfigError(f"protocol: found {protocol}; allowed with search: {', '.join(VALIDATED)}")
     if protocol == "kfold" and not (fraction := plan.plain["protocol"]["val_fraction"]):
         raise ConfigError(f"protocol.val_fraction: found {fraction}; allowed with search: 0 < val_fraction < 1")
-    _check_space(config, plan, options)
+    _check_space(config, plan, options, overrides)
     base = without_group(overrides, "search")
     folder = Path(config.paths.runs) / "searches" / _name(plan, options)
     inputs = plan.inputs()
@@ -119,13 +119,13 @@ def search(config: DictConfig, overrides: Sequence[str]) -> Path:
         return report(study, options, base, folder)
 
 
-def _check_space(config: DictConfig, plan: Plan, options: Search) -> None:
+def _check_space(config: DictConfig, plan: Plan, options: Search, overrides: Sequence[str]) -> None:
     """Raises ConfigError: a key that this run has not or does not read, or an end of a range that it does not take."""
     if not plan.trains or is_solved(plan.plain):
         raise ConfigError(f"search: method={config.method.name} is not trained here; allowed: a method that is trained")
-    for key, range_ in options.space.items():
+    for key in options.space:
         check_key(config, key)
-        try_ends(config, key, range_)
+        try_ends(config, key, options.space, overrides)
 
 
 def _name(plan: Plan, options: Search) -> str:

@@ -24,7 +24,7 @@ from engine.environment import ENVIRONMENT
 from engine.identity import run_id
 from engine.overrides import without_group
 from engine.plan import Plan
-from engine.unread import unread
+from engine.unread import refuse_unread, unread
 from engine.validation import ConfigError
 from launching.sweep import run_jobs
 from reporting.tables import MISSING, Table, percent
@@ -126,12 +126,20 @@ def _is_range(range_: Mapping[str, Any]) -> bool:
     return fits and are_numbers and low < high and (low > 0 or not log)
 
 
-def try_ends(config: DictConfig, key: str, range_: Mapping[str, Any]) -> None:
-    """Raises ConfigError: an end of a range, or a choice, that the run does not take."""
+def try_ends(config: DictConfig, key: str, space: Mapping[str, Mapping[str, Any]], typed: Sequence[str] = ()) -> None:
+    """Raises ConfigError: an end of the key's range, or a choice, that the run does not take, or with which another key
+    of the space, or one that is `typed` beside the search, has no effect: no trial that draws it could run."""
+    range_, others = space[key], [f"{other}=drawn" for other in space if other != key]
     for value in range_.get("choices") or (range_["low"], range_["high"]):
         tried = copy.deepcopy(config)
         OmegaConf.update(tried, key, value)
-        Plan.make(tried, [f"{key}={value}"])
+        plan = Plan.make(tried, [f"{key}={value}"])
+        if "choices" not in range_:  # of a range, an end is never drawn to the digit
+            continue
+        try:
+            refuse_unread(plan.plain, [*others, *(word for word in typed if not word.startswith("search"))])
+        except ConfigError as error:
+            raise ConfigError(f"search.space.{key}: found {value} beside {error}") from error
 
 
 def _value(range_: Mapping[str, Any], rng: np.random.Generator) -> Any:
@@ -215,7 +223,7 @@ def halve(plan: Plan, overrides: Sequence[str], options: Halving) -> Path:
         check_key(config, key)
         if why := unread(plan.plain).get(key):
             raise ConfigError(f"search.space.{key}: has no effect; {why}; {ANOTHER_SPACE}")
-        try_ends(config, key, options.space[key])
+        try_ends(config, key, options.space, overrides)
     base = without_group(overrides, "search")
     said = [word for word in base if not word.startswith(PLACES)]
     if OmegaConf.select(config, "callbacks.last"):  # the next rung goes on from the epoch that one was stopped after
@@ -334,7 +342,8 @@ def _code(trials: Sequence[Trial]) -> dict[str, Any]:
     runs = [each.run for each in trials if each.run.path.exists()]
     environments = [run.read_json(ENVIRONMENT) for run in runs if run.has(ENVIRONMENT)]
     commits = {commit for each in environments for commit in (each.get("commit"), *each.get("earlier_commits", ()))}
-    return {"commits": sorted(filter(None, commits)), "changed": any(map(is_of_changed_code, runs))}
+    began = [run for run in runs if run.has(ENVIRONMENT)] or runs  # others were refused before they trained
+    return {"commits": sorted(filter(None, commits)), "changed": any(map(is_of_changed_code, began))}
 
 
 def _show(record: Mapping[str, Any], options: Halving) -> None:

@@ -91,6 +91,7 @@ def test_the_minutes_of_a_command_hold_its_start_and_those_of_a_later_job_do_not
     ids=["fit", "predict", "predictions on stdout"],
 )
 def test_the_first_line_comes_before_the_libraries(config, line):
-    said = f"from engine.command_line import announce\nannounce({config!r})\nprint('loaded', *sys.modules)"
+    begins = "import tasks.dispatch\nfrom engine.command_line import announce\n"
+    said = begins + f"announce({config!r})\nprint('loaded', *sys.modules)"
     before, loaded = alone(said).split("loaded ")
     assert before == line and not HEAVY & set(loaded.split())

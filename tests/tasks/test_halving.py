@@ -135,6 +135,14 @@ def test_a_search_says_the_commits_of_its_runs(plan, monkeypatch):
     assert searched(plan, monkeypatch, Trained(plan.config, commit=None, changed=None))["changed"], "nothing is known"
 
 
+def test_a_trial_that_was_refused_before_it_trained_says_nothing_of_the_code(tmp_path):
+    trained, refused = (RunFolder(tmp_path / name) for name in ("trained", "refused"))
+    write_environment(trained, {"commit": "a1", "changed": False}, goes_on=False)
+    refused.path.mkdir()
+    trials = [SimpleNamespace(run=run) for run in (trained, refused)]
+    assert module._code(trials) == {"commits": ["a1"], "changed": False}
+
+
 def test_what_won_is_frozen_with_its_record_and_no_other_file_is_written_over(plan, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "CONF", tmp_path / "conf")
     (tmp_path / "conf/method_dataset").mkdir(parents=True)

@@ -83,6 +83,9 @@ def test_what_cannot_be_searched_is_refused(line):
     assert "search.space.optimizer.lr: has no effect; allowed with encoder.train" in command(frozen).error
     space = ["~search.space", "+search.space={method.dropout:{low:0,high:5}}"]
     assert "method.dropout: found 5" in command([*line, "method=ce", *space]).error
+    idle = ["~search.space", "+search.space={method.mu:{choices:[0,0.5]},loss.tau:{low:0.1,high:1}}"]
+    said = "search.space.method.mu: found 0 beside loss.tau: has no effect; allowed with method.mu>0"
+    assert said in command([*line, *idle]).error
     bad = [{"low": 1}, {"low": 2, "high": 1}, {"low": 0, "high": 1, "log": True}, {"choices": []}, {"low": "a"}]
     for range_ in bad:
         with pytest.raises(ValueError, match="search.space.x: found {"):
@@ -139,6 +142,7 @@ def searching(tmp_path, monkeypatch):
     calls = {"inputs": lambda *_: {}, "corpus": lambda: None, "datamodule": lambda _: None}
     plan = SimpleNamespace(plain={**plain, "protocol": {"name": "clean"}}, trains=True, **calls)
     monkeypatch.setattr(module, "is_solved", lambda plain: False)
+    monkeypatch.setattr(module, "try_ends", lambda *_: None)  # the config is no run's
     monkeypatch.setattr(module.Plan, "make", lambda *_: plan)
 
     def call(histories, **options):

@@ -53,7 +53,7 @@ class ACLModule(ClassifierModule):
         many_above: Annotated[int, ">= 0"] = 100,
         few_below: Annotated[int, ">= 0"] = 20,
         classification_views: Literal["all", "contrastive"] = "all",
-        centre_momentum: Annotated[float, ">= 0", "< 1", "with loss.with_centres=True"] = 0.9,
+        centre_momentum: Annotated[float, ">= 0", "< 1", "with loss.with_centres=True", "with alpha>0"] = 0.9,
         projection_size: Annotated[int, ">= 1", "with alpha>0"] = 128,
         num_views: Annotated[int, ">= 1", "<= 64"] = 4,
         **kwargs,

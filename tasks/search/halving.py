@@ -126,6 +126,10 @@ def _is_range(range_: Mapping[str, Any]) -> bool:
     return fits and are_numbers and low < high and (low > 0 or not log)
 
 
+def _is_whole(range_: Mapping[str, Any]) -> bool:
+    return all(isinstance(range_[end], int) for end in ("low", "high"))
+
+
 def try_ends(config: DictConfig, key: str, space: Mapping[str, Mapping[str, Any]], typed: Sequence[str] = ()) -> None:
     """Raises ConfigError: an end of the key's range, or a choice, that the run does not take, or with which another key
     of the space, or one that is `typed` beside the search, has no effect: no trial that draws it could run."""
@@ -134,7 +138,7 @@ def try_ends(config: DictConfig, key: str, space: Mapping[str, Mapping[str, Any]
         tried = copy.deepcopy(config)
         OmegaConf.update(tried, key, value)
         plan = Plan.make(tried, [f"{key}={value}"])
-        if "choices" not in range_:  # of a range, an end is never drawn to the digit
+        if not (_is_choice(range_) or _is_whole(range_)):  # the end of another range is hardly drawn to the digit
             continue
         try:
             refuse_unread(plan.plain, [*others, *(word for word in typed if not word.startswith("search"))])
@@ -146,7 +150,7 @@ def _value(range_: Mapping[str, Any], rng: np.random.Generator) -> Any:
     if choices := range_.get("choices"):
         return list(choices)[int(rng.integers(len(choices)))]
     low, high = range_["low"], range_["high"]
-    is_whole, is_log = isinstance(low, int) and isinstance(high, int), bool(range_.get("log"))
+    is_whole, is_log = _is_whole(range_), bool(range_.get("log"))
     if is_whole and not is_log:
         return int(rng.integers(low, high + 1))
     drawn = np.exp(rng.uniform(np.log(low), np.log(high))) if is_log else rng.uniform(low, high)

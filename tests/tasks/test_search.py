@@ -86,6 +86,9 @@ def test_what_cannot_be_searched_is_refused(line):
     idle = ["~search.space", "+search.space={method.mu:{choices:[0,0.5]},loss.tau:{low:0.1,high:1}}"]
     said = "search.space.method.mu: found 0 beside loss.tau: has no effect; allowed with method.mu>0"
     assert said in command([*line, *idle]).error
+    idle = ["~search.space", "+search.space={method.num_views:{low:1,high:3}}", "method=ce", "method.num_views=2"]
+    said = "search.space.method.num_views: found 1 beside augment.rate: has no effect; allowed with method.num_views>1"
+    assert said in command([*line, *idle, "augment.rate=0.2"]).error, "ends of whole numbers are drawn"
     bad = [{"low": 1}, {"low": 2, "high": 1}, {"low": 0, "high": 1, "log": True}, {"choices": []}, {"low": "a"}]
     for range_ in bad:
         with pytest.raises(ValueError, match="search.space.x: found {"):

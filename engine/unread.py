@@ -1,8 +1,8 @@
 """Options that a run does not read: typed on a command line, they are refused.
 
 A signature says of an argument when it counts: `Annotated[int, ">= 1", "with train=top_layers"]` names another argument
-of the same node and the values that it needs, or by a dotted key one of another group. What the engine itself reads
-under a condition stands in `CONDITIONS`.
+of the same node and the values that it needs, or by a dotted key one of another group; `"with A>0 or B>0"`, that one of
+two is enough. What the engine itself reads under a condition stands in `CONDITIONS`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def unread(plain: Mapping[str, Any]) -> dict[str, str]:
     conditions = CONDITIONS | conditions
     if plain.get("augment") and target_class(plain["augment"]).draws_first:
         conditions["augment"] = "encoder.train=full|top_layers"  # a frozen encoder sees every row once, as it is
-    for key, condition in [*conditions.items(), *_declared("", Top), *_unread_by_nodes(plain)]:
+    for key, condition in [*conditions.items(), *declared("", Top), *_unread_by_nodes(plain)]:
         if not _holds(plain, condition):
             idle.setdefault(key, f"allowed with {condition}")
     return idle
@@ -111,7 +111,7 @@ def _unread_by_method(plain: Mapping[str, Any]) -> tuple[dict[str, str], dict[st
         conditions |= {f"loss.{key}": f"method.{reads_loss}" for key in plain.get("loss") or {} if key != "_target_"}
     reads_descriptions = active and (active["oracle"] == "browser" or active["cold_start"] == "names")
     if not reads_descriptions:  # by the page, which shows them to a person, or for the first round
-        needed = dict(_declared("method", target))
+        needed = dict(declared("method", target))
         if condition := next((needed[key] for key in NAMES if key in needed), None):
             conditions["dataset.class_descriptions"] = condition
         else:
@@ -180,15 +180,16 @@ def _unread_by_training(plain: Mapping[str, Any]) -> Iterator[str]:
 
 def _unread_by_nodes(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, node in target_nodes(plain):
-        yield from _declared(key, target_class(node))
+        yield from declared(key, target_class(node))
 
 
-def _declared(key: str, target: Any) -> Iterator[tuple[str, str]]:
+def declared(key: str, target: Any) -> Iterator[tuple[str, str]]:
     """Dotted key and condition of each argument of a class that says when it counts."""
     for name, parameter in signature(target)[0].items():
         for condition in _conditions(parameter.annotation):
-            needed = condition if "." in condition.partition("=")[0] or not key else f"{key}.{condition}"
-            yield f"{key}.{name}" if key else name, needed
+            parts = condition.split(" or ")
+            needed = [part if "." in part.partition("=")[0] or not key else f"{key}.{part}" for part in parts]
+            yield f"{key}.{name}" if key else name, " or ".join(needed)
 
 
 def _conditions(hint: Any) -> Iterator[str]:
@@ -199,7 +200,11 @@ def _conditions(hint: Any) -> Iterator[str]:
 
 
 def _holds(plain: Mapping[str, Any], condition: str) -> bool:
-    """Whether a condition `key=a|b`, `key>number` or `key<number` is true of a config."""
+    """Whether a condition `key=a|b`, `key>number` or `key<number`, or one of several with `or`, is true of a config."""
+    return any(_holds_alone(plain, part) for part in condition.split(" or "))
+
+
+def _holds_alone(plain: Mapping[str, Any], condition: str) -> bool:
     key, symbol, wanted = re.split(r"([=<>])", condition, maxsplit=1)
     value: Any = plain
     for name in key.split("."):

@@ -70,7 +70,7 @@ class AECLLoss(nn.Module):
         rows: Annotated[Rows, "with instance_weight>0"] = "own",
         positive_in_denominator: bool = False,
         threshold: Annotated[float, ">= 0", "<= 1", "with pseudo_weight>0"] = 0.95,
-        entropies: Entropies = "raised",
+        entropies: Annotated[Entropies, "with row_entropy_weight>0 or balance_weight>0"] = "raised",
         balance: Annotated[Balance, "with balance_weight>0"] = "entropy",
         instance_weight: Annotated[float, ">= 0"] = 10.0,
         pseudo_weight: Annotated[float, ">= 0"] = 5.0,

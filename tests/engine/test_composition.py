@@ -133,8 +133,9 @@ def test_a_method_says_what_it_takes_and_is_the_same_run_with_every_default(meth
 
 
 def test_what_is_read_before_a_plan_may_stand_in_no_file() -> None:
-    config = composed("method=ce", "active=random", "dataset=agnews")
+    config = composed("method=ce", "active=class_balanced", "dataset=agnews")
     plain = OmegaConf.to_container(config, resolve=True)
+    validate(completed(plain))
     run = SimpleNamespace(id="ce-agnews-0", read_config=lambda: completed(plain))
     assert _own_config(run, bare(config)).trainer.num_threads is None
     assert options_of(bare(config)) == completed(plain)["active"]

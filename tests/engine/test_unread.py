@@ -3,10 +3,11 @@
 import pytest
 from omegaconf import OmegaConf
 
+from engine.help import task_keys, task_names
 from engine.overrides import SHARED_WORDS
 from engine.plan import Plan
-from engine.unread import unread
-from engine.validation import ConfigError
+from engine.unread import declared, unread
+from engine.validation import ConfigError, Top
 from tests.engine.plans import composed
 
 SHOTS = ("many_above", "few_below")
@@ -98,6 +99,14 @@ def refused(line: str) -> list[str]:
         ("task=cluster method=aecl method.stage2_epochs=0 method.unit_length=false", ["method.unit_length"]),
         ("task=cluster method=aecl method.unit_length=false", []),
         ("task=cluster method=aecl loss.pseudo_weight=0 loss.threshold=0.5", ["loss.threshold"]),
+        ("task=cluster method=aecl loss.instance_weight=0 loss.guided=false", ["loss.guided"]),
+        ("task=cluster method=ccssl loss.instance_weight=0 loss.contrast_threshold=0.5", ["loss.contrast_threshold"]),
+        ("task=cluster method=aecl loss.row_entropy_weight=0 loss.entropies=as_printed", []),
+        (
+            "task=cluster method=aecl loss.row_entropy_weight=0 loss.balance_weight=0 loss.entropies=as_printed",
+            ["loss.entropies"],
+        ),
+        ("method=acl method.alpha=0 method.centre_momentum=0.5", ["method.centre_momentum"]),
         ("task=cluster method=rstc method.sizes=uniform method.size_weight=1", ["method.size_weight"]),
         ("method=crt method.representation_share=1 method.classifier_weighting=none", ["method.classifier_weighting"]),
         ("protocol.val_from=unthinned imbalance.ir=9", []),
@@ -156,6 +165,12 @@ def refused(line: str) -> list[str]:
 )
 def test_what_nothing_reads_is_refused(line: str, keys: list[str]) -> None:
     assert refused(line) == keys
+
+
+def test_the_help_names_the_tasks_that_read_a_key() -> None:
+    keys = {task: {line.partition("=")[0] for line, _ in task_keys(task)} for task in task_names()}
+    for key, condition in declared("", Top):
+        assert {task for task in keys if key in keys[task]} == set(condition.removeprefix("task=").split("|")), key
 
 
 def test_words_that_are_shared_by_methods_may_be_idle_for_some(monkeypatch: pytest.MonkeyPatch) -> None:

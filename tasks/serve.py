@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from engine.finished import open_run, shown_id
 from storage.errors import ReportError
-from storage.tables import Row
+from storage.tables import Row, no_values
 from tasks.predict import Predictor, classifier_predictor
 
 MOST_WORKERS = 8  # more than one process could hand on requests to
@@ -54,7 +54,10 @@ def serve(config: DictConfig, overrides: list[str]) -> Path:
     listen(listener)
     address = f"http://{address_of(*listener.getsockname()[:2])}"
     strips_markup = plan.plain["dataset"].get("markup") == "strip"
-    http, batches = start_http(shown_id(run), predictor.label_names, explains, strips_markup, listener, workers)
+    missing = tuple(no_values(plan.dataset.learned_missing))
+    http, batches = start_http(
+        shown_id(run), predictor.label_names, explains, strips_markup, missing, listener, workers
+    )
     _one_thread()
     _warm_up(predictor)
 

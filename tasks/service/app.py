@@ -12,7 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from datamodules.markup import without_markup
-from storage.tables import is_visible
+from storage.errors import short
+from storage.tables import emptying, is_visible
 from tasks.service.batching import Batcher, Full
 from tasks.service.metrics import Counted, Counts, predicts
 from tasks.service.requests import BODY_SECONDS, MAX_BODY, Refusal, body_of, parsed, refuse_in_one_line
@@ -57,6 +58,14 @@ def _refuse_markup_alone(texts: Sequence[str]) -> None:
             raise Refusal(422, f"texts.{place}: no text with a visible character outside its markup")
 
 
+def _refuse_missing(texts: Sequence[str], missing: Sequence[str]) -> None:
+    """Raises Refusal where a text is one that the run was told stands for none."""
+    emptied = emptying(missing)
+    for place, text in enumerate(texts):
+        if not emptied({"text": text})["text"]:
+            raise Refusal(422, f"texts.{place}: {short(text)} stands for no text, as the run was told by missing=")
+
+
 class Direct:
     """Answers `POST /predict` itself: through the layers of FastAPI a request costs twice as much."""
 
@@ -85,10 +94,11 @@ def application(
     batcher: Batcher,
     explains: bool,
     strips_markup: bool,
+    missing: Sequence[str],
     lifespan: Lifespan[FastAPI],
 ) -> ASGIApp:
     """The service of a run; `explains` says whether it has neighbours to show, `strips_markup` whether it reads texts
-    without their markup."""
+    without their markup, `missing` what it reads as no text."""
     title = f"Kontrast: {run}"
     app = FastAPI(title=title, docs_url=None, redoc_url=None, lifespan=lifespan)  # their pages fetch from elsewhere
     refuse_in_one_line(app)
@@ -100,6 +110,8 @@ def application(
             raise Refusal(400, "explain: found true, allowed: false; this run has no neighbours")
         if strips_markup:
             _refuse_markup_alone(question.texts)
+        if missing:
+            _refuse_missing(question.texts, missing)
         try:
             answers = await batcher.answers([(text, question.probabilities) for text in question.texts])
         except Full:

@@ -27,13 +27,14 @@ def start_http(
     label_names: tuple[str, ...],
     explains: bool,
     strips_markup: bool,
+    missing: tuple[str, ...],
     listener: socket.socket,
     workers: int,
 ) -> tuple[SpawnProcess, list[Connection]]:
     """Start the process, and give it the listener. Returns it, and where the batches of each worker come from."""
     context = multiprocessing.get_context("spawn")
     batches, ends = zip(*(context.Pipe() for _ in range(workers)), strict=True)
-    arguments = (run, label_names, explains, strips_markup, listener, ends)
+    arguments = (run, label_names, explains, strips_markup, missing, listener, ends)
     process = context.Process(target=answer_requests, args=arguments, name="http", daemon=True)
     process.start()
     for end in ends:  # so that the end of either process is seen by the other
@@ -70,6 +71,7 @@ def answer_requests(
     label_names: tuple[str, ...],
     explains: bool,
     strips_markup: bool,
+    missing: tuple[str, ...],
     listener: socket.socket,
     workers: tuple[Connection, ...],
 ) -> None:
@@ -96,6 +98,6 @@ def answer_requests(
         else:
             batcher.receive(worker, answers)
 
-    app = application(run, label_names, batcher, explains, strips_markup, reading)
+    app = application(run, label_names, batcher, explains, strips_markup, missing, reading)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_keep_alive=KEEP_SECONDS))
     server.run([listener])

@@ -117,11 +117,12 @@ def asked(address: str, body: bytes) -> tuple[int, dict]:
 
 @pytest.fixture
 def toy_service():
-    """Address of a service whose model reads texts without markup, and says every text again, a hundred times."""
+    """Address of a service whose model reads texts without markup, NA as none, and says every text again, a hundred
+    times."""
     listener = socket.create_server(("127.0.0.1", 0))
     listen(listener)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    http, (batches,) = start_http("toy", ("no", "yes"), False, True, listener, 1)
+    http, (batches,) = start_http("toy", ("no", "yes"), False, True, ("NA",), listener, 1)
     threading.Thread(
         target=answer_batches, args=[batches, lambda asked: [{"prediction": text * 100} for text, _ in asked]]
     ).start()
@@ -134,6 +135,11 @@ def test_an_answer_longer_than_the_pipe_comes_whole(toy_service):
     text = "a" * 10_000
     status, reply = asked(toy_service, json.dumps({"texts": [text] * 40}).encode())
     assert status == 200 and reply["predictions"] == [{"prediction": text * 100}] * 40
+
+
+def test_what_the_run_reads_as_no_text_is_refused(toy_service):
+    refusal = {"error": "texts.1: 'na' stands for no text, as the run was told by missing="}
+    assert asked(toy_service, b'{"texts": ["NA is one", "na"]}') == (422, refusal)
 
 
 def test_a_text_of_markup_alone_is_refused_where_markup_is_taken_out(toy_service):

@@ -354,10 +354,8 @@ class KontrastModule(EmbeddingsAndWords, PrototypesModule):
         Their sum is as sure, on the mean, as that was.
         """
         rows, known = embeddings.double(), labels >= 0
-        assigned, weights = (
-            torch.where(known, labels, said.argmax(1)),
-            torch.where(known, self.label_rows, 1.0).double(),
-        )
+        assigned = torch.where(known, labels, said.argmax(1))
+        weights = torch.where(known, self.label_rows, 1.0).double()
         options = (self.num_classes, at_least(self.shrinkage, rows), None, self.anchors(), self.name_rows)
         weight, bias, _ = fitted_gaussians(rows, weights, assigned, *options)
         scores = rows @ weight.T + bias
